@@ -29,9 +29,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from htagraph import synth
 from htagraph.cli.demo import PLANTED
 from htagraph.cli.main import main
+from htagraph.demo_traces import demo_trace
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["WIDTH", "Block", "blocks", "printed", "write_captures"]
 
@@ -46,6 +48,8 @@ _COMMAND = re.compile(
     r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p|(?P<code>; echo \$\?))?"
 )
 _LANGUAGES = ("bash", "console", "python")
+_ROOT = Path(__file__).parents[1]
+_REAL_JOB = Path("tests/data/captures/jobs/ddp_sleep_4")
 WIDTH = "100"
 """Columns of the terminal of documents."""
 
@@ -162,14 +166,15 @@ def _run(command: str) -> str:
 
 
 def write_captures(folder: Path) -> None:
-    """Write the traces that documents name: those of `htagraph demo`, a rank's, and a job's."""
+    """Write the traces that documents name: the demo's, a rank's, a job's, and a real job."""
     runs = folder / "htagraph-demo"
+    runs.mkdir()
     for fault in PLANTED:
-        synth.simulate(synth.training_rank(fault=fault)).write(runs / f"{fault}.pt.trace.json.gz")
-    job = synth.training_job(ranks=4, straggler=2, delay_ns=10_000_000, max_offset_ns=5_000_000)
-    synth.simulate_job(job).write(runs / "job")
-    shutil.copytree(runs / "job", folder / "traces")
-    synth.simulate(synth.training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
+        shutil.copy(demo_trace(fault), runs)
+    shutil.copytree(demo_trace("job"), runs / "job")
+    shutil.copytree(demo_trace("job"), folder / "traces")
+    shutil.copytree(_ROOT / _REAL_JOB, folder / _REAL_JOB)
+    simulate(training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
 
 
 def _rewrite(page: Path, captures: Path) -> None:

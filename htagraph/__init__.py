@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from htagraph.comparison.run_profile import RunProfile
     from htagraph.compiled import load_graph
     from htagraph.compiler.classes import ClassRule
+    from htagraph.demo_traces import demo_trace
     from htagraph.graph import TraceGraph
     from htagraph.job.job import Job
     from htagraph.job.loading import load_job
@@ -62,6 +63,7 @@ __all__ = [
     "bandwidth",
     "code",
     "collective",
+    "demo_trace",
     "diff",
     "discover",
     "equalise",
@@ -115,6 +117,7 @@ _HOMES = {
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
     "collective": "selection",
+    "demo_trace": "demo_traces",
     "diff": "comparison.diff",
     "discover": "readers.captures",
     "equalise": "replay.collective_changes",
@@ -144,10 +147,7 @@ _ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
 
 
 def __getattr__(name: str) -> object:
-    """A public name: what it stands for is imported when it is first asked for.
-
-    So the command line is there at once, and can end in silence, while the rest is loaded.
-    """
+    """A public name, imported on first use: the command starts, and can be stopped, at once."""
     if name in _ROOMS:
         value: object = import_module(f"htagraph.{_ROOMS[name]}")
     elif name in _HOMES:

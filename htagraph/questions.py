@@ -1,4 +1,4 @@
-"""Questions, registered once: a trace answers for its window, a job for every rank."""
+"""Questions, declared once: a trace answers for its window, a job for every rank."""
 
 from __future__ import annotations
 
@@ -67,24 +67,25 @@ missing.
 """
 
 _MAX_INT = 2**62
+"""Largest integer option: sums of two still fit int64."""
 
 ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 """Questions that also need the ``args`` of events, which are in the file only."""
 
 
 def question_of(name: str) -> Question:
-    """The function of a question; its file is loaded once somebody asks it."""
+    """The function of a question; its module is loaded on first use."""
     question: Question = getattr(import_module(f"htagraph.queries.{name}"), name)
     return question
 
 
 def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
-    """Check options of a question against the signature of the method of that name.
+    """Check options of a question against the signature of its method.
 
     Raises
     ------
     QueryError
-        If there is no such option, or it does not take this value.
+        If an option or its value is unknown.
     """
     method = getattr(asked, question)
     parameters = signature(method, eval_str=True).parameters.values() if callable(method) else ()
@@ -101,17 +102,16 @@ def check_options(asked: type[Questions], question: str, options: Mapping[str, A
                 f"{question} has no {name} {value!r}.", hint=one_of(str(value), labels)
             )
         if takes[name] is int and not (isinstance(value, Integral) and 0 <= int(value) <= _MAX_INT):
-            raise QueryError(f"{name} of {question} is a whole number from 0 on, not {value!r}.")
+            raise QueryError(f"{name} of {question} must be a whole number >= 0, not {value!r}.")
         is_name = takes[name] is not int and not labels
         if is_name and not isinstance(value, (str, re.Pattern, NoneType)):
-            raise QueryError(f"{name} of {question} is a name, not {value!r}.")
+            raise QueryError(f"{name} of {question} must be a name, not {value!r}.")
 
 
 class Questions(ABC):
-    """What can be asked of a graph, or of a job.
+    """Questions that a graph or a job answers, each with a DataFrame of a declared schema.
 
-    Every answer is a DataFrame of a declared schema: that of `idle_time` is
-    `htagraph.model.answers.IDLE_TIME`.
+    The schema of `idle_time` is `htagraph.model.answers.IDLE_TIME`.
     """
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Questions(ABC):
         """Answer to a question."""
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        """Answer to a question by its name: what the method of that name returns.
+        """Answer to a question by name: the result of the method of that name.
 
         Parameters
         ----------
@@ -131,12 +131,11 @@ class Questions(ABC):
         Raises
         ------
         QueryError
-            If there is no such question, or it has no such option, or not with this value; the
-            hint lists those there are.
+            If the question, an option or its value is unknown; the hint lists the known ones.
         """
         if question not in QUESTIONS:
             raise QueryError(
-                f"there is no question {question!r}.",
+                f"unknown question {question!r}.",
                 hint=one_of(question, sorted(QUESTIONS)),
             )
         check_options(type(self), question, options)
@@ -187,7 +186,7 @@ class Questions(ABC):
         return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
-        """Communication that ran beside computation, and communication that was exposed."""
+        """Communication that overlapped with computation, and communication that was exposed."""
         return self._ask("overlap")
 
     def exposed_communication(self) -> pd.DataFrame:
@@ -244,7 +243,7 @@ class Questions(ABC):
         return self._ask("kernel_annotations")
 
     def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Time under annotations as they were projected onto the device, by name."""
+        """Time under annotations projected onto the device, by name."""
         return self._ask("device_annotation_breakdown", name=name)
 
     def operator_breakdown(self) -> pd.DataFrame:
@@ -256,18 +255,18 @@ class Questions(ABC):
         return self._ask("operator_tree", max_depth=max_depth)
 
     def opportunities(self) -> pd.DataFrame:
-        """Changes that would make the window shorter, each with what it saves: predictions.
+        """Changes that would make the window shorter, each with its predicted saving.
 
-        The graph is replayed with each change; see `what_if` for one's own.
+        The graph is replayed with each change; `what_if` replays others.
         """
         return self._ask("opportunities")
 
     def memory_timeline(self) -> pd.DataFrame:
-        """Allocations and releases over time, where they were recorded."""
+        """Allocations and releases over time, if recorded."""
         return self._ask("memory_timeline")
 
     def execution_nodes(self) -> pd.DataFrame:
-        """Operators with their nodes of an execution trace, where one was added."""
+        """Operators with their nodes of an execution trace, if one was added."""
         return self._ask("execution_nodes")
 
     def step_times(self) -> pd.DataFrame:
@@ -279,7 +278,7 @@ class Questions(ABC):
         return self._ask("steady_state")
 
     def choke_points(self) -> pd.DataFrame:
-        """What every chain of dependencies through the window passes, and what lies between."""
+        """Events that every chain of dependencies through the window passes, and the rest."""
         return self._ask("choke_points")
 
     def collectives(self) -> pd.DataFrame:
@@ -287,7 +286,7 @@ class Questions(ABC):
         return self._ask("collectives")
 
     def slack(self) -> pd.DataFrame:
-        """Events with total float and free float: how much later each may end, harming nothing."""
+        """Events with total and free float: how much later each may end without delaying others."""
         return self._ask("slack")
 
     def drag(
@@ -303,29 +302,28 @@ class Questions(ABC):
         return self._ask("drag", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
-        """Chains that could be little later before they, too, decide when the window ends.
+        """Chains of events that are almost critical.
 
-        ``within_ns`` is the most that they may be behind, by default a twentieth of the window.
+        ``within_ns`` is their largest distance from the path, by default 5% of the window.
         """
         return self._ask("near_critical", within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
-        """Checks of what is linked, classified and recorded, and which answers are weaker."""
+        """Checks of what is linked, classified and recorded, and which answers suffer."""
         return self._ask("quality")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
-        """Inferred edges by rule, with their time on the critical path, or what each pair rests on.
+        """Inferred edges by rule, with their time on the critical path, or each pair with evidence.
 
-        Waits that no record names are inferred from the order and times of events;
-        ``compile(infer=False)`` leaves them out.
+        Waits that are not recorded are inferred from the order and times of events;
+        ``compile(infer=False)`` turns that off.
         """
         return self._ask("inferences", by=by)
 
     def profiler_overhead(self) -> pd.DataFrame:
-        """Recorded work of the profiler and the driver, and how much of it is on the path.
+        """Recorded work of the profiler and the driver, and its share of the path.
 
-        What it takes to record each event is not recorded: that of the profiler is the least by
-        which times of the path are too long.
+        The cost of recording each event is not in the trace: this is a lower bound.
         """
         return self._ask("profiler_overhead")
 
@@ -350,5 +348,5 @@ class Questions(ABC):
         return self._ask("cupti_rates", by=by)
 
     def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
-        """Means and extremes of what monitoring or another instrument sampled meanwhile."""
+        """Mean and extremes of each metric that another tool sampled in the window."""
         return self._ask("sampled_counters", by=by)

@@ -97,11 +97,6 @@ class Scenario:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
 
-        Returns
-        -------
-        Path
-            The file.
-
         Raises
         ------
         OutputError
@@ -171,8 +166,7 @@ def what_if(
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader", steps=4))
-    >>> graph = hg.Trace.from_events(rank.events).compile()
+    >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
     Scenario(ProfilerStep#..., scale('enumerate(DataLoader)*', by=0.5): ...)
     """

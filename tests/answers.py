@@ -1,9 +1,10 @@
 """What the package answers on real traces, kept to compare with: ``python -m tests.answers``.
 
 ``--write FILE`` keeps the answers, ``--against FILE`` prints how they differ now, and
-``python -m tests.answers FOLDER …`` takes the traces of other folders. An answer is the JSON
-document of a report, without its sentences, and checksums of the edges and of the path. Run it
-before and after a change that must change no answer.
+``python -m tests.answers FOLDER …`` takes the traces of other folders: without, the
+captures in this repository and the public traces that are here. An answer is the JSON document of a
+report, without its sentences, and checksums of the edges and of the path. Run it before and after a
+change that must change no answer. Traces on one side only are not compared.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 
 import htagraph as hg
 from htagraph.errors import HTAGraphError
-from tests.real_traces import FOLDER, traces_in
+from tests.public_traces import FOLDER
+from tests.real_traces import CAPTURES, traces_in
 
 SENTENCES = frozenset(
     [
@@ -92,7 +94,7 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A document without its sentences, and without what says where files are."""
+    """A document without its sentences and file names."""
     if isinstance(value, dict):
         return {
             key: _plain(item)
@@ -119,7 +121,7 @@ def _short(value: Any) -> str:
 def main() -> int:
     """Write answers, or compare with those that were written."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", nargs="*", type=Path, default=[FOLDER])
+    parser.add_argument("folders", nargs="*", type=Path, default=[CAPTURES, FOLDER])
     parser.add_argument("--write", type=Path)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--processes", type=int, default=2)
@@ -130,8 +132,9 @@ def main() -> int:
     if not asked.against:
         return 0
     before = json.loads(gzip.decompress(asked.against.read_bytes()))
-    lines = list(differences(before, now))
-    print(*lines, f"{len(lines)} differences in {len(now)} answers", sep="\n")
+    both = sorted(before.keys() & now.keys())
+    lines = list(differences(*({name: side[name] for name in both} for side in (before, now))))
+    print(*lines, f"{len(lines)} differences in {len(both)} answers", sep="\n")
     return int(bool(lines))
 
 

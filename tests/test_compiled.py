@@ -1,4 +1,4 @@
-"""What is kept of a trace and its graph is what was made, and is used only while that is true."""
+"""A cached trace and graph equal the ones they were made from, and are used only while valid."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import main
-from htagraph.compiled import Compiled, Reading, compiled, kept_file
+from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
+from htagraph.model.progress import Progress
 from htagraph.reports.json_document import json_document
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
-from tests.real_traces import TRACES
+from tests.real_traces import case, located
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 pytestmark = pytest.mark.filterwarnings("error::htagraph.errors.IncompleteTraceWarning")
 
@@ -32,9 +34,9 @@ def trace(tmp_path: Path) -> Path:
 
 def _n_reads(trace: Path, folder: Path, **options: object) -> int:
     """How often the file was read to answer: once, or not at all."""
-    told: list[int] = []
-    hg.load_graph(trace, cache=folder, progress=lambda done, _: told.append(done), **options)
-    return int(bool(told))
+    heard: list[Progress] = []
+    hg.load_graph(trace, cache=folder, progress=heard.append, **options)
+    return int(bool(heard))
 
 
 def _assert_equal(one: Compiled, two: Compiled) -> None:
@@ -50,19 +52,27 @@ def _assert_equal(one: Compiled, two: Compiled) -> None:
 
 def test_what_is_opened_is_what_was_made(trace, tmp_path):
     """Graph, recording, the place of each event in its file."""
-    made, again = (compiled(trace, (), Reading(), folder=tmp_path / "kept") for _ in range(2))
+    made, again = (compiled(trace, (), LoadOptions(), folder=tmp_path / "kept") for _ in range(2))
 
     _assert_equal(made, again)
     documents = [json_document(hg.Summary(*one)) for one in (made, again)]
     assert json.dumps(documents[0]) == json.dumps(documents[1])
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("name", ["resnet18", "amd_trace"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        case("captures/single/baseline.pt.trace.json.gz"),
+        case("hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz"),
+        case(
+            "torchrec/resnet18/ip-172-31-16-248.us-east-2.compute.internal_85866"
+            ".1698107929560561434.pt.trace.json"
+        ),
+    ],
+)
 def test_what_is_opened_of_a_real_trace_is_what_was_made(name, tmp_path):
-    """Its clock was moved; its header is another."""
-    file = next(path for path in TRACES if name in str(path))
-    _assert_equal(*(compiled(file, (), Reading(), folder=tmp_path) for _ in range(2)))
+    """Clocks are moved or not, and headers differ."""
+    _assert_equal(*(compiled(located(name), (), LoadOptions(), folder=tmp_path) for _ in range(2)))
 
 
 def test_times_that_were_moved_to_the_host_clock_are_moved_back():
@@ -120,8 +130,8 @@ def _with(**changed: object) -> Callable[[bytes], dict[str, object]]:
 )
 def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper):
     """Nothing in it is believed that does not hold of every graph."""
-    made = compiled(trace, (), Reading(), folder=tmp_path / "kept")
-    kept = kept_file(trace, (), tmp_path / "kept", Reading())
+    made = compiled(trace, (), LoadOptions(), folder=tmp_path / "kept")
+    kept = kept_file(trace, (), tmp_path / "kept", LoadOptions())
     changed = tamper(kept.read_bytes())
     if isinstance(changed, bytes):
         kept.write_bytes(changed)
@@ -129,7 +139,7 @@ def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper
         np.savez(kept, **{**np.load(kept), **changed})
 
     assert _n_reads(trace, tmp_path / "kept") == 1
-    _assert_equal(made, compiled(trace, (), Reading(), folder=tmp_path / "kept"))
+    _assert_equal(made, compiled(trace, (), LoadOptions(), folder=tmp_path / "kept"))
     assert _n_reads(trace, tmp_path / "kept") == 0
 
 
@@ -145,10 +155,10 @@ def full_disk() -> Iterator[None]:
 
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
-    """The graph is made, nothing is left of what was begun, and one is told."""
+    """The graph is made, no partial file is left, and a warning is issued."""
     with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot be written"):
         graph = hg.load_graph(trace, cache=tmp_path / "kept")
-    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be kept"):
+    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be saved"):
         job = hg.load_job(trace, cache=tmp_path / "kept")
 
     assert not list((tmp_path / "kept").iterdir())
@@ -157,8 +167,8 @@ def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
 
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
-    """That there is no folder is said, and no failure."""
-    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* no folder can be made"):
+    """A missing folder is reported, and is no failure."""
+    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot create"):
         graph = hg.load_graph(trace, cache=trace / "below a file")
     assert repr(graph) == repr(hg.load_graph(trace))
 
@@ -166,7 +176,7 @@ def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
 def test_commands_keep_what_a_variable_of_the_environment_asks_for(
     trace, tmp_path, monkeypatch, capsys
 ):
-    """The second opens what the first one made, and says the same."""
+    """The second opens what the first one made, and prints the same."""
     monkeypatch.setenv("HTAGRAPH_GRAPH_CACHE", str(tmp_path / "kept"))
     printed = []
     for _ in range(2):

@@ -6,6 +6,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +180,8 @@ def test_a_selection_draws_itself(graph):
 
 
 def test_a_selection_is_written_as_a_smaller_trace(tmp_path):
-    """Each event as it stands in the original, and the launches still linked."""
-    content = hg.synth.simulate(hg.synth.training_rank(steps=1, layers=2)).to_json()
+    """Each event equals the original, and launches stay linked."""
+    content = simulate(training_rank(steps=1, layers=2)).to_json()
     graph = hg.load(content).compile()
     step = graph.select(under="aten::linear") | graph.select(name="aten::linear")
     again = hg.load(step.to_chrome_json(tmp_path / "linear.json.gz"))

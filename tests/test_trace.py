@@ -1,4 +1,4 @@
-"""A trace is what a reader returned, whatever the format."""
+"""A trace holds what a reader returned, for any format."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import htagraph as hg
 from htagraph import trace as trace_module
 from htagraph.errors import QueryError
 from htagraph.model.recording import Origin, Recording, Repair
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
 from tests.benchmarks.bench_windows import closeness
-from tests.real_traces import TRACES
+from tests.real_traces import located
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 EVENTS = timeline("""
     cpu 1    |{ProfilerStep#1        }
@@ -56,7 +58,7 @@ def trace(monkeypatch):
 
 
 def test_load_asks_the_reader_of_the_format(trace):
-    """What the reader found is what the trace says."""
+    """The trace repeats what the reader found."""
     assert (trace.rank, trace.rank_source, trace.world_size) == (3, "file name", 8)
     assert (trace.path, trace.metadata) == (Path("rank3.other"), {"tool": "other"})
     assert trace.repairs["kind"].tolist() == ["torn page"]
@@ -139,17 +141,16 @@ def test_one_of_several_windows_of_a_name_is_read_by_its_place(tmp_path):
 def test_what_only_a_whole_trace_can_tell_is_no_window_to_be_read(tmp_path, word):
     """Which step is the median one depends on all of them."""
     path = simulate(training_rank(steps=2, layers=1)).write(tmp_path / "rank.json")
-    with pytest.raises(hg.errors.QueryError, match="only the whole trace can tell"):
+    with pytest.raises(hg.errors.QueryError, match="needs the whole trace"):
         hg.load(path, window=word)
     with pytest.raises(hg.errors.WindowNotFoundError):
         hg.load(path, window="ProfilerStep#77")
 
 
-@pytest.mark.real
+@pytest.mark.public("torchrec/resnet18")
 def test_a_step_of_a_real_trace_that_is_read_by_itself_is_explained_nearly_as_in_the_whole():
     """What is learnt from all steps is missing: at most 0.5% of a step has another bound."""
-    file = next(path for path in TRACES if path.parent.name == "resnet18")
-    steps = closeness(file)
+    steps = closeness(min(located("torchrec/resnet18").iterdir()))
 
     assert [one.step for one in steps] == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
     assert all(one.moved_share < 0.005 for one in steps)

@@ -1,11 +1,11 @@
-"""Answers of a bounded length: what fits is there, and what does not is named."""
+"""Answers of bounded length: they hold what fits, and name what does not."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,146 +26,122 @@ __all__ = [
 ]
 
 CHARACTERS_PER_TOKEN = 4
-"""By which the length of an answer is estimated."""
+"""Estimate for English and JSON, chosen. Pinned by `test_budget.py`, which measures answers."""
 
 LEAST_TOKENS = 300
-"""Of an answer: what the trace and the window are, and what was left out, always fit."""
+"""Shortest answer, chosen: the head and the names of what is left out fit into it."""
 
 MOST_TOKENS = 50_000
-"""Of an answer: whoever wants more reads a report."""
+"""Longest answer, chosen: longer ones belong into a report."""
 
 LONGEST_NAME = 120
-"""Characters of a name, beyond which it loses its middle unless names are asked for in full."""
+"""Characters of a name that `full_names` does not ask for, chosen. `docs/agents.md` states it."""
 
-_MOST_ROWS = MOST_TOKENS // 5
 _DIGITS = 6
+"""Significant digits of a float, chosen: shares and durations need no more. `docs/agents.md`
+states it."""
+
 _SPARE = 12
-"""Characters around a name in what was left out, and digits that a number may gain."""
+"""Characters of an entry of ``left_out`` besides its texts: six of JSON, and digits that an offset
+may gain."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A list in an answer, of which as much is given as fits.
+    """A list in an answer, cut where the answer is full.
 
     Parameters
     ----------
     name : str
         Its key.
-    items : sequence
+    items : iterable
         Plain values, the most important first.
+    n_all : int
+        Number of items, with those that `offset` skips and a limit leaves out.
     how : str
-        How to ask for the rest.
+        How to get the rest.
     columns : tuple of str, default=()
         Of a table, whose items are rows.
     offset : int
-        Items that were asked to be skipped, before the first.
-    n_all : int, optional
-        Number of all there are, with those skipped and those that nobody could read.
+        Items skipped at the start.
     """
 
     name: str
-    items: Sequence[Any]
+    items: Iterable[Any]
+    n_all: int
     how: str = ""
     columns: tuple[str, ...] = ()
     offset: int = 0
-    n_all: int | None = None
 
-    def first(self, n_items: int) -> Any:  # noqa: ANN401  a list, or a table
-        """The part with so many items."""
-        shown = list(self.items[:n_items])
-        return {"columns": list(self.columns), "rows": shown} if self.columns else shown
+    def of(self, items: list[Any]) -> Any:  # noqa: ANN401  a list, or a table
+        """The part with some items."""
+        return {"columns": list(self.columns), "rows": items} if self.columns else items
 
     def rest(self, n_items: int) -> str:
-        """What is missing after so many items; empty for nothing."""
-        n_all = self.offset + len(self.items) if self.n_all is None else self.n_all
-        n_left = n_all - self.offset - n_items
+        """The entry of ``left_out`` after so many items, empty if nothing is missing."""
+        n_left = self.n_all - self.offset - n_items
         if n_left <= 0:
             return ""
         how = self.how.replace("{next}", str(self.offset + n_items))
-        return f"{n_left:,} of {n_all:,} left out: {how}"
-
-
-@dataclass
-class _Room:
-    """Characters that are left for an answer."""
-
-    left: int = field(default=0)
-
-    def takes(self, text: str) -> bool:
-        """Take a text, if there is room."""
-        if len(text) > self.left:
-            return False
-        self.left -= len(text)
-        return True
+        return f"{n_left:,} of {self.n_all:,} left out: {how}"
 
 
 def as_json(document: Any) -> str:  # noqa: ANN401  plain values
-    """JSON without spaces, in which every number is one that JSON has."""
+    """JSON without spaces; NaN and infinity are errors."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> dict[str, Any]:
     """An answer of at most so many tokens.
 
-    Parameters
-    ----------
-    head : mapping
-        What is always there.
-    parts : iterable of Part
-        The most important first: it takes what it needs, and the next what is left.
-    max_tokens : int
-        Estimated as characters / `CHARACTERS_PER_TOKEN`.
-
-    Returns
-    -------
-    dict
-        ``left_out`` says for each part what is missing, and how to ask for it.
+    The head is always included. The first parts take what they need, later ones the rest.
+    ``left_out`` names for each part what is missing, and how to get it.
 
     Examples
     --------
-    >>> rows = Part("rows", ["a" * 500, "b" * 500, "c" * 500], "offset={next}.")
+    >>> rows = Part("rows", ["a" * 500, "b" * 500, "c" * 500], 3, "offset={next}.")
     >>> fitted({}, [rows], 300)["left_out"]
     {'rows': '1 of 3 left out: offset=2.'}
     """
-    parts = [part for part in parts if part.items]
-    names = {part.name: len(part.rest(0)) + len(part.name) + _SPARE for part in parts}
-    kept = len(as_json(head)) + len('"left_out":{},') + sum(names.values())
-    room = _Room(max_tokens * CHARACTERS_PER_TOKEN - kept)
+    parts = [part for part in parts if part.rest(0)]
+    # Reserved for the entries of left_out; a part that fits frees its own.
+    reserved = {part.name: len(part.rest(0)) + len(part.name) + _SPARE for part in parts}
+    room = max_tokens * CHARACTERS_PER_TOKEN - len(as_json(head)) - len('"left_out":{},')
+    room -= sum(reserved.values())
     shown: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for part in parts:
-        n_fit = _n_fit(part, room)
-        if n_fit:
-            shown[part.name] = part.first(n_fit)
-        if rest := part.rest(n_fit):
+        items, n_characters = _fitting(part, room)
+        room -= n_characters
+        if items:
+            shown[part.name] = part.of(items)
+        if rest := part.rest(len(items)):
             left_out[part.name] = rest
         else:
-            room.left += names[part.name]
+            room += reserved[part.name]
     return {**head, **shown, **({"left_out": left_out} if left_out else {})}
 
 
-def _n_fit(part: Part, room: _Room) -> int:
-    """How many items of a part there is room for, which they then take."""
-    frame = as_json({part.name: part.first(0)})
-    if not room.takes(frame):
-        return 0
-    n_fit = 0
+def _fitting(part: Part, room: int) -> tuple[list[Any], int]:
+    """The first items of a part that fit into some characters, and how many those take."""
+    taken = len(as_json({part.name: part.of([])}))
+    items: list[Any] = []
     for item in part.items:
-        if not room.takes(as_json(item) + ","):
+        n_characters = len(as_json(item)) + 1
+        if taken + n_characters > room:
             break
-        n_fit += 1
-    if not n_fit:
-        room.left += len(frame)
-    return n_fit
+        taken += n_characters
+        items.append(item)
+    return (items, taken) if items else ([], 0)
 
 
 def plain(value: Any, *, longest: int | None = LONGEST_NAME) -> Any:  # noqa: ANN401  any value
-    r"""A value as JSON has it: no number that is none, and texts without control characters.
+    r"""A value for JSON: no NaN or infinity, and texts without control characters.
 
     Parameters
     ----------
     longest : int, optional
-        Characters from which on a text loses its middle; None for never.
+        Characters, beyond which a text loses its middle; None for no limit.
 
     Examples
     --------
@@ -188,7 +164,7 @@ def plain(value: Any, *, longest: int | None = LONGEST_NAME) -> Any:  # noqa: AN
 
 
 def _shortened(text: str, longest: int | None) -> str:
-    """A text without its middle, if it is too long."""
+    """A text, without its middle if it is too long."""
     if longest is None or len(text) <= longest:
         return text
     n_first = longest * 2 // 3
@@ -204,25 +180,23 @@ def rows_part(
     limit: int | None = None,
     longest: int | None = LONGEST_NAME,
 ) -> Part:
-    """A table, of which as many rows are given as fit.
+    """A table, cut where the answer is full.
 
     Parameters
     ----------
-    name : str
-        As of `Part`.
-    how : str
-        As of `Part`.
     offset, limit : int
-        Rows to skip, and how many to give at most.
+        Rows to skip, and rows at most.
     longest : int, optional
         As of `plain`.
 
     Examples
     --------
-    >>> rows_part("kernels", pd.DataFrame({"name": ["mm"], "dur_ns": [5]}), "").first(1)
-    {'columns': ['name', 'dur_ns'], 'rows': [['mm', 5]]}
+    >>> list(rows_part("kernels", pd.DataFrame({"name": ["mm"], "dur_ns": [5]}), "").items)
+    [['mm', 5]]
     """
-    rows = frame.iloc[offset : offset + min(_MOST_ROWS, limit or _MOST_ROWS)]
-    columns = [rows.iloc[:, at].astype(object).tolist() for at in range(rows.shape[1])]
-    items = [[plain(one, longest=longest) for one in row] for row in zip(*columns, strict=True)]
-    return Part(name, items, how, tuple(map(str, frame.columns)), offset, len(frame))
+    most = min(limit or MOST_TOKENS, MOST_TOKENS)  # a row takes a token at least
+    shown = frame.iloc[offset : offset + most]
+    # By column: a row of a frame would have one type, and integers next to shares become floats.
+    columns = [shown.iloc[:, at].astype(object).tolist() for at in range(shown.shape[1])]
+    rows = ([plain(one, longest=longest) for one in row] for row in zip(*columns, strict=True))
+    return Part(name, rows, len(frame), how, tuple(map(str, frame.columns)), offset)

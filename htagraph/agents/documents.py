@@ -1,4 +1,4 @@
-"""What a verdict and a prediction say, as plain values: times with their unit, names as data."""
+"""Verdicts and their parts as plain values: times with their unit, names as data."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from typing import Any
 
 import pandas as pd
 
-from htagraph.agents.asked import Asked
 from htagraph.agents.budget import Part, plain, rows_part
-from htagraph.findings.verdict import Finding, Verdict
+from htagraph.agents.target import Target
+from htagraph.findings.verdict import Finding
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
-__all__ = ["helpful_changes", "job_parts", "notes_part", "trace_parts", "window_head"]
+__all__ = ["helpful_changes", "notes_part", "verdict_parts", "window_head"]
 
 _CHANGES = ("change", "saves_ns", "low_ns", "high_ns", "saves_share", "then_bound")
 _N_CHANGES = 8
-_MANY = 1_000
+"""Changes of a verdict, chosen: `what_if` has all. Pinned by `tests/agents/test_desk.py`."""
+
 _RAISE = "raise max_tokens."
 
 
 def window_head(name: str, start_ns: int, dur_ns: int) -> dict[str, Any]:
-    """A window: its name, its start on the clock of the answers, its length."""
+    """Name, start and length of a window."""
     return {
         "name": plain(name),
         "start_ns": int(start_ns),
@@ -33,13 +34,14 @@ def window_head(name: str, start_ns: int, dur_ns: int) -> dict[str, Any]:
 
 
 def notes_part(notes: list[str]) -> Part:
-    """What one has to know to read an answer."""
-    return Part("notes", [plain(note, longest=None) for note in notes if note], _RAISE)
+    """Notes on how to read an answer."""
+    items = [plain(note, longest=None) for note in notes if note]
+    return Part("notes", items, len(items), _RAISE)
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """A finding as plain values, without what is empty, nor its evidence."""
-    said = {
+    """A finding as plain values, without its evidence and without empty ones."""
+    values = {
         "title": finding.title,
         "share": finding.share,
         "dur_ns": finding.dur_ns,
@@ -55,105 +57,95 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "detail": finding.detail,
         "try": finding.to_try,
     }
-    return {key: plain(value, longest=None) for key, value in said.items() if value != ""}
-
-
-def _findings_part(verdict: Verdict) -> Part:
-    """What bounds a window, the largest saving first; what is below half a percent is not told."""
-    return Part("findings", [_finding(one) for one in verdict.top_findings], _RAISE)
-
-
-def _evidence_part(verdict: Verdict) -> Part:
-    """What contributes most to each finding."""
-    rows = [
-        plain([number, item.name, item.op, item.frame, item.dur_ns])
-        for number, finding in enumerate(verdict.top_findings, start=1)
-        for item in finding.evidence
-    ]
-    return Part("evidence", rows, _RAISE, ("finding", "name", "op", "frame", "dur_ns"))
+    return {key: plain(value, longest=None) for key, value in values.items() if value != ""}
 
 
 def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
-    """Changes that would help, each once; kernels at twice their speed.
-
-    Parameters
-    ----------
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
-
-    Returns
-    -------
-    DataFrame
-        Columns ``change``, ``saves_ns``, ``low_ns``, ``high_ns``, ``saves_share``, ``then_bound``.
-    """
-    is_told = (opportunities["kind"] != "kernel") | (opportunities["left_share"] == TWICE_AS_FAST)
-    found = opportunities[is_told & (opportunities["saves_ns"] > 0)]
+    """Opportunities that save time, each once; of kernels, at twice their speed."""
+    is_shown = (opportunities["kind"] != "kernel") | (opportunities["left_share"] == TWICE_AS_FAST)
+    found = opportunities[is_shown & (opportunities["saves_ns"] > 0)]
     return found.drop_duplicates("change")[list(_CHANGES)]
 
 
 def _changes_part(summary: Summary | JobSummary) -> Part:
-    """What would help, for `what_if`; nothing where the verdict is withheld."""
-    found = helpful_changes(summary.opportunities.head(0 if summary.verdict.withheld else _MANY))
-    how = "what_if without changes has them."
-    return rows_part("opportunities", found, how, limit=_N_CHANGES)
+    """Changes for `what_if`; none if the verdict is withheld."""
+    found = helpful_changes(summary.opportunities)
+    shown = found.head(0) if summary.verdict.withheld else found
+    return rows_part("opportunities", shown, "what_if without changes has them.", limit=_N_CHANGES)
 
 
 def _weak_part(weak: pd.DataFrame, first: tuple[str, ...]) -> Part:
-    """Checks of quality that are not good."""
+    """Quality checks that failed."""
     columns = [*first, "check", "share", "verdict", "consequence"]
     return rows_part("weak_checks", weak[columns], "ask 'quality' has them.", longest=None)
 
 
 def _bounds_part(frame: pd.DataFrame, key: str) -> Part:
-    """The critical path by group; it adds up to the window."""
+    """The critical path by group, which adds up to the window."""
     rows = frame.rename_axis(key).reset_index()[[key, "dur_ns", "share"]]
     return rows_part(f"path_by_{key}", rows, f"path by={key!r} has them.")
 
 
-def trace_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
-    """What bounds a trace: the head of the answer, and its parts."""
-    summary = asked.summary
-    verdict, window = summary.verdict, summary.graph.interval
+def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
+    """The verdict on a trace or a job: head and parts of the answer."""
+    return _job_parts(target) if target.is_job else _trace_parts(target)
+
+
+def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
+    summary = target.summary
+    window = summary.graph.interval
     head = {
-        "file": plain(asked.file),
-        "about": plain(summary.facts),
-        "window": window_head(window.name, window.start_ns, window.dur_ns),
-        **({"withheld": plain(verdict.withheld, longest=400)} if verdict.withheld else {}),
+        "file": plain(target.file),
+        **_head(summary, window_head(window.name, window.start_ns, window.dur_ns)),
         "unexplained_share": plain(summary.path.unexplained_share),
         "inferred_share": plain(summary.path.inferred_share),
     }
     return head, [
-        _findings_part(verdict),
-        _evidence_part(verdict),
-        notes_part([*asked.notes, *summary.caveats, verdict.replays, verdict.notes]),
+        *_first_parts(target, summary),
         _bounds_part(summary.by_bound, "bound"),
         _weak_part(summary.weak_checks, ()),
         _changes_part(summary),
     ]
 
 
-def job_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
-    """What bounds a job: the head of the answer, and its parts."""
-    summary = asked.job_summary
-    verdict, path = summary.verdict, summary.path
-    head = {
-        "folder": plain(asked.name),
-        "about": plain(summary.facts),
-        "window": window_head(path.name, path.start_ns, path.dur_ns),
-        **({"withheld": plain(verdict.withheld, longest=400)} if verdict.withheld else {}),
-    }
-    late = summary.stragglers
+def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
+    summary = target.job_summary
+    path = summary.path
+    window = window_head(path.name, path.start_ns, path.dur_ns)
     failures = [
-        [plain(asked.calls.root.shown(path)), plain(error, longest=300)]
+        [plain(target.session.root.shown(path)), plain(error, longest=300)]
         for path, error in summary.failures.itertuples(index=False)
     ]
-    return head, [
-        _findings_part(verdict),
-        _evidence_part(verdict),
-        notes_part([*asked.notes, *summary.caveats, verdict.replays, verdict.notes]),
-        Part("failures", failures, _RAISE, ("path", "error")),
+    return {"folder": plain(target.name), **_head(summary, window)}, [
+        *_first_parts(target, summary),
+        Part("failures", failures, len(failures), _RAISE, ("path", "error")),
         _bounds_part(summary.by_rank, "rank"),
         _bounds_part(summary.by_bound, "bound"),
-        rows_part("stragglers", late, "ask 'stragglers' has them."),
+        rows_part("stragglers", summary.stragglers, "ask 'stragglers' has them."),
         _weak_part(summary.weak_by_check, ("n_ranks",)),
         _changes_part(summary),
+    ]
+
+
+def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded, in which window, and why a verdict is withheld."""
+    withheld = summary.verdict.withheld
+    head = {"about": plain(summary.facts), "window": window}
+    return {**head, "withheld": plain(withheld, longest=400)} if withheld else head
+
+
+def _first_parts(target: Target, summary: Summary | JobSummary) -> list[Part]:
+    """Findings, their evidence, and notes."""
+    verdict = summary.verdict
+    findings = [_finding(one) for one in verdict.top_findings]  # those of half a percent and more
+    evidence = [
+        plain([number, item.name, item.op, item.frame, item.dur_ns])
+        for number, finding in enumerate(verdict.top_findings, start=1)
+        for item in finding.evidence
+    ]
+    columns = ("finding", "name", "op", "frame", "dur_ns")
+    return [
+        Part("findings", findings, len(findings), _RAISE),
+        Part("evidence", evidence, len(evidence), _RAISE, columns),
+        notes_part([*target.notes, *summary.caveats, verdict.replays, verdict.notes]),
     ]

@@ -1,4 +1,4 @@
-"""Files that a client may name: those in one folder, wherever links and `..` lead."""
+"""Files that a client may name: those in one folder, after links and `..` are resolved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Root:
 
     @classmethod
     def of(cls, folder: str | Path) -> Root:
-        """The root that a folder is, wherever it leads."""
+        """The root of a folder, which may be a link."""
         return cls(Path(folder).resolve())
 
     def inside(self, name: str) -> Path:
@@ -59,7 +59,7 @@ class Root:
         return path
 
     def existing(self, name: str) -> Path:
-        """The file or folder that a client names, which is there.
+        """The existing file or folder that a client names.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Root:
         return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
 
     def captures(self, folder: Path) -> tuple[pd.DataFrame, list[str]]:
-        """The captures in a folder, and what to say of links in it that lead outside.
+        """The captures in a folder, and a note on links in it that lead outside.
 
         Returns
         -------
@@ -93,21 +93,21 @@ class Root:
         found = find_traces(folder)
         inside = [path for path in found if path.resolve().is_relative_to(self.folder)]
         n_outside = len(found) - len(inside)
-        said = f"{human_count(n_outside, 'link')} to files outside of the root left out."
+        note = f"{human_count(n_outside, 'link')} to files outside of the root left out."
         if not inside:
-            raise QueryError(f"{self.shown(folder)}: {said}", hint=self._hint)
-        return discover(inside), [said] if n_outside else []
+            raise QueryError(f"{self.shown(folder)}: {note}", hint=self._hint)
+        return discover(inside), [note] if n_outside else []
 
     def capture(self, folder: Path, capture: CaptureName) -> tuple[list[Path], list[str]]:
-        """The files of one capture in a folder, and what to say about the choice.
+        """The files of one capture in a folder, and notes on the choice.
 
         Raises
         ------
         CaptureNotChosenError
-            If nothing tells which capture is meant.
+            If the captures are of unrelated runs, or overlap.
         QueryError
             If there is no such capture.
         """
-        captures, said = self.captures(folder)
+        captures, notes = self.captures(folder)
         paths, note = choose_capture(captures, self.shown(folder), capture)
-        return paths, [*said, *([note] if note else [])]
+        return paths, [*notes, *([note] if note else [])]

@@ -1,152 +1,108 @@
-"""What was loaded stays at hand, so that the second question about a trace is answered at once."""
+"""Traces and jobs that stay loaded, so that the second question about one is answered at once."""
 
 from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from htagraph.compiled import LoadOptions
 from htagraph.errors import HTAGraphWarning
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.model.recording import Progress
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.summary import Summary
-from htagraph.trace import Trace, load
+from htagraph.trace import Trace
 
-__all__ = ["Loaded", "LoadedJob", "LoadedTrace", "Stage"]
+__all__ = ["Loaded", "LoadedRun"]
 
-Stage = Callable[[str], None]
-"""Called with what is done next; it may raise, where nobody waits for the answer any more."""
-
-_MOST = 8
 _MOST_EVENTS = 10_000_000
-_MOST_SUMMARIES = 8
+"""Events that stay loaded, chosen: a few GB. `docs/agents.md` states it, and a test reads that."""
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class LoadedTrace:
-    """A trace, its graph, and what was said about windows of it.
+class LoadedRun:
+    """A trace with its graph, or a job.
 
     Parameters
     ----------
-    graph : TraceGraph
-        Of the whole trace.
-    """
-
-    trace: Trace
-    graph: TraceGraph
-    _summaries: OrderedDict[object, Summary] = field(default_factory=OrderedDict)
-
-    @property
-    def n_events(self) -> int:
-        """Number of events."""
-        return len(self.graph.dag.events)
-
-    def summary(self, key: object, make: Callable[[], Summary]) -> Summary:
-        """The summary of a window, made unless it is there."""
-        return _kept(self._summaries, key, make)
-
-
-@dataclass(frozen=True)
-class LoadedJob:
-    """The ranks of a job, and what was said about windows of it.
-
-    Parameters
-    ----------
+    run : TraceGraph or Job
+        The whole of it.
+    n_events : int
+        Of all ranks.
+    trace : Trace, optional
+        None of a job.
     notes : tuple of str
-        What was said when it was loaded.
+        Warnings of its loading.
     """
 
-    job: Job
+    run: TraceGraph | Job
+    n_events: int
+    trace: Trace | None = None
     notes: tuple[str, ...] = ()
-    _summaries: OrderedDict[object, JobSummary] = field(default_factory=OrderedDict)
+    _summaries: dict[Hashable, Any] = field(default_factory=dict)
 
-    @property
-    def n_events(self) -> int:
-        """Number of events of all ranks."""
-        return sum(rank.n_events for rank in self.job.summaries.values())
-
-    def summary(self, key: object, make: Callable[[], JobSummary]) -> JobSummary:
-        """The summary of a window, made unless it is there."""
-        return _kept(self._summaries, key, make)
-
-
-def _kept(kept: OrderedDict[Any, Value], key: object, make: Callable[[], Value]) -> Value:
-    """A value by its key, made unless it is there; the one longest unused goes."""
-    if key not in kept:
-        kept[key] = make()
-    kept.move_to_end(key)
-    while len(kept) > _MOST_SUMMARIES:
-        kept.popitem(last=False)
-    return kept[key]
+    def summary(self, window: Hashable, make: Callable[[], Value]) -> Value:
+        """The summary of a window; that of the last one is kept."""
+        if window not in self._summaries:
+            made = make()
+            self._summaries.clear()
+            self._summaries[window] = made
+        found: Value = self._summaries[window]
+        return found
 
 
 class Loaded:
-    """Traces and jobs that were loaded last, by their files as these are now.
-
-    At most eight, and of 10 million events together: the one longest unused goes first.
-    """
+    """The runs that were used last, by their files as they are now; the last is always kept."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[object, LoadedTrace | LoadedJob] = OrderedDict()
+        self._runs: OrderedDict[Hashable, LoadedRun] = OrderedDict()
 
     def __len__(self) -> int:
-        """Count what is at hand."""
-        return len(self._kept)
+        """Count the runs."""
+        return len(self._runs)
 
     def clear(self) -> None:
         """Let go of everything; temporary files of jobs go with them."""
-        self._kept.clear()
+        self._runs.clear()
 
-    def trace(self, path: Path, stage: Stage, progress: Progress) -> LoadedTrace:
+    def trace(self, path: Path) -> LoadedRun:
         """A trace of one rank."""
-        key = _state(path)
-        found = self._kept.get(key)
-        if not isinstance(found, LoadedTrace):
-            stage(f"Reading {path.name}")
-            trace = load(path, progress=progress)
-            stage("Compiling the graph")
-            found = LoadedTrace(trace, trace.compile())
-        self._keep(key, found)
-        return found
 
-    def job(self, paths: Sequence[Path], stage: Stage) -> LoadedJob:
+        def read() -> LoadedRun:
+            trace, graph = LoadOptions().made(path)
+            return LoadedRun(graph, len(graph.dag.events), trace)
+
+        return self._kept(_state(path), read)
+
+    def job(self, paths: Sequence[Path]) -> LoadedRun:
         """A job of some ranks; those that cannot be used are left out and reported."""
-        key = tuple(map(_state, paths))
-        found = self._kept.get(key)
-        if not isinstance(found, LoadedJob):
 
-            def advance(done: int, total: int) -> None:
-                stage(f"Reading rank {min(done + 1, total)} of {total}")
-
-            advance(0, len(paths))
+        def read() -> LoadedRun:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", HTAGraphWarning)
-                job = load_job(paths, on_error="skip", progress=advance)
-            notes = [
-                str(one.message) for one in caught if issubclass(one.category, HTAGraphWarning)
-            ]
-            found = LoadedJob(job, tuple(notes))
-        self._keep(key, found)
-        return found
+                job = load_job(paths, on_error="skip")
+            notes = (one.message for one in caught if issubclass(one.category, HTAGraphWarning))
+            n_events = sum(rank.n_events for rank in job.summaries.values())
+            return LoadedRun(job, n_events, notes=tuple(map(str, notes)))
 
-    def _keep(self, key: object, found: LoadedTrace | LoadedJob) -> None:
-        """Keep what was used, and let go of what was not, until the rest is small enough."""
-        self._kept[key] = found
-        self._kept.move_to_end(key)
-        while len(self._kept) > 1 and (len(self._kept) > _MOST or self._n_events > _MOST_EVENTS):
-            self._kept.popitem(last=False)
+        return self._kept(tuple(map(_state, paths)), read)
+
+    def _kept(self, key: Hashable, read: Callable[[], LoadedRun]) -> LoadedRun:
+        """A run, read unless it is loaded; the one longest unused goes until the rest is small."""
+        found = self._runs[key] = self._runs.get(key) or read()
+        self._runs.move_to_end(key)
+        while len(self._runs) > 1 and self._n_events > _MOST_EVENTS:
+            self._runs.popitem(last=False)
+        return found
 
     @property
     def _n_events(self) -> int:
-        return sum(one.n_events for one in self._kept.values())
+        return sum(run.n_events for run in self._runs.values())
 
 
 def _state(path: Path) -> tuple[Path, int, int]:

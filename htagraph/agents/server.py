@@ -25,14 +25,16 @@ from mcp.server.stdio import stdio_server
 from htagraph import __version__
 from htagraph.agents.desk import INSTRUCTIONS, AbandonedError, Desk
 from htagraph.agents.files import Root
+from htagraph.agents.tools import TOOLS
 
 __all__ = ["serve"]
 
 _REPORTS_EVERY_S = 0.25
+"""Seconds between progress reports, chosen: a bar that moves. Pinned by `test_mcp.py`."""
 
 
 def serve(root: Path) -> None:
-    """Answer a client until it closes our input.
+    """Answer a client until it closes standard input.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def serve(root: Path) -> None:
     logging.getLogger("mcp").setLevel(logging.WARNING)
     desk = Desk(Root.of(root))
     anyio.run(_serve, desk)
-    if desk.is_busy:  # a call that nobody waits for: it cannot be stopped, and is not waited for
+    if desk.is_busy:  # a thread cannot be stopped, and nobody waits for its answer
         for process in multiprocessing.active_children():
             process.terminate()
         sys.stderr.flush()
@@ -51,14 +53,14 @@ def serve(root: Path) -> None:
 
 
 @dataclass
-class _Reports:
-    """When a client was told last how a call goes on."""
+class _Progress:
+    """When a client last got a progress report on a call."""
 
     start_s: float
     elapsed_s: float = 0.0
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time to tell it again."""
+        """Whether it is time for another report."""
         elapsed_s = now_s - self.start_s
         if elapsed_s - self.elapsed_s < _REPORTS_EVERY_S:
             return False
@@ -70,14 +72,14 @@ async def _serve(desk: Desk) -> None:
     """Answer the requests of one client."""
     tools = [
         types.Tool(
-            name=one.tool,
-            description=one.meaning,
-            input_schema=one.schema,
+            name=tool.name,
+            description=tool.meaning(),
+            input_schema=tool.input_schema(),
             annotations=types.ToolAnnotations(
                 read_only_hint=True, idempotent_hint=True, open_world_hint=False
             ),
         )
-        for one in desk.signatures.values()
+        for tool in TOOLS.values()
     ]
 
     async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
@@ -87,12 +89,12 @@ async def _serve(desk: Desk) -> None:
     async def call_tool(
         context: ServerRequestContext, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Answer a call in a thread, so that it can be cancelled and others be heard."""
+        """Answer a call in a thread, so that it can be cancelled and the server keeps listening."""
         abandoned = Event()
-        reports = _Reports(time.monotonic())
+        reports = _Progress(time.monotonic())
 
         def report(doing: str) -> None:
-            """Tell the client what is done, now and then, in seconds since the call."""
+            """Report progress now and then, in seconds since the call."""
             if not reports.is_due(time.monotonic()):
                 return
             try:

@@ -1,1 +1,1 @@
-"""Recording a run with torch.profiler: files that can be told apart, and a report at the end."""
+"""Recording a run with torch.profiler: a file per rank and cycle, and a report at the end."""

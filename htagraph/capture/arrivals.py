@@ -1,4 +1,4 @@
-"""Which ranks have written their file of a cycle, by the names in the folder."""
+"""The ranks that have written the file of a cycle, by the names in the folder."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from htagraph.capture.names import TraceName
+from htagraph.capture.trace_name import TraceName
 
-__all__ = ["Arrivals", "ranks_in_words"]
+__all__ = ["POLL_S", "Arrivals", "ranks_in_words"]
 
-_POLL_S = 1.0
-"""Time between two looks into the folder, which may be on a slow disk of a network."""
+POLL_S = 1.0
+"""Seconds between checks, chosen: no answer depends on it, and a network disk can bear it."""
 
 _N_NAMED = 8
+"""Ranks in a message, chosen: they fit into a line. Pinned by the example of `ranks_in_words`."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The files that come into a folder after those that were there.
+    """The files that appear in a folder after those that were there.
 
     Parameters
     ----------
@@ -34,11 +35,11 @@ class Arrivals:
 
     @classmethod
     def after_now(cls, folder: Path) -> Arrivals:
-        """Those that will come."""
+        """The files that appear from now on."""
         return cls(folder, frozenset(_names(folder)))
 
     def ranks(self, step: int | None, n: int = 1) -> set[int]:
-        """The ranks of which so many files of cycles that began in one step have come."""
+        """The ranks with at least `n` files of cycles that began in a step."""
         found = [TraceName.of(name) for name in _names(self.folder) if name not in self.earlier]
         n_files = Counter(name.rank for name in found if name is not None and name.step == step)
         return {rank for rank, n_of_rank in n_files.items() if n_of_rank >= n}
@@ -52,13 +53,13 @@ class Arrivals:
         timeout_s: float,
         meanwhile: Callable[[str], None] = lambda _: None,
     ) -> list[int]:
-        """The ranks whose files have not come when all have, or time is up.
+        """The ranks whose files are still missing; waits until none is, or time is up.
 
         Parameters
         ----------
         timeout_s : float, unit=s
         meanwhile : callable, optional
-            Told at each look what is waited for.
+            Called at each check with a message.
         """
         end_s = time.monotonic() + timeout_s
         while True:
@@ -66,12 +67,12 @@ class Arrivals:
             left_s = end_s - time.monotonic()
             if not missing or left_s <= 0:
                 return missing
-            meanwhile(f"waiting for the traces of {ranks_in_words(missing)}, {left_s:.0f} s more")
-            time.sleep(min(_POLL_S, left_s))
+            meanwhile(f"waiting for the traces of {ranks_in_words(missing)}, {left_s:.0f} s left")
+            time.sleep(min(POLL_S, left_s))
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
-    """Ranks by number, the first ones of many.
+    """Ranks by number; of many, the first ones.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
 
 
 def _names(folder: Path) -> list[str]:
-    """The names in a folder; none where it cannot be read at the moment."""
+    """The names in a folder; none if it cannot be read at the moment."""
     try:
         return os.listdir(folder)  # noqa: PTH208  names are enough
     except OSError:

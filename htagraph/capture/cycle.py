@@ -1,4 +1,4 @@
-"""Cycles of a profiler: which steps one recorded, and whether another will come."""
+"""Cycles of a profiler: which steps one recorded, and whether another follows."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Any
 __all__ = ["Cycle"]
 
 _FAR = 10_000
-"""Steps in which the next cycle must begin; one that comes later gets a report of its own."""
+"""Steps within which the next cycle must begin, chosen: later ones get a report of their own.
+Pinned by `tests/capture/test_handler.py`."""
 
 _RECORDING = frozenset({"RECORD", "RECORD_AND_SAVE"})
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """A cycle that has ended.
+    """A cycle that ended.
 
     Parameters
     ----------
     step : int, optional
-        Its first step, None where the profiler counts no steps.
+        Its first step, None if the profiler counts no steps.
     is_last : bool
-        No other will come, as far as the schedule can be asked.
+        No other follows, as far as the schedule tells.
     n_steps : int, default=-1
-        Steps that it recorded whole, -1 where that is not known.
+        Whole steps that it recorded, -1 if unknown.
     """
 
     step: int | None
@@ -35,19 +36,19 @@ class Cycle:
 
     @classmethod
     def ended(cls, profiler: Any, before: int) -> Cycle:  # noqa: ANN401  torch has no door here
-        """The cycle that a profiler has just ended, when it calls `on_trace_ready`.
+        """The cycle that just ended, when a profiler calls `on_trace_ready`.
 
         Parameters
         ----------
         before : int
-            Number of the step in which the cycle before ended, -1 for none.
+            Step in which the previous cycle ended, -1 for none.
         """
         step: int | None = getattr(profiler, "step_num", None)
         schedule = getattr(profiler, "schedule", None)
         if step is None or not getattr(profiler, "record_steps", False):
             return cls(None, is_last=True)
         if not isinstance(schedule, FunctionType):
-            return cls(step, is_last=False)  # to ask it might change its state
+            return cls(step, is_last=False)  # calling an object might change its state
 
         def action(number: int) -> str:
             return str(schedule(number).name)
@@ -58,7 +59,7 @@ class Cycle:
             while first > max(before, 0) and action(first - 1) == "RECORD":
                 first -= 1
             last = stopped or not any(action(step + n) in _RECORDING for n in range(_FAR))
-        except Exception:  # noqa: BLE001  a schedule is anybody's code
+        except Exception:  # noqa: BLE001  a schedule is the user's code
             return cls(step, is_last=False)
         return cls(first, last, step - first)
 
@@ -69,7 +70,7 @@ def _was_stopped(
     step: int,
     before: int,
 ) -> bool:
-    """Whether the profiler was stopped in the middle of a step, not by the step after the last."""
+    """Whether `stop()` ended the cycle, not the step after its last one."""
     if profiler.current_action.name == "DEVICE_STOPPED":
         return False
     return step in (0, before) or action(step - 1) != "RECORD_AND_SAVE"

@@ -1,9 +1,10 @@
-"""Where a process is in its job: its rank, and how many there are."""
+"""The place of a process in its job, and its messages to the user."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
 __all__ = ["Place"]
@@ -11,15 +12,17 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a process in its job."""
+    """Rank and world size of a process."""
 
     world_size: int = 1
     rank: int = 0
 
     @classmethod
     def now(cls) -> Place:
-        """The place as torch.distributed knows it, else as the environment says it."""
-        distributed = sys.modules.get("torch.distributed")  # who uses it has imported it
+        """The place according to torch.distributed, else to the environment that torchrun sets."""
+        distributed = sys.modules.get(
+            "torch.distributed"
+        )  # imported already by any job that uses it
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_world_size(), distributed.get_rank())
         try:
@@ -27,3 +30,10 @@ class Place:
         except (KeyError, ValueError):
             return cls()
         return cls(size, rank) if 0 <= rank < size else cls()
+
+    def notice(self, message: object) -> None:
+        """Write a message of one line to stderr."""
+        of_rank = f" (rank {self.rank})" if self.world_size > 1 else ""
+        with suppress(Exception):  # stderr may be closed, or belong to a notebook that is gone
+            sys.stderr.write(f"htagraph{of_rank}: {' '.join(str(message).split())}\n")
+            sys.stderr.flush()

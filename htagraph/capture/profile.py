@@ -1,4 +1,4 @@
-"""`profile`: a profiler that is set up already, for a block of training."""
+"""`profile`: a profiler with a schedule and a handler, for a block of training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.capture.handler import TraceHandler
-from htagraph.capture.notices import say
 from htagraph.capture.trace_file import TraceFile
 from htagraph.errors import QueryError
 from htagraph.model.units import human_count
@@ -16,7 +15,9 @@ from htagraph.model.units import human_count
 __all__ = ["profile"]
 
 _WARM_UP = 2
-_OURS = ("schedule", "on_trace_ready")
+"""Steps of warm-up, chosen: the profiler's own start is slow. Pinned by `test_profile.py`."""
+
+_OWN_OPTIONS = ("schedule", "on_trace_ready")
 
 
 @contextmanager
@@ -29,27 +30,28 @@ def profile(
     timeout_s: float = 120.0,
     **options: Any,  # noqa: ANN401
 ) -> Iterator[Any]:
-    """Profiler of a few steps of a block of training, which then says what bounds them.
+    """Profiler for a few steps of a block of training, which then reports what bounds them.
 
-    Call `step()` of it after each step. The first ones are skipped, as they do what is done only
-    once. Of a block that ends before the steps to record, the very first step is kept. If `step()`
-    is never called, all of the block is recorded as one step: for a short block. Either is said.
+    Call its `step()` after each step. The first steps are skipped, because they include one-time
+    work. If the block ends before the steps to record, the very first step is kept. If `step()` is
+    never called, the whole block is recorded as one step, which suits a short block. A message says
+    so in both cases.
 
     Parameters
     ----------
     folder : str or Path
         For the traces and reports of all ranks, as of `handler`.
     skip : int, default=5
-        How many steps to skip.
+        Steps to skip.
     steps : int, default=2
-        How many to record then.
+        Steps to record after that.
     report : bool, default=True
-        Whether rank 0 writes a report when the block has ended, and prints its verdict.
+        Whether rank 0 writes a report after the block, and prints its verdict.
     timeout_s : float, default=120, unit=s
-        How long rank 0 waits for the files of the others.
+        How long rank 0 waits for the files of the other ranks.
     **options
-        Of ``torch.profiler.profile``, for example ``with_stack=True``; by default, it records all
-        activities that this torch can, and the waits of CUDA.
+        Of ``torch.profiler.profile``, for example ``with_stack=True``. By default it records all
+        activities that this torch supports, and CUDA synchronization events.
 
     Returns
     -------
@@ -58,13 +60,13 @@ def profile(
     Raises
     ------
     QueryError
-        If there is no step to record, or an option is not for this.
+        If there is no step to record, or an option that is set here.
     """
     if skip < 0 or steps < 1:
         raise QueryError(f"skip={skip}, steps={steps} records no step.", hint="give steps=1.")
-    if ours := sorted(options.keys() & _OURS):
+    if own := sorted(options.keys() & set(_OWN_OPTIONS)):
         raise QueryError(
-            f"{ours[0]}= is not for hg.profile.",
+            f"hg.profile sets {own[0]}= itself.",
             hint="use torch.profiler.profile(…, on_trace_ready=hg.handler(folder)).",
         )
     from torch.profiler import ProfilerAction  # noqa: PLC0415  torch is no dependency
@@ -86,7 +88,7 @@ def profile(
 
 
 class _Block:
-    """A block of steps: the first one is recorded to be sure, and given up for those asked for."""
+    """A block of steps. The first is recorded as a fallback for the requested ones."""
 
     def __init__(self, handler: TraceHandler, skip: int, steps: int) -> None:
         self._handler = handler
@@ -94,7 +96,7 @@ class _Block:
         self._steps = steps
         self._is_first = skip > 0
         self._first: TraceFile | None = None
-        self._asked: TraceFile | None = None
+        self._requested: TraceFile | None = None
 
     def action(self, step: int) -> str:
         """What the profiler does in a step."""
@@ -106,50 +108,50 @@ class _Block:
         return "WARMUP" if step < self._skip else "RECORD"
 
     def __call__(self, profiler: Any) -> None:  # noqa: ANN401  torch is no dependency
-        """Write what was recorded: the first step, then those asked for."""
+        """Write what was recorded: the first step, then the requested ones."""
         if self._is_first:
             self._is_first = False
             self._first = self._handler.exported(profiler, 0)
             if profiler.step_num > 0:
-                profiler.profiler = None  # else it warns that its events are cleared now
+                profiler.profiler = None  # else torch warns that it clears the events of this cycle
         elif profiler.step_num > self._skip or self._first is None:
-            self._asked = self._handler.exported(profiler, self._skip)
+            self._requested = self._handler.exported(profiler, self._skip)
 
     def end(self, n_steps: int) -> None:
-        """Keep the trace of the steps asked for, else of the first one, and say which it is."""
-        if self._asked is not None and self._first is not None:
+        """Keep the trace of the requested steps, else of the first one."""
+        if self._requested is not None and self._first is not None:
             self._first.discard()
-        file = self._asked or self._first
+        file = self._requested or self._first
         if file is not None:
-            self._say_what_is_recorded(n_steps)
+            self._notice_what_is_recorded(n_steps)
             self._handler.finish(file, is_last=True)
 
-    def _say_what_is_recorded(self, n_steps: int) -> None:
-        """Say it, if it is not what was asked for."""
+    def _notice_what_is_recorded(self, n_steps: int) -> None:
+        """Print which steps the trace has, unless they are the requested ones."""
         n_recorded = min(n_steps - self._skip, self._steps)
         if n_recorded == self._steps:
             return
         if n_steps == 0:
-            said = (
-                "step() was never called: all of the block is recorded, as one step. Call it after "
-                f"each step to record {human_count(self._steps, 'step')} alone."
+            message = (
+                "step() was never called, so the whole block is one step. Call it after each step "
+                f"to record {human_count(self._steps, 'step')} only."
             )
-        elif self._asked is None:
-            said = (
-                f"the block ended after {human_count(n_steps, 'step')}, within the {self._skip} to "
-                "skip: the trace is of the very first step, with what is done only once. Let it "
-                "run longer, or give a smaller skip=."
+        elif self._requested is None:
+            message = (
+                f"the block ended after {human_count(n_steps, 'step')}, within skip={self._skip}: "
+                "the trace has only the very first step, with its one-time work. Let the block run "
+                "longer, or give a smaller skip=."
             )
         else:
-            said = (
-                f"the block ended after {human_count(n_steps, 'step')}: of the {self._steps} to "
-                f"record, the trace has {n_recorded}."
+            message = (
+                f"the block ended after {human_count(n_steps, 'step')}: the trace has "
+                f"{n_recorded} of the {self._steps} steps to record."
             )
-        say(said, self._handler.place)
+        self._handler.place.notice(message)
 
 
 def _recording_waits() -> dict[str, Any]:
-    """The option that has a profiler record waits of CUDA, if this torch has it."""
+    """The option that enables CUDA synchronization events, if this torch has it."""
     try:
         from torch.profiler import _ExperimentalConfig  # noqa: PLC0415  torch is no dependency
 

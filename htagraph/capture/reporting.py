@@ -1,4 +1,4 @@
-"""The report on a capture, made by a process of its own: the training goes on beside it."""
+"""The report on a capture, written by a child process while the training continues."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from htagraph.capture.arrivals import POLL_S
 from htagraph.errors import HTAGraphError
 
 __all__ = ["verdict"]
 
-_POLL_S = 1.0
 _NICENESS = 19
+"""The lowest priority that POSIX has: the training goes first."""
 
 
 def verdict(
@@ -25,29 +26,29 @@ def verdict(
     stacks: bool = False,
     meanwhile: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Write the report on a trace, or on all ranks of its capture; the head of it as text.
+    """Write the report on a trace, or on all ranks of its capture; return its first paragraphs.
 
     Parameters
     ----------
     trace : Path
         File of one rank.
     folder : Path, optional
-        Where the files of the other ranks are, None for a job of one.
+        Folder with the files of the other ranks, None for a job of one.
     out : Path
         Folder for the report.
     stacks : bool, default=False
-        The trace has Python stacks.
+        Whether the trace has Python stacks.
     meanwhile : callable, optional
-        Told every second what is going on.
+        Called every second with a message.
 
     Raises
     ------
     HTAGraphError
-        If there is no report; it says what the command line said.
+        If there is no report, with the error of the command line.
     """
     about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
     options = ["--out", str(out), *(["--stacks"] if stacks else [])]
-    # -P: what lies in the working directory hides no module; the training's path comes along.
+    # -P: files in the working directory hide no module; the child gets the path of the training.
     command = [sys.executable, "-P", "-m", "htagraph", "report", *about, *options]
     known = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
     child = subprocess.Popen(  # noqa: S603
@@ -58,22 +59,22 @@ def verdict(
         encoding="utf-8",
         errors="replace",
         env={**os.environ, "PYTHONPATH": known, "PYTHONIOENCODING": "utf-8"},
-        process_group=0 if os.name == "posix" else None,  # Ctrl-C is for the training
+        process_group=0 if os.name == "posix" else None,  # Ctrl-C ends the training only
     )
-    with suppress(OSError, AttributeError):  # the training goes first
+    with suppress(OSError, AttributeError):  # Windows has no setpriority
         os.setpriority(os.PRIO_PROCESS, child.pid, _NICENESS)
     while True:
         with suppress(subprocess.TimeoutExpired):
-            said, complaints = child.communicate(timeout=_POLL_S)
+            output, errors = child.communicate(timeout=POLL_S)
             break
         meanwhile(f"writing the report into {out}")
     if child.returncode:
-        last = (complaints.strip() or f"exit code {child.returncode}").splitlines()[-1]
+        last = (errors.strip() or f"exit code {child.returncode}").splitlines()[-1]
         raise HTAGraphError(f"there is no report: {last.removeprefix('error: ')}")
-    return _head(said)
+    return _head(output)
 
 
 def _head(text: str) -> str:
-    """The paragraphs of a report on what was recorded, and on what bounds it."""
+    """The paragraphs on what was recorded and what bounds it."""
     lines = [line.rstrip() for line in text.splitlines()]
     return "\n\n".join("\n".join(lines).split("\n\n")[:2]).strip()

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from htagraph.capture.names import TraceName
+from htagraph.capture.trace_name import TraceName
 from htagraph.errors import OutputError
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["TraceFile"]
 
 _CHUNK = 1 << 23
-"""Bytes compressed at a time; each time, the training has to give the thread a turn."""
+"""Bytes compressed at a time, chosen: between chunks the training gets the GIL."""
 
 _END = 64
-"""Bytes in which the last one that is no white space lies."""
+"""Bytes checked at the end of a file, chosen: longer than white space after the last bracket."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TraceFile:
     Parameters
     ----------
     with_stack : bool, default=False
-        Python stacks were recorded, too.
+        Whether Python stacks were recorded.
     """
 
     folder: Path
@@ -41,12 +41,12 @@ class TraceFile:
         return self.name.plain(self.folder)
 
     def export(self, profiler: Any) -> None:  # noqa: ANN401  torch has no door here
-        """Have a profiler write its trace, without compression: who trains waits for it.
+        """Have a profiler write its trace uncompressed, because the training waits for it.
 
         Raises
         ------
         OutputError
-            If there is no file afterwards: Kineto only logs that a disk is full.
+            If there is no file afterwards. Kineto only logs that the disk is full.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         profiler.export_chrome_trace(str(self._plain))
@@ -59,18 +59,18 @@ class TraceFile:
             )
 
     def is_cut_off(self) -> bool:
-        """Whether the profiler wrote not all of it, which it tells nobody."""
+        """Whether the profiler wrote only part of the file, which it does not report."""
         with self._plain.open("rb") as file:
             file.seek(-min(self._plain.stat().st_size, _END), io.SEEK_END)
             return not file.read().rstrip().endswith((b"}", b"]"))
 
     def compress(self) -> Path:
-        """The file under its name, compressed.
+        """The compressed file.
 
         Raises
         ------
         OutputError
-            If it cannot be compressed; it has its name without ``.gz`` then.
+            If it cannot be compressed. It then keeps its name without ``.gz``.
         """
         trace = self.name.trace(self.folder)
         try:
@@ -78,13 +78,15 @@ class TraceFile:
                 shutil.copyfileobj(plain, packed, _CHUNK)
         except OSError as error:
             kept = self._plain.rename(self.folder / str(self.name))
-            raise OutputError("it stays uncompressed.", path=kept, hint=str(error)) from error
+            raise OutputError(
+                "the trace stays uncompressed.", path=kept, hint=str(error)
+            ) from error
         self.discard()
         return trace
 
     def discard(self) -> None:
-        """Remove what is not compressed."""
-        unfinished = self._plain.with_name(f"{self._plain.name}.tmp")  # Kineto renames it
+        """Remove the uncompressed file."""
+        unfinished = self._plain.with_name(f"{self._plain.name}.tmp")  # Kineto renames it when done
         for file in (self._plain, unfinished):
             with suppress(OSError):
                 file.unlink()

@@ -1,7 +1,8 @@
-"""`htagraph demo`: reports on simulated training runs, each with a planted fault."""
+"""`htagraph demo`: reports on training runs, each with a planted fault."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +10,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import QuietOption
-from htagraph.cli.ranks import loaded_job
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.report import print_summary
+from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import print_titled
-from htagraph.reports.files import write_files
+from htagraph.compiled import LoadOptions
+from htagraph.demo_traces import demo_trace
+from htagraph.errors import OutputError
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.report_files import write_files
 from htagraph.reports.summary import Summary
 
 __all__ = ["PLANTED", "demo"]
@@ -28,12 +32,13 @@ PLANTED = {
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
+    "captured": "a real run on a CPU: loading a batch sleeps 40 ms",
 }
-"""Faults of `htagraph.synth.training_rank`, in words."""
+"""Faults of the demo traces, in words."""
 
 _SHOWN = "dataloader"
 _JOB = "job"
-_N_RANKS, _LATE_RANK, _DELAY_NS = 4, 2, 10_000_000
+_LATE_RANK = 2
 
 
 def demo(
@@ -41,31 +46,22 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for traces and reports.")] = Path(
         "htagraph-demo"
     ),
-    quiet: QuietOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
-    # Deferred: only the demo simulates.
-    from htagraph.synth import simulate, simulate_job, training_job, training_rank  # noqa: PLC0415
-
+    """Report on training runs, each with a planted fault. Nothing is downloaded."""
     summaries: dict[str, Summary] = {}
-    with Waiting(quiet=quiet).shown() as waiting:
+    with shown_progress(quiet=quiet):
         for fault in PLANTED:
-            waiting.stage(f"Simulating {fault}")
-            rank = simulate(training_rank(fault=fault))  # type: ignore[arg-type]
-            made = waiting.compiled(rank.write(out / f"{fault}.pt.trace.json.gz"))
-            summaries[fault] = Summary(made.trace, made.graph)
-            write_files(summaries[fault], out / fault, doing=waiting.stage, page=fault == _SHOWN)
-        waiting.stage("Simulating a job")
+            summaries[fault] = Summary(*LoadOptions().made(_copied(demo_trace(fault), out)))
+            write_files(summaries[fault], out / fault, page=fault == _SHOWN)
         ranks = out / _JOB
-        planted = training_job(
-            ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000
-        )
-        simulate_job(planted).write(ranks)
-        job = JobSummary(loaded_job(waiting, Source.of(ranks)), "a job of four ranks")
-        job_files = write_files(job, out / f"{_JOB}-report", doing=waiting.stage)
+        for rank in sorted(demo_trace(_JOB).iterdir()):
+            _copied(rank, ranks)
+        job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
+        job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
     print_summary(console, summaries[_SHOWN])
-    print_titled(console, "All simulated runs", _comparison(summaries))
+    print_titled(console, "All runs: simulated, and one captured", _comparison(summaries))
     console.print(
         f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
     )
@@ -87,6 +83,16 @@ def demo(
         f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False
     )
     aside.print("  next   htagraph report YOUR_TRACE.json.gz")
+
+
+def _copied(trace: Path, folder: Path) -> Path:
+    """Copy a trace into a folder, which is made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copyfile(trace, folder / trace.name))
+    except OSError as exc:
+        hint = "choose a folder that can be written."
+        raise OutputError(str(exc), path=folder, hint=hint) from exc
 
 
 def _comparison(summaries: dict[str, Summary]) -> Table:

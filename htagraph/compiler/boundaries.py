@@ -20,6 +20,7 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _AT_ONCE = 1 << 16
+"""Boundaries whose distances are in memory at once; no answer depends on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ class Boundaries:
 
     @cached_property
     def is_followed(self) -> Bools:
-        """Whether another boundary of the same lane comes after each one."""
+        """Whether each boundary has another one after it on its lane."""
         out = np.ones(len(self), dtype=bool)
         out[self.first[1:][np.diff(self.first) > 0] - 1] = False
         return out

@@ -111,7 +111,7 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
         position = position_of(events.symbols.texts[code])
         if position >= 0:
             class_by_name[code] = named_rules[position].kernel_class
-            # Metadata stands between the user's rules and ours.
+            # Metadata outranks the built-in rules, but not the user's.
             rule_by_name[code] = 1 + position + (position >= len(user_rules))
     kernel_class[kernels] = class_by_name[events.name[kernels]]
     rule_of[kernels] = rule_by_name[events.name[kernels]]

@@ -10,11 +10,11 @@ before the kernel ends.
                 |==========================>|
     stream 20        ready since here       [B  ]
 
-One start near the end of another kernel may be chance. So starts are counted by the kernel that ran
-meanwhile: where nearly all late starts fall into the last part of its runs, and that many would
-hardly do so by chance, it fills the device. Where the launch geometry is recorded, a kernel of
-fewer blocks than multiprocessors fills nothing, and one of more threads than the device runs at
-once needs fewer such starts.
+One start near the end of another kernel may be chance. So late starts are counted by the kernel
+that ran meanwhile: if nearly all of them fall into the last part of its runs, far more than by
+chance, it fills the device. Where the launch geometry is recorded, a kernel of fewer blocks than
+multiprocessors fills nothing, and one of more threads than the device runs at once needs fewer such
+starts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
-from htagraph.compiler.places import Places, work_label
+from htagraph.compiler.places import work_label, work_places
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
@@ -47,6 +47,7 @@ _DRAINS = (0.01, 0.03, 0.1)
 _DRAINS_OF_LARGE = 2
 """Those from here on are for kernels that are known to be larger than the device."""
 _ALL_BUT = 0.9
+"""Share of the late starts during a kernel that must fall into its drain (chosen)."""
 _FALSE_KERNELS = 1e-4
 """Kernels that chance would take for ones that fill the device, as an expectation."""
 _FALSE_LARGE_KERNELS = 1e-2
@@ -220,7 +221,7 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     left = late_starts(structure, known)
     if not len(left.event):
         return Inferred()
-    places, traits = Places(structure), _Traits.of(structure)
+    places, traits = (work_places(structure), structure.queue_id), _Traits.of(structure)
     is_late = np.zeros(len(structure.events), dtype=bool)
     is_late[left.event] = True
     parts: list[EdgeTable] = []
@@ -228,7 +229,7 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     others = late_starts(structure, known.take(~among(known.rule, _BY_TIME)))
     for late in (others, left):
         met = _meetings(structure, late, traits)
-        for place in (places.name, places.stream):
+        for place in places:
             for found, learnt in _fillers(structure, met, place, traits):
                 new = found.take(is_late[found.work])
                 is_late[new.work] = False

@@ -9,7 +9,7 @@
 The first work recorded on a device starts long after its own launch, and nothing that was recorded
 there explains why. It waits for work that the capture did not see. A few tiny copies on another
 stream do not change that; a wait for the device that returned in between does: the device was idle
-then. Nor is it said of work that was launched late: of most of the time before it, the host knows.
+then. Work that was launched late is left out: the host accounts for most of the time before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FLOW: one host thread hands over to another.
+"""FLOW: one host thread gives work, or a result, to another.
 
 The file's forward-backward flows say which backward operator belongs to which forward operator.
 They also say which thread works for which: ``backward()`` blocks its caller without a record, while
@@ -27,13 +27,15 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
-__all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
+__all__ = ["flow_edges", "handoff_edges", "worker_lanes"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
+"""The last event of a burst may end after the gap by this part of the burst: it wakes the caller,
+then cleans up (chosen)."""
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
@@ -124,12 +126,12 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
 def _bursts(
     structure: Structure, worker: int, gap_start: I64, gap_end: I64
 ) -> tuple[I64, I64, Bools]:
-    """Gaps that hold a worker's whole burst: the gap, the burst's first event, if it goes on.
+    """Gaps that hold a worker's whole burst: gap, first event, whether it continues an earlier one.
 
     The last event of a burst may end a little after the gap: it wakes the caller and then cleans
     up. Where the caller runs an autograd function itself (of parameters on the host), the burst
-    goes on beside it, and in the gap after that, in which it may only end; a worker that was idle
-    by then begins another.
+    continues meanwhile, and in the gap after that, in which it may only end; a worker that was
+    idle by then begins another.
     """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
@@ -156,15 +158,15 @@ def _bursts(
     return gaps, top[np.minimum(first, len(top) - 1)[gaps]], goes_on[gaps]
 
 
-def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
+def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
     """Last node of a lane at or before each time, -1 for none."""
     between = structure.boundaries
     last = between.last(np.full(len(until_ns), lane), until_ns)
     return gather(between.node, last).astype(np.int64)
 
 
-def hand_over_edges(structure: Structure) -> EdgeTable:
-    """Edges by which a caller hands over to the autograd thread and gets back.
+def handoff_edges(structure: Structure) -> EdgeTable:
+    """Edges from a caller to the autograd thread that works for it, and back.
 
     From the start of the caller's gap to the start of the burst, and from the end of the burst to
     the end of the gap. Neither thread needs time of its own meanwhile (see
@@ -177,7 +179,7 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
         gap_start, gap_end = _gaps(structure, caller)
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
-        last = last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
-        parts.append(EdgeTable.of(Rule.HAND_OVER, begun, start_node(start), event=start))
-        parts.append(EdgeTable.of(Rule.HAND_OVER, last, gap_end[gaps]))
+        last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
+        parts.append(EdgeTable.of(Rule.HANDOFF, begun, start_node(start), event=start))
+        parts.append(EdgeTable.of(Rule.HANDOFF, last, gap_end[gaps]))
     return EdgeTable.concat(parts)

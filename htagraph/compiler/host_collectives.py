@@ -1,8 +1,8 @@
 """FLOW: a worker thread of the host runs a collective for its caller (gloo).
 
-The caller gives the collective to a queue and goes on; the range ``gloo:…`` on a worker lasts from
-where this rank takes part to where the collective has ended. No record says which call it belongs
-to, nor who waits for it. Workers take from the queue in order, so the n-th call of an operation is
+The caller queues the collective and continues; the range ``gloo:…`` on a worker lasts from where
+this rank takes part to where the collective has ended. Which call it belongs to, and who waits for
+it, is not recorded. Workers take from the queue in order, so the n-th call of an operation is
 the n-th range. The caller waits where it records nothing until a range has ended.
 
 ::
@@ -40,6 +40,8 @@ _AS = {"reduce_scatter": "all_reduce"}
 """Operations that a backend runs as another one: gloo's ``_reduce_scatter_base_``."""
 
 _OVERHANG_FACTOR = 10
+"""A caller that continues within this part of its gap after the range ended waited for it
+(chosen)."""
 
 
 def _above(structure: Structure, rows: I64) -> Bools:
@@ -107,7 +109,7 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
 def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     """Ranges that a caller waits for, and the nodes at which the waits end.
 
-    A caller waits where it records nothing while a range ends, if it has just called, or goes on
+    A caller waits where it records nothing while a range ends, if it has just called, or continues
     right after, or what it does next needs the result. Else the time may be its own.
     """
     events, between = structure.events, structure.boundaries
@@ -138,7 +140,7 @@ def host_collective_edges(structure: Structure) -> EdgeTable:
     waited, until = _waits(structure, calls, ranges)
     return EdgeTable.concat(
         [
-            EdgeTable.of(Rule.HAND_OVER, start_node(calls), start_node(ranges), event=ranges),
-            EdgeTable.of(Rule.HAND_OVER, end_node(waited), until),
+            EdgeTable.of(Rule.HANDOFF, start_node(calls), start_node(ranges), event=ranges),
+            EdgeTable.of(Rule.HANDOFF, end_node(waited), until),
         ]
     )

@@ -1,7 +1,7 @@
 """Threads of a pool: alike, and idle until something gives one of them work.
 
 A server has pools of threads that do the same work. Between two pieces of it a thread runs nothing,
-and what hands it the next one (a request) is often not recorded. Such a gap is no time of its own.
+and what hands it the next one (a request) is often not recorded. Such a gap is not its own time.
 
 ::
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct
 from htagraph.compiler.flows import worker_lanes
-from htagraph.compiler.host_recurrences import plain_names, usual_wait_ns
+from htagraph.compiler.stretches import plain_names, usual_wait_ns
 from htagraph.compiler.structure import Structure
 from htagraph.model.step_markers import PROFILER_STEP
 
@@ -29,7 +29,9 @@ Bools = npt.NDArray[np.bool_]
 
 _DIGITS = re.compile(r"\d+")
 _FEWEST = 3
+"""Threads that make a pool; two may be alike by accident (chosen)."""
 _NEARLY_ALL = 0.9
+"""Share of what a thread of a pool runs that others of the pool run, too (chosen)."""
 
 
 def _pools(structure: Structure) -> list[list[int]]:

@@ -1,8 +1,8 @@
 """Late ends: device work that is recorded as running when what waited for it has begun.
 
 Profilers take the time of an end a little late, by up to about two microseconds, or round it. A
-dependency is then hidden: by the clock, its head comes first. How late ends come is learnt from
-dependencies that are certain, and every rule that asks whether work had ended allows for it. The
+dependency is then hidden: by the clock, its head starts first. How late ends are is learnt from
+certain dependencies, and every rule that needs work to have ended allows for it. The
 edge hangs on the start of the source, and what ran until then is its lag::
 
     stream 7    [A         ]
@@ -28,9 +28,13 @@ __all__ = ["most_overlap", "stream_wait_edges_from", "with_late_ends"]
 I64 = npt.NDArray[np.int64]
 
 _MOST_FACTOR = 2
+"""Part of the launch floor by which an end can be late; longer overlaps are real (chosen)."""
 _GUESS_FACTOR = 4
+"""Part of the launch floor by which ends are late where too few overlaps tell (chosen)."""
 _ENOUGH = 20
+"""Overlaps, or stream waits, that are enough to tell (chosen)."""
 _PERCENTILE = 90
+"""Of the overlaps of certain dependencies (chosen)."""
 
 
 def most_overlap(structure: Structure) -> int:
@@ -51,9 +55,9 @@ def _overlaps_in_order(structure: Structure) -> I64:
 
 
 def with_late_ends(structure: Structure, known: EdgeTable) -> Structure:
-    """Structure whose calibration says how late ends come.
+    """Structure whose calibration has how late ends are.
 
-    That is a high percentile of the overlaps of certain dependencies: those of a stream, and stream
+    It is a high percentile of the overlaps of certain dependencies: stream order, and stream
     waits. Where there are too few waits to tell, it is a guess: a small part of the launch floor.
     It is at least the resolution of the times.
 
@@ -87,7 +91,7 @@ def stream_wait_edges_from(
 ) -> EdgeTable:
     """Edges from the work that a stream waited for to the work that waited.
 
-    They run from its end; from its start if the end comes late. Ends that come later than that run
+    They run from its end; from its start if the end is late. Ends that are later than that run
     backward, and are set aside with their skew.
 
     Parameters

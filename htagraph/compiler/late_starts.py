@@ -22,6 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 _NEVER = np.iinfo(np.int64).min // 4
 _MOST_STREAMS = 64
+"""Streams that are searched for the cause of a late start; each costs a pass over all of them."""
 
 
 class LateStarts(NamedTuple):

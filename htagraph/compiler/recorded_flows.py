@@ -1,4 +1,4 @@
-"""FLOW, recorded: the file itself says what leads to what.
+"""FLOW, recorded: arrows in the file.
 
 Arrows of a trace (``ph`` s, t, f) lead from slice to slice; any program may write them. A tensor
 dependency leads from the operator that wrote a tensor to one on another thread that reads it. Edges
@@ -42,7 +42,7 @@ class _Arrows(NamedTuple):
 
 
 def slices_around(structure: Structure, points: I64) -> I64:
-    """Host event that each flow point is on: as the file says, else what encloses it; or -1."""
+    """Host event that each flow point is on: as recorded, else what encloses it; or -1."""
     flows = structure.events.flows
     between = structure.boundaries
     around = gather(between.inside, between.last(flows.lane[points], flows.ts_ns[points]))
@@ -98,7 +98,7 @@ def _nodes(structure: Structure, arrows: _Arrows, tail: I64, head: I64) -> tuple
 
 
 def recorded_flow_edges(structure: Structure) -> EdgeTable:
-    """Edges by the arrows of the file, those of forward and backward operators excepted."""
+    """Edges for the arrows of the file, except from forward to backward operators."""
     flows = structure.events.flows
     if not len(structure.host):
         return EdgeTable()

@@ -6,12 +6,11 @@
     stream 7       [kernel A     ]
     stream 20                    '------------>[kernel B]
 
-Profilers do not record these waits unless asked to, and without them a path goes wrong without a
-word: it takes a gap on one stream for overhead, where work of another stream was waited for. So
-there are kinds of evidence, the weaker only where the stronger is missing: a record of the
-profiler; the order of event records and stream waits among the calls of one thread, which is
-inferred, and labelled so (`Rule.evidence`); and time alone (`htagraph.compiler.ended_right_before`,
-`htagraph.compiler.recurring_waits`).
+Profilers record these waits only if configured to. Without them a path goes wrong silently: it
+takes a gap on one stream for overhead, where the stream waited for another. So there are kinds of
+evidence, the weaker only where the stronger is missing: a record of the profiler; the order of
+event records and stream waits among the calls of one thread, which is inferred, and labelled so
+(`Rule.evidence`); and time alone (`htagraph.compiler.ended_right_before`).
 """
 
 from __future__ import annotations

@@ -44,17 +44,28 @@ Bool = npt.NDArray[np.bool_]
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
 # graph.
 _LAUNCH_FLOOR_PERCENTILE = 5
+"""Of launches onto an idle device; low, as some of them waited for something (chosen)."""
 _LAUNCH_PER_CALL = 2
+"""Work starts about two short calls after its own call began, where few launches can be measured
+(chosen)."""
 _LAUNCH_FLOOR_CAP_FACTOR = 8
-_MEDIAN = 50
+"""Median calls that a launch takes at most, however late work starts (chosen)."""
 _STREAM_FLOOR_PERCENTILE = 1
+"""Of gaps between queued work: what no gap is below (chosen)."""
 _LAUNCH_USUAL_FACTOR = 4
+"""Launch floors up to which a launch delay is overhead (chosen)."""
 _LAUNCH_TYPICAL_PERCENTILE = 25
+"""Of launches onto an idle device: a delay that nothing made longer (chosen)."""
 _LAUNCH_TYPICAL_FACTOR = 2
+"""The same, in typical delays, where launches are slow but alike (chosen)."""
 _LAUNCH_CAP_FACTOR = 16
+"""Launch floors beyond which no delay is overhead (chosen)."""
 _NEAR_CALL_FACTOR = 4
+"""Calls after which the first work of a device still found it idle (chosen)."""
 _STREAM_USUAL_FACTOR = 2
+"""Launch floors up to which a gap between queued work is overhead (chosen)."""
 _QUEUED_GAP_PERCENTILE = 99
+"""The same without launches: of the gaps between queued work (chosen)."""
 MAX_STREAMS = 4096
 """Streams of all devices together, the most that a graph has; real traces have some hundreds."""
 
@@ -161,11 +172,6 @@ class Structure:
     def is_idle(self) -> Bool:
         """Whether a thread may be idle after each of its boundaries; shape (n_boundaries,)."""
         return gather(self.may_idle, self.boundaries.inside, default=True)
-
-    def goes_on(self, nodes: I64) -> Bool:
-        """Whether a thread begins something at each node, or returns from a wait."""
-        goes_on: Bool = (nodes & 1 == 0) | self.os_waits[nodes >> 1]
-        return goes_on
 
     @cached_property
     def is_work(self) -> Bool:
@@ -374,7 +380,7 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
     calls_ns = calls_ns[calls_ns > 0]
     measured = _percentile(delays, _LAUNCH_FLOOR_PERCENTILE)
     if len(delays) >= FEWEST_IDLE_LAUNCHES:
-        cap = _LAUNCH_FLOOR_CAP_FACTOR * _percentile(calls_ns, _MEDIAN)
+        cap = _LAUNCH_FLOOR_CAP_FACTOR * _percentile(calls_ns, 50)
     else:
         cap = _LAUNCH_PER_CALL * _percentile(calls_ns, _LAUNCH_FLOOR_PERCENTILE)
     return min(measured, cap) if len(delays) and cap else measured or cap

@@ -1,4 +1,4 @@
-"""Time under annotations: the lengths of the ranges, and the device work that belongs to them."""
+"""Time under annotations: durations of the ranges, and the device work in them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def annotated_time(
     name: str | re.Pattern[str],
     schema: Schema,
 ) -> pd.DataFrame:
-    """Lengths of the ranges of a kind by name, with the device work under each name.
+    """Durations of ranges by name, with the device work under each name.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def annotated_time(
     Raises
     ------
     GraphError
-        If it does not: a defect of this package.
+        If it does not: a bug in htagraph.
     """
     ranges = _ranges(dag, window, kind, name)
     device = _device_time(dag, found, dag.events.kind == kind)
@@ -98,7 +98,7 @@ def annotated_time(
 
 
 def _ranges(dag: Dag, window: Window, kind: EventKind, name: str | re.Pattern[str]) -> Clipped:
-    """Ranges of a kind that overlap the window and whose names match, cut at its bounds."""
+    """Ranges of a kind that match, clipped to the window."""
     events = dag.events
     rows = np.flatnonzero(events.kind == kind)
     if name != "*":
@@ -115,7 +115,7 @@ class _DeviceTime(NamedTuple):
 
 
 def _device_time(dag: Dag, found: RangesOfWork, wanted: npt.NDArray[np.bool_]) -> _DeviceTime:
-    """Device work under each name of the ranges that are wanted."""
+    """Device work under each name of the selected ranges."""
     name, n = dag.events.name.astype(np.int64), len(dag.events.symbols)
     work, own = found.work, found.innermost
     mine = own >= 0

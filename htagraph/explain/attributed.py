@@ -1,4 +1,4 @@
-"""Attributed time in codes: told in words, or in categories, where it is read."""
+"""Attributed time as codes, converted to text when read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Text = npt.NDArray[np.object_]
 
 @dataclass(frozen=True)
 class Attributed:
-    """Attributed time in codes: what a frame of it is made of.
+    """Attributed time as codes.
 
     Parameters
     ----------
     columns : mapping of str to ndarray
-        Columns of `frames.ATTRIBUTED_TIME`; of those that are texts, codes.
+        Columns of `frames.ATTRIBUTED_TIME`; text columns as codes.
     texts : mapping of str to ndarray
         The text of each code.
     """
@@ -36,12 +36,12 @@ class Attributed:
     texts: Mapping[str, Text]
 
     def frame(self) -> pd.DataFrame:
-        """In words, schema `frames.ATTRIBUTED_TIME`."""
+        """As text, schema `frames.ATTRIBUTED_TIME`."""
         words = {name: Coded(self.columns[name], texts).words for name, texts in self.texts.items()}
         return ATTRIBUTED_TIME.frame(self._ordered | words)
 
     def labels(self) -> pd.DataFrame:
-        """The same with categories instead of texts: a small part of the memory and time."""
+        """With categories instead of text, which takes far less memory and time."""
         labels = {
             name: Coded(self.columns[name], texts).labels for name, texts in self.texts.items()
         }

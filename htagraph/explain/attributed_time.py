@@ -1,11 +1,11 @@
 """Attributed time: every nanosecond of a critical path is charged to exactly one cause.
 
-A bound says what ran; a cause says what a person can change. Most time is charged to what ran in
-it. Host time right after a wait for the device is charged to that wait, for as long as the host was
-blocked: had it not waited, it could have run ahead of the device by that much. So a call that
-waits, such as ``aten::item``, answers for the launches that come late because of it.
+A bound names what ran; a cause names what one can change. Most time is charged to what ran. Host
+time right after a wait for the device is charged to the wait, for as long as the host was blocked:
+without the wait, the host could have run ahead by that much. So a blocking call such as
+``aten::item`` is charged with the late launches that it causes.
 
-As no nanosecond has two causes, what a repair may save never adds up to more than the window.
+No nanosecond has two causes, so savings never add up to more than the window.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ _COMPUTES = re.compile(
     r"^(?!autograd::|torch::(autograd|jit)::|c10d::)\w+::|^Torch-Compiled Region|CompiledFxGraph"
     r"|^CompiledFunction(Backward)?$|^(graph_\d+_)?(cpp|triton)_"
 )
-"""Operators whose own time is computation; that of others is Python or C++ code inside them."""
+"""Operators whose self time is computation; in other operators it is Python or C++ code."""
 
 _ON_DEVICE = re.compile(r"^nccl:|cudnn|cublas|miopen")
-"""Names that host events have only where a device is used."""
+"""Names of host events that show that a device is in use."""
 
 _SHORT_NS = 20_000
-"""What is shorter, in an operator or before one, is the price of calling it."""
+"""Shorter time in or before an operator is call overhead. Chosen: a PyTorch CPU operator takes 1 to
+10 us to dispatch. Pinned by tests/explain/test_attributed_time.py."""
 
 _HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE, EdgeKind.HIDDEN_SYNC)
 _CAUSES = tuple(Cause)
@@ -91,7 +92,7 @@ _EXEMPT = [
         *TOPICS,
     )
 ]
-"""Causes that take their time whether the host waited before or not."""
+"""Causes that take the same time whether or not the host had waited before."""
 
 _CODE_OF_TOPIC = np.array([_CODE[topic] for topic in TOPICS], dtype=np.int8)
 _COMPILING = [
@@ -110,7 +111,7 @@ _WHILE_COMPILING = [
         Cause.FIRST_USE,
     )
 ]
-"""What is tried out, loaded and waited for while something is compiled or tuned."""
+"""Causes that count as compilation or autotuning while it runs: it runs kernels and loads code."""
 
 _READING = [
     _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
@@ -119,7 +120,7 @@ _READING = [
 
 @dataclass(frozen=True)
 class _Waits:
-    """Host wait that each segment follows, -1 for none, and the time charged to it."""
+    """The host wait before each segment, -1 for none, and the time it is charged."""
 
     call: I64
     attributed_ns: I64
@@ -142,7 +143,7 @@ def _is_host(dag: Dag, pieces: Pieces) -> Mask:
 def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
     """Host call that waited for the device until each edge begins, -1 for none.
 
-    The call may lie some edges back that take no time: it returns, and the operator around it ends.
+    Edges of zero duration may lie between: the call returns, and the operator around it ends.
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     call = np.full(len(edge), -1, dtype=np.int64)
@@ -164,7 +165,7 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
 
 
 def _waits_since(dag: Dag) -> I64:
-    """Time since which each event waits, if it does: its start, or that of the gap before it."""
+    """When each event started to wait, if it did: its start, or that of the gap before it."""
     edges = dag.edges
     hidden = edges.head[edges.kind == EdgeKind.HIDDEN_SYNC]
     gaps = np.flatnonzero((edges.rule == Rule.BLOCKING_CALL) & np.isin(edges.head, hidden))
@@ -174,7 +175,7 @@ def _waits_since(dag: Dag) -> I64:
 
 
 def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) -> _Waits:
-    """Host time that is charged to the wait which it follows."""
+    """Charge host time to the wait right before it."""
     n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
     continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
     begins = is_host & ~continues
@@ -199,7 +200,7 @@ def _ends(dag: Dag, kind: EdgeKind) -> Mask:
 
 
 def _met_full_queue(dag: Dag, call: I64) -> Mask:
-    """Whether each call waited for room in the launch queue, and not for its own work as well."""
+    """Whether each call waited for room in the launch queue only, not for its own work too."""
     met = _ends(dag, EdgeKind.QUEUE) & ~_ends(dag, EdgeKind.SYNC)
     return met[call]
 
@@ -231,7 +232,7 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Mask) -> I8:
 
 
 def _uses_device(dag: Dag) -> bool:
-    """Whether the run used a device, recorded or not: its host operators only launch."""
+    """Whether the run used a device, recorded or not. Then host operators only launch work."""
     events = dag.events
     uses = events.is_device | (events.kind == EventKind.RUNTIME)
     uses |= events.is_host & events.named(events.symbols.searched(_ON_DEVICE))
@@ -239,7 +240,7 @@ def _uses_device(dag: Dag) -> bool:
 
 
 def _reads(dag: Dag, event: I64) -> Mask:
-    """Whether each event is in an operator that reads a value off the device, and waits for it."""
+    """Whether each event is in an operator that waits for a value from the device (``item``)."""
     events = dag.events
     waits = np.flatnonzero(np.isin(call_meanings(events), WAITING_CALLS))
     reads = events.named(events.symbols.searched(READS)) & around(dag, waits)
@@ -247,7 +248,7 @@ def _reads(dag: Dag, event: I64) -> Mask:
 
 
 def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
-    """Causes where no device is used: the host does not set its pace, it does all the work."""
+    """Causes in a run without device: the host does all the work."""
     events, event = dag.events, pieces.event
     rest = cause == _CODE[Cause.HOST]
     computes = events.named(events.symbols.searched(_COMPUTES)) & (events.kind == EventKind.OP)
@@ -262,9 +263,9 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
 
 
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
-    """Code of the cause to which the time behind each waiting call is charged.
+    """Code of the cause that each blocking call is charged with.
 
-    Of a call that only ends a gap in which its thread waited, nothing is known but that.
+    A call that only ends a gap in which its thread waited is a host wait: nothing more is known.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, READS
@@ -278,20 +279,20 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
 
 
 def _steps(dag: Dag, start_ns: I64) -> Coded:
-    """Name of the step in which each time lies, empty for none."""
+    """Name of the step at each time, empty for none."""
     steps = find_steps(dag.events)
     names = np.append(steps["name"].to_numpy(object), "")
     return Coded(step_at(steps, start_ns).astype(np.int32), names)  # -1 is the last
 
 
 def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
-    """Event that begins where each of some pieces ends, -1 where none does."""
+    """Event that starts at the end of each piece, -1 for none."""
     head = gather(dag.edges.head, pieces.edge[rows])
     return np.where((head >= 0) & (head & 1 == 0), head >> 1, -1)
 
 
 def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """Between which operators code ran that none covers, and which work found no room."""
+    """Where code ran outside operators, and which kernel waited for room on a full device."""
     full = np.flatnonzero(cause == _CODE[Cause.DEVICE_FULL])
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
@@ -312,7 +313,7 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
 def _short_calls(
     dag: Dag, pieces: Pieces, cause: I8, columns: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns in which the code before a short operator has the name of that operator."""
+    """Columns that name the code before a short operator after that operator."""
     gaps = np.flatnonzero(
         (cause == _CODE[Cause.SHORT_OPERATORS]) & (pieces.bound == Bound.PYTHON_GAP)
     )
@@ -325,7 +326,7 @@ def _short_calls(
 
 
 def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
-    """Name and operator of some events, in the codes of symbols, and they themselves."""
+    """Name and operator of events as symbol codes, and the events."""
     op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
     return {
         "name": dag.events.name[event],
@@ -345,7 +346,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `frames.ATTRIBUTED_TIME`
-        Tiles the segments, in their order; one that is charged to a wait in part has two rows.
+        Tiles the segments, in order; a segment charged to a wait in part has two rows.
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
@@ -361,7 +362,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
 
 def attributed(dag: Dag, segments: Segments) -> Attributed:
-    """The same in codes, of segments in codes."""
+    """Attributed time as codes, from segments as codes."""
     name, op = (coded_texts(dag, segments, column) for column in ("name", "op"))
     return _attributed(dag, segments, name, op)
 
@@ -374,7 +375,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     symbols = [*dag.events.symbols.array, ""]
     texts = {
         "cause": np.array(_CAUSES, dtype=object),
-        # What a wait is charged with has the name of a call: a symbol, which comes first.
+        # Time charged to a wait is named after a call, which is a symbol: symbols come first.
         "name": np.array([*symbols, *name.texts], dtype=object),
         "op": np.array([*symbols, *op.texts], dtype=object),
         "frame": pieces.lines,
@@ -429,7 +430,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     is_left[until[left] - 1] = True
     joined = {}
     for column in list(columns):
-        values = columns.pop(column)  # one after the other is let go of
+        values = columns.pop(column)  # frees each column early: these are the largest arrays
         joined[column] = np.empty(len(is_left), dtype=values.dtype)
         joined[column][~is_left] = by_wait.get(column, values[waited])
         joined[column][is_left] = values[left]

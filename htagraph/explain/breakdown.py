@@ -20,7 +20,7 @@ __all__ = ["OUTSIDE_STEPS", "label_sums", "split_by_steps", "step_names", "sum_b
 _KEYS = ("bound", "kind", "name", "op", "track", "rule", "step")
 
 OUTSIDE_STEPS = "(outside steps)"
-"""Group of what lies in no step."""
+"""Group of time outside all steps."""
 
 
 def label_sums(
@@ -30,7 +30,7 @@ def label_sums(
     by: str,
     total_ns: int,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Time of segments by their labels, the largest first, then the first; as `sum_by`, in arrays.
+    """Time of segments by label, largest first; ties keep their order. `sum_by` for arrays.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ def label_sums(
         Position of each segment's label.
     dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     by : str
-        What the labels are called.
+        Name of the label column.
     total_ns : int, unit=ns
         What the parts must add up to.
 
     Raises
     ------
     GraphError
-        If the parts do not add up: a defect of this package.
+        If the parts do not add up: a bug in htagraph.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def sum_by(
     QueryError
         If there is no such column.
     GraphError
-        If the parts do not add up: a defect of this package.
+        If the parts do not add up: a bug in htagraph.
     """
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
@@ -121,7 +121,7 @@ def split_by_steps(
     begin, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Of segments that tile a window.
     steps : DataFrame, schema `frames.STEPS`
-        Steps that overlap are cut where the next one starts.
+        An overlapping step ends where the next one starts.
 
     Returns
     -------

@@ -1,8 +1,7 @@
-"""Busy time without waits: how long devices and host have to run, whatever waits for what.
+"""Busy time without waits: how long devices and host must run, whatever waits for what.
 
-It bounds from below what any repair can reach. Once a wait is repaired, the window is still no
-shorter than the device needs for its kernels, or the host for its operators: no potential saving
-exceeds what the busy time of the other side leaves.
+It is a lower bound for every repair: without the wait, the window is still as long as the device
+needs for its kernels, or the host for its operators.
 """
 
 from __future__ import annotations
@@ -30,18 +29,17 @@ _MAY_WAIT = (
 
 
 class BusyTime(NamedTuple):
-    """Time that resources have to spend in a window in any case.
+    """Time that each resource is busy in a window.
 
     Parameters
     ----------
     compute_ns : int, unit=ns
-        Compute kernels run, on the device where that is longest.
+        Compute kernels run, on the busiest device.
     device_ns : int, unit=ns
-        The same with copies and fills. Communication is left out: a kernel of it may only wait.
+        The same with copies and fills, but without communication kernels, which may only wait.
     host_ns : int, unit=ns
-        Operators and API calls run and do not wait, on the thread where that is longest. Left out
-        are gaps, as nothing says that they are work, and calls that may wait, matched with what
-        they wait for or not.
+        Operators and API calls run, on the busiest thread; without gaps, which may not be work, and
+        without calls that may block.
     """
 
     compute_ns: int
@@ -57,11 +55,11 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
     >>> from htagraph.compiler.passes import compile_events
     >>> from htagraph.synth import timeline
     >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a]   [sync @*     ]
-    ...     stream 7 |     [gemm <a           ]
+    ...     cpu 1    |[poll]  [launch >a]   [sync @*     ]
+    ...     stream 7 |             [gemm <a           ]
     ... '''))
     >>> busy_time(dag, dag.span)
-    BusyTime(compute_ns=20000, device_ns=20000, host_ns=11000)
+    BusyTime(compute_ns=20000, device_ns=20000, host_ns=17000)
     """
     found, devices = device_states(dag, window), devices_of(dag)
     compute = runs(found, KernelClass.COMPUTE)
@@ -74,9 +72,9 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 
 
 def _host_ns(dag: Dag, window: Window) -> int:
-    """Time in which operators and calls run and do not wait, on the thread where it is longest."""
+    """Time in which operators and API calls run without waiting, on the busiest thread."""
     edges, events, times = dag.edges, dag.events, dag.events.node_ts_ns
-    waits = np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    waits = edges.rule == Rule.BLOCKING_CALL
     mine = np.flatnonzero((edges.kind == EdgeKind.THREAD) & ~waits & (edges.event >= 0))
     works = np.isin(events.kind, (EventKind.OP, EventKind.RUNTIME)) & ~np.isin(
         call_meanings(events), _MAY_WAIT

@@ -1,4 +1,4 @@
-"""What is drawn as a curve beside the streams: launches, bandwidth, SM activity, samples."""
+"""Counter tracks of the timeline: queue length, bandwidth, SM activity, samples."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from htagraph.writers.pftrace import CounterTrack
 __all__ = ["counter_tracks"]
 
 _NEARLY_ALL = 0.9
-_PERCENT = 100
+"""Least share of kernel time with a known grid for an SM activity track; as `utilization` asks for.
+Pinned by tests/explain/test_counter_tracks.py."""
 
 
 def counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Counters over the whole trace: launches outstanding, bandwidth, SM activity, and samples.
+    """Counters over the whole trace: queue length, bandwidth, SM activity, and samples.
 
-    Launches and bandwidth are of streams; bandwidth is also of the device where several copy in one
-    direction. SM activity is an estimate, of devices with the grids of nearly all kernels. Samples
-    are of a device or of the host; the name says how uncertain their times are.
+    Queue length and bandwidth are per stream; bandwidth is also per device if several streams copy
+    in the same direction. SM activity is an estimate, for devices with known grids. The name of a
+    sampled counter shows how uncertain its timestamps are.
     """
     copies = _tracks_of(dag, bandwidth_changes(dag, by_stream=True), "bandwidth, ", "GB/s")
     n_streams = Counter((track.device, track.name) for track in copies)
@@ -48,7 +49,7 @@ def counter_tracks(dag: Dag) -> list[CounterTrack]:
 
 
 def _sm_activity(dag: Dag) -> list[CounterTrack]:
-    """Share of the multiprocessors of each device that have a block."""
+    """Share of the SMs of each device that have a block."""
     tracks = []
     for device in devices_of(dag).tolist():
         found = sm_activity(dag, dag.span, device)
@@ -57,7 +58,7 @@ def _sm_activity(dag: Dag) -> list[CounterTrack]:
             continue
         ts_ns, share = found.active
         last = np.append(np.diff(ts_ns) > 0, True)
-        ts_ns, percent = ts_ns[last], np.rint(share[last] * _PERCENT)
+        ts_ns, percent = ts_ns[last], np.rint(share[last] * 100)
         moves = np.append(True, np.diff(percent) != 0)
         start = dag.span.start_ns + np.rint(ts_ns[moves]).astype(np.int64)
         tracks.append(
@@ -67,7 +68,7 @@ def _sm_activity(dag: Dag) -> list[CounterTrack]:
 
 
 def _sampled(dag: Dag) -> Iterator[CounterTrack]:
-    """A track for each series, within the trace."""
+    """A track for each series, clipped to the trace."""
     begin, end = dag.span.start_ns, dag.span.end_ns
     for levels in sample_levels(dag.events.samples):
         start_ns = np.maximum(levels.bound_ns[:-1], begin)

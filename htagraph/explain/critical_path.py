@@ -1,12 +1,12 @@
-"""The critical path of a window: what its length is made of, without gap or overlap.
+"""The critical path of a window, without gap or overlap.
 
-The walk goes back from the window's end along binding edges to its start (see
-`htagraph.algorithms.binding`). Work that began before the window is cut at its start; nothing is
-dropped. Each edge splits at its lag into what could not have been shorter and the residual; what
-exceeds the usual size of such a residual is called unexplained, not overhead.
+The walk follows binding edges from the end of the window back to its start (see
+`htagraph.algorithms.binding`). Work that began before the window is clipped at its start. Each edge
+splits at its lag into a part that could not have been shorter, and a residual; a residual longer
+than usual is unexplained, not overhead.
 
-That the segments tile the window is checked to the nanosecond, always: shares of a path are shares
-of measured time only if nothing is counted twice or left out.
+The code checks that segments tile the window to the nanosecond: shares of a path are shares of
+measured time only if nothing is counted twice or missing.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ _BEFORE, _REST = int(Bound.LAUNCHED_BEFORE_CAPTURE), int(Bound.UNEXPLAINED)
 
 
 class _Walk(NamedTuple):
-    """Edges of the path, earliest first; the last may reach beyond the window's end."""
+    """Edges of the path, earliest first; the last may cross the end of the window."""
 
     edges: I32
     first_node: int
 
 
 def _sink_edge(dag: Dag, window: Window) -> int:
-    """Edge that is under way when the window ends, -1 for none; of several, the last begun.
+    """Edge that crosses the end of the window, -1 for none; ties go to the last to start.
 
-    Running device work and running calls come before gaps, in which nothing is known to run. Who
-    waits does not run.
+    Running kernels and calls take precedence over gaps, in which nothing is known to run. Waiting
+    is not running.
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     spans = among(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
-    spans &= ~among(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    spans &= edges.rule != Rule.BLOCKING_CALL
     crossing = np.flatnonzero(
         spans & (times[edges.tail] < window.end_ns) & (times[edges.head] > window.end_ns)
     )
@@ -77,7 +77,7 @@ def _sink_edge(dag: Dag, window: Window) -> int:
 def last_node(dag: Dag, end_ns: int) -> int:
     """Last node of work at or before a time, -1 for none.
 
-    Of several at one instant: device work before host work, then the longest event, then by name.
+    Ties: device work before host work, then the longest event, then the name.
     """
     order, times = dag.order, dag.events.node_ts_ns
     end = bisect_right(order, end_ns, key=times.__getitem__)
@@ -123,7 +123,7 @@ def path_edges(dag: Dag, window: Window) -> I32:
 
 
 def end_node(dag: Dag, window: Window) -> int:
-    """Node by the end of a window that the end waits for: where its path ends; -1 for none."""
+    """Node at which the path of a window ends, -1 for none."""
     path = path_edges(dag, window)
     if not len(path):
         return window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
@@ -132,9 +132,9 @@ def end_node(dag: Dag, window: Window) -> int:
 
 
 def _host_opens_ns(dag: Dag) -> int:
-    """Time of the first host event, if device work was recorded before it, which it did not launch.
+    """Time of the first host event, if device work without a recorded launch precedes it.
 
-    Until then the capture saw only the device, at work on what had been launched before.
+    Until then the device worked on what was launched before the capture.
     """
     events = dag.events
     if not events.is_host.any():
@@ -183,7 +183,7 @@ def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
     Raises
     ------
     GraphError
-        If the segments do not tile the window: a defect of this package.
+        If the segments do not tile the window: a bug in htagraph.
     """
     return critical_paths(dag, [window])
 
@@ -194,7 +194,7 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     Raises
     ------
     GraphError
-        If the segments of a window do not tile it: a defect of this package.
+        If the segments of a window do not tile it: a bug in htagraph.
     """
     return segment_frame(dag, path_segments(dag, windows))
 

@@ -192,7 +192,7 @@ def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd
     Raises
     ------
     GraphError
-        If the deltas do not add up to that: a defect of this package.
+        If the deltas do not add up to that: a bug in htagraph.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Why a device, or a stream, was idle: what the work that ends an interval had to wait for.
+"""Why a device or stream was idle: what the work that ends an idle interval waited for.
 
-From that work, binding edges lead back to what it waited for, until the interval begins. Each edge
-covers a part of the interval and says its cause; together the parts tile the interval.
+Binding edges lead from that work back to the start of the interval. Each edge covers a part of the
+interval and gives its cause; the parts tile the interval.
 """
 
 from __future__ import annotations
@@ -30,28 +30,25 @@ I64 = npt.NDArray[np.int64]
 
 
 class IdleCause(Vocabulary):
-    """What an idle device, or stream, waits for.
-
-    Named as the `Bound` of the same time on a critical path, where the wait has one.
-    """
+    """What an idle device or stream waits for; named like the `Bound` of the same time."""
 
     HOST = 0  #: a host operator or API call runs
     DATA_LOADING = 1  #: a host operator that loads data runs
-    PYTHON_GAP = 2  #: a host thread does what was not recorded (Python, untraced code)
+    PYTHON_GAP = 2  #: unrecorded work of a host thread (Python, untraced code)
     LAUNCH = 3  #: from the launch call to the start of its work
-    SYNC = 4  #: the host waits for the device, or returns from that
+    SYNC = 4  #: the host waits for the device, or returns from a wait
     EVENT_WAIT = 5  #: the stream resumes after an event of another stream
-    OTHER_WORK = 6  #: work of another stream or device runs, which this has to wait for
-    KERNEL_GAP = 7  #: between two pieces of work of a stream, the second already enqueued
+    OTHER_WORK = 6  #: work of another stream or device runs that this one depends on
+    KERNEL_GAP = 7  #: between two kernels of a stream, the second already enqueued
     LAUNCHED_BEFORE_CAPTURE = 8  #: the launch of the work that ends the interval was not recorded
     WINDOW_EDGE = 9  #: nothing more runs on the device in this trace
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
-    DEVICE_FULL = 11  #: work of another stream fills the device, which has no room for this
-    WAITING_FOR_WORK = 12  #: a thread of a pool is idle until it is given work
+    DEVICE_FULL = 11  #: work of another stream fills the device
+    WAITING_FOR_WORK = 12  #: a pool thread is idle until it gets work
 
 
 NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
-"""What a part of an idle interval is called that belongs to no event, by cause."""
+"""Names of parts of idle intervals that belong to no event, by cause."""
 NO_EVENT_NAMES[IdleCause.LAUNCHED_BEFORE_CAPTURE] = "(launch not recorded)"
 NO_EVENT_NAMES[IdleCause.WAITING_FOR_WORK] = "(waits for work)"
 NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
@@ -71,7 +68,7 @@ _CAUSE_OF_BOUND[Bound.UNEXPLAINED] = IdleCause.UNEXPLAINED
 
 
 class IdleParts(NamedTuple):
-    """Parts of idle intervals; those of one interval tile it.
+    """Parts that tile idle intervals.
 
     Parameters
     ----------
@@ -81,9 +78,9 @@ class IdleParts(NamedTuple):
     cause : ndarray of shape (n,), dtype=int8
         Codes of `IdleCause`.
     event : ndarray of shape (n,), dtype=int64
-        Event that the time belongs to, -1 for none.
+        Event of the part, -1 for none.
     lane : ndarray of shape (n,), dtype=int64
-        Host thread that the time was spent on, -1 for none.
+        Host thread of the part, -1 for none.
     """
 
     interval: I64
@@ -99,14 +96,14 @@ class IdleParts(NamedTuple):
 
 
 def idle_gaps(dag: Dag, window: Window, by: Queues) -> Intervals:
-    """Intervals of the window in which nothing runs in a queue, by queue and time."""
+    """Idle intervals of each queue in the window, by queue and time."""
     work = device_work(dag, window)
     busy = union(by.of_event[work.event], work.start_ns, work.end_ns)
     return gaps(busy, np.arange(len(by)), window.start_ns, window.end_ns)
 
 
 def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
-    """Parts on the binding edges that lead to the work that ends each interval."""
+    """Parts along the binding edges into the work that ends each interval."""
     ends = np.flatnonzero(ended_by >= 0)
     times = dag.events.node_ts_ns
     found = walks_back(2 * ended_by[ends], gap.start[ends], dag.binding, dag.edges.tail, times)
@@ -153,7 +150,7 @@ def idle_parts(dag: Dag, window: Window, by: Queues, gap: Intervals) -> tuple[Id
     Raises
     ------
     GraphError
-        If the parts do not tile the intervals: a defect of this package.
+        If the parts do not tile the intervals: a bug in htagraph.
     """
     ended_by = by.next_work(dag, gap.group, gap.end)
     last = np.flatnonzero(ended_by < 0)

@@ -1,8 +1,8 @@
-"""API calls that take milliseconds: first uses, and calls that the device holds up.
+"""API calls that take milliseconds: first uses, and launches that the busy device blocks.
 
 A first use creates a context or loads code, and happens once: it is the first call of its sort, and
-the device need not be busy meanwhile. A launch that takes as long while the device is busy with
-earlier work waits for it: for room in the launch queue, or for a reason that is not recorded.
+the device may be idle meanwhile. A launch that takes as long while the device runs earlier work
+waits for it: for room in the launch queue, or for an unrecorded reason.
 """
 
 from __future__ import annotations
@@ -28,21 +28,30 @@ I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _LONG_NS = 5_000_000
+"""Shorter calls are not examined. Chosen: loading a CUDA module takes tens of ms, a launch 5 us.
+Pinned by tests/explain/test_attributed_time.py."""
+
 _BUSY_SHARE = 0.9
+"""Least share of a call in which the device runs if the device blocks the call. Chosen below 1, as
+gaps between kernels remain. Pinned by tests/explain/test_attributed_time.py."""
+
 _FIRST_USE_FACTOR = 2
+"""A first call is a first use if it takes longer than this many times the median of later ones.
+Pinned by tests/explain/test_attributed_time.py."""
+
 _LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Get|Set|By)")
-"""Calls that may load other code each time."""
+"""Calls that may load different code each time."""
 
 _NEVER = np.iinfo(np.int64).max
 
 
 class LongCalls(NamedTuple):
-    """What takes the time of API calls of more than 5 ms that do not wait by definition.
+    """Why API calls that do not block by definition take more than 5 ms.
 
     Parameters
     ----------
     is_first_use, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
-        At most one holds of a call; none where nothing says why it is long.
+        At most one is true for a call; none if the reason is unknown.
     """
 
     is_first_use: Mask
@@ -61,7 +70,7 @@ def long_calls(dag: Dag) -> LongCalls:
         return LongCalls(none, none, none)
     first_work = _first_work(dag)
     begins = events.ts_ns[calls]
-    # From its own work's start on, a call no longer waits to enqueue it.
+    # Once its own work has started, a call no longer waits to enqueue it.
     own = gather(events.ts_ns, first_work[calls], _NEVER)
     until = np.maximum(np.minimum(events.end_ns[calls], own), begins)
     device = np.flatnonzero(events.is_device)
@@ -93,7 +102,7 @@ def _first_work(dag: Dag) -> I64:
 
 
 def _outstanding(dag: Dag, time_ns: I64) -> I64:
-    """Device work that was enqueued before each time, or before the capture, and has not begun."""
+    """Number of kernels enqueued before each time, or before the capture, and not yet started."""
     events = dag.events
     work = np.flatnonzero(events.is_device)
     enqueued = np.sort(gather(events.ts_ns, dag.launch[work], np.iinfo(np.int64).min))
@@ -102,11 +111,11 @@ def _outstanding(dag: Dag, time_ns: I64) -> I64:
 
 
 def _is_first(dag: Dag, calls: I64, first_work: I64) -> Mask:
-    """Whether each call is the first of its sort, or may load other code each time.
+    """Whether each call is the first of its sort, or may load different code each time.
 
-    Launches are of one sort if their first work has one name; other calls if they have one name,
-    and the operators around them, too. A first call that takes no longer than most after it is no
-    first use: what made it long happens again.
+    Launches are of one sort if their first kernels have the same name; other calls, if they and the
+    operators around them have the same names. A first call about as long as later ones is not a
+    first use: whatever made it long happens again.
     """
     events = dag.events
     alike = np.flatnonzero(

@@ -1,4 +1,4 @@
-"""Why steps are not steady: which names account for what sets them apart from the usual step."""
+"""Why steps are outliers: which names account for the difference from the median step."""
 
 from __future__ import annotations
 
@@ -20,22 +20,29 @@ __all__ = ["odd_step_reasons"]
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 
-_MOST, _HALF, _A_FIFTH = 0.8, 0.5, 0.2
+_MOST = 0.5
+"""A name that accounts for this share of a difference explains it. Chosen as a majority, so that at
+most two names that exclude each other qualify. Pinned by tests/queries/test_steady_state.py."""
+
 _TIMES = 2
+"""From this ratio on, a step is "2x as long", not "100% longer"."""
+
 _NAMES = 3
+"""Names that a reason lists."""
+
 _UNRECORDED = "host code that no event covers"
 
 
 class _Named(NamedTuple):
-    """What happens in steps, by name.
+    """Events and time of steps, by name.
 
     Parameters
     ----------
     n_events : ndarray of shape (..., n_names), dtype=int64
     host_ns, own_ns : ndarray of shape (..., n_names), dtype=int64, unit=ns
-        On the thread of the steps: in events of the name, and in nothing that they call.
+        On the thread of the steps: total, and self time.
     device_ns : ndarray of shape (..., n_names), dtype=int64, unit=ns
-        Of device work launched in the step.
+        Device work launched in the step.
     """
 
     n_events: I64
@@ -44,7 +51,7 @@ class _Named(NamedTuple):
     device_ns: I64
 
     def of(self, step: int, n_parts: int) -> _Named:
-        """One step: its range alone, or with what follows it."""
+        """One step: its range alone, or up to the next step."""
         return _Named(*(table[step, :n_parts].sum(axis=0) for table in self))
 
 
@@ -73,18 +80,18 @@ def _named(dag: Dag, parts: StepParts) -> tuple[Text, _Named]:
 
 
 def _other_work(names: Text, more: I64) -> str:
-    """What a step does that the usual one does not, in words.
+    """How the events of a step differ from the median step, as text.
 
     Parameters
     ----------
     names : ndarray of shape (k,), dtype=object
     more : ndarray of shape (k,), dtype=int64
-        How many more events of each name the step has.
+        Extra events of each name.
     """
     if not more.any():
         return "other events between the steps"
     n_more, n_fewer = int(more[more > 0].sum()), -int(more[more < 0].sum())
-    said = [
+    counts = [
         f"{human_count(n, 'event')} {word}"
         for n, word in ((n_more, "more"), (n_fewer, "fewer"))
         if n
@@ -92,11 +99,11 @@ def _other_work(names: Text, more: I64) -> str:
     order = sorted(np.flatnonzero(more).tolist(), key=lambda k: (-abs(int(more[k])), names[k]))
     most = [f"{int(more[k]):+,} {name_label(names[k])}" for k in order[:_NAMES]]
     rest = [] if len(order) <= _NAMES else ["…"]
-    return f"{' and '.join(said)} than usual ({', '.join(most + rest)})"
+    return f"{' and '.join(counts)} than usual ({', '.join(most + rest)})"
 
 
 def _other_length(dur_ns: int, usual_ns: int) -> str:
-    """How much longer or shorter a step is than the usual one.
+    """How much longer or shorter a step is than the median one.
 
     Examples
     --------
@@ -109,22 +116,21 @@ def _other_length(dur_ns: int, usual_ns: int) -> str:
     return f"{abs(ratio - 1):.0%} {'longer' if ratio > 1 else 'shorter'}"
 
 
-def _largest(names: Text, delta_ns: I64, *, at_least: float) -> list[str]:
-    """Up to two names with the largest differences of time, and these."""
-    large = np.flatnonzero(np.abs(delta_ns) >= max(at_least, 1)).tolist()
-    order = sorted(large, key=lambda k: (-abs(int(delta_ns[k])), names[k]))
-    return [_said(names[k], delta_ns[k]) for k in order[:2]]
+def _largest(names: Text, delta_ns: I64, n_names: int) -> list[str]:
+    """Names with the largest time differences."""
+    order = sorted(np.flatnonzero(delta_ns), key=lambda k: (-abs(int(delta_ns[k])), names[k]))
+    return [_with_time(names[k], delta_ns[k]) for k in order[:n_names]]
 
 
-def _said(name: str, delta_ns: int) -> str:
-    """A name and its difference of time."""
+def _with_time(name: str, delta_ns: int) -> str:
+    """A name and its time difference."""
     return f"{'+' if delta_ns > 0 else ''}{human_duration(int(delta_ns))} {name_label(name)}"
 
 
 def _where_longer(names: Text, step: _Named, usual: _Named, delta_ns: int) -> list[str]:
-    """Names that take most of the time by which a step is longer, or shorter, than the usual one.
+    """Names that explain why a step is longer, or shorter, than the median one.
 
-    The innermost name that accounts for most of it; else those with the most time of their own.
+    The innermost name that accounts for most of it, else those with the most self time.
     """
     total, sign = abs(delta_ns), 1 if delta_ns > 0 else -1
     host, own, device = (
@@ -135,16 +141,17 @@ def _where_longer(names: Text, step: _Named, usual: _Named, delta_ns: int) -> li
     mostly = np.flatnonzero(np.abs(host) >= _MOST * total).tolist()
     if mostly and sign * unrecorded < _MOST * total:
         inner = min(mostly, key=lambda k: (abs(host[k]), step.host_ns[k], names[k]))
-        said = [_said(names[inner], host[inner])]
+        on_host = [_with_time(names[inner], host[inner])]
     else:
         own_or_not = np.append(own, unrecorded if sign * unrecorded > 0 else 0)
-        said = _largest(np.append(names, _UNRECORDED), own_or_not, at_least=_A_FIFTH * total)
-    on_device = _largest(names, device, at_least=_HALF * total)[:1]
-    return said + [f"{text} on the device" for text in on_device]
+        one_suffices = np.abs(own_or_not).max() >= _MOST * total
+        on_host = _largest(np.append(names, _UNRECORDED), own_or_not, 1 if one_suffices else 2)
+    on_device = _largest(names, np.where(np.abs(device) >= _MOST * total, device, 0), 1)
+    return on_host + [f"{text} on the device" for text in on_device]
 
 
 def _reference(steady: SteadySteps) -> int:
-    """Step with which others are compared: the usual one, if a step follows it."""
+    """The step that others are compared with: the median one, if a step follows it."""
     n = len(steady.is_steady)
     among = np.flatnonzero(steady.is_steady if steady.is_steady.any() else steady.is_same_work)
     among = among[among < n - 1]
@@ -155,13 +162,10 @@ def _reference(steady: SteadySteps) -> int:
 
 
 def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
-    """Why each step is not steady, in words; empty for the steady ones.
+    """Why each step is an outlier, as text; empty for steady steps.
 
-    Returns
-    -------
-    list of str
-        Steps are compared with the usual one; the last, which no step follows, by its range alone.
-        Where the last is the usual one, that of most nearly its length stands for it.
+    Steps are compared with the median one. The last step has no next one, so only its range counts;
+    if it is the median step, the step closest in length replaces it.
     """
     parts, n = steady.parts, len(steady.parts.step)
     if n < FEWEST_ALIKE:
@@ -178,13 +182,13 @@ def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
         step, usual = (tables.of(which, 1 if last else 2) for which in (number, reference))
         until = (parts.end_ns if last else parts.next_ns) - parts.start_ns
         dur_ns, usual_ns = int(until[number]), int(until[reference])
-        said = []
+        reason = []
         if not steady.is_same_work[number]:
-            said.append(_other_work(names, step.n_events - usual.n_events))
+            reason.append(_other_work(names, step.n_events - usual.n_events))
         if not steady.is_same_length[number]:
             where = _where_longer(names, step, usual, dur_ns - usual_ns)
-            said.append(
+            reason.append(
                 _other_length(dur_ns, usual_ns) + (f" ({', '.join(where)})" if where else "")
             )
-        reasons[number] = "; ".join(said) or f"too few steps are alike: {n_alike}"
+        reasons[number] = "; ".join(reason) or f"too few steps are alike: {n_alike}"
     return reasons

@@ -1,4 +1,4 @@
-"""Time inside replays of captured graphs and between them: what costs where work is replayed."""
+"""Time inside and between replays of captured CUDA graphs."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["ReplayTime", "replay_time"]
 I64 = npt.NDArray[np.int64]
 
 _DEVICE, _BUSY, _INSIDE = range(3)
-"""Bits of a stretch of time: that it is there, that work runs, that a replay is under way."""
+"""Bits of a state: the device exists, work runs, a replay is in progress."""
 
 
 class ReplayTime(NamedTuple):
-    """Time of the devices that replay graphs, in a window.
+    """Time of devices that replay graphs, in a window.
 
     Parameters
     ----------
     window_ns : int, unit=ns
-        Length of the window, times the number of these devices.
+        Duration of the window times the number of such devices.
     inside_ns : int, unit=ns
         From the first start to the last end of a replay's work.
     gap_ns : int, unit=ns
-        Part of that in which nothing runs: gaps between nodes.
+        Part of it in which nothing runs: gaps between nodes.
     idle_ns : int, unit=ns
         Time between replays in which nothing runs.
     late_ns : int, unit=ns
-        Part of that before the host has called the launch of the work that ends it.
+        Part of it before the host calls the launch that ends it.
     """
 
     n_replays: int = 0
@@ -102,13 +102,13 @@ class _Spans(NamedTuple):
 
 
 def _spans(code: I64) -> _Spans:
-    """Order of work by its replay and device, and where each of these begins."""
+    """Order of work by replay and device, and where each group starts."""
     order = np.argsort(code, kind="stable")
     return _Spans(order, np.flatnonzero(np.diff(code[order], prepend=-1)))
 
 
 def _late_ns(dag: Dag, idle: States) -> I64:
-    """Part of each idle stretch before the launch call of the work that ends it."""
+    """Part of each idle interval before the launch call that ends it."""
     events = dag.events
     device = np.flatnonzero(events.is_device)
     device = device[np.lexsort((events.ts_ns[device], events.device[device]))]

@@ -1,4 +1,4 @@
-"""The cause of each segment of a critical path: that to which most of it is charged."""
+"""The main cause of each segment of a critical path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["segment_causes"]
 
 
 def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
-    """Label of the cause of most time of each segment; the first of several that are equal.
+    """Label of the cause with the most time in each segment; ties go to the first.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     Returns
     -------
     Categorical of length n_segments
-        Missing where nothing is charged to any.
+        Missing if nothing is charged.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pieces: segments of a path as columns, cut where another line of Python code begins to run."""
+"""Pieces: segments of a path, cut where the running line of Python changes."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
 
 @dataclass(frozen=True)
 class Pieces:
-    """Segments as columns, cut where another line of Python code begins to run.
+    """Segments as columns, cut where the running line of Python changes.
 
     Parameters
     ----------
     segment : ndarray of shape (n,), dtype=int64
-        Row of the segment that each piece is part of.
+        Segment of each piece.
     start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     bound : ndarray of shape (n,), dtype=int8
     event, edge : ndarray of shape (n,), dtype=int64
     whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Duration of the segment.
     line : ndarray of shape (n,), dtype=int32
-        Number of the Python code that runs in `lines`.
+        Position in `lines` of the running Python code.
     lines : ndarray, dtype=object
-        The first is empty: none.
+        The first is empty, for none.
     topic : ndarray of shape (n,), dtype=int8
-        Number of the topic of its frames, -1 for none.
+        Topic of its Python frames, -1 for none.
     """
 
     segment: I64
@@ -76,7 +76,7 @@ class Pieces:
         )
 
     def cut_at_code(self, dag: Dag) -> Pieces:
-        """The pieces with the Python code that runs in them, cut where it changes."""
+        """The pieces cut at changes of the running Python code."""
         events, head = dag.events, gather(dag.edges.head, self.edge) >> 1
         mine = np.isin(self.bound, _CODE_BOUNDS) & (head >= 0) & gather(events.is_host, head, False)
         cut = np.flatnonzero(mine)

@@ -1,8 +1,7 @@
-"""Segments of critical paths: in codes while they are computed with, in words when they are read.
+"""Segments of critical paths: codes for computing, text for reading.
 
-A long trace has millions of segments and a few thousand names. Sums over groups need only codes;
-the words of every segment take most of the time and memory of a path, so they are looked up for
-the columns that are asked for, when they are asked for.
+A long trace has millions of segments and a few thousand names. Sums need only codes. Text for every
+segment would take most of the time and memory of a path, so it is looked up per column on demand.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 LABELS = ("bound", "kind", "name", "op", "track", "rule")
-"""Columns of segments that `segment_labels` gives."""
+"""Columns that `segment_labels` returns."""
 
 NO_EVENT_NAMES = {
     Bound.PYTHON_GAP: "(host gap)",
@@ -80,13 +79,13 @@ class Segments(NamedTuple):
 
     @classmethod
     def empty(cls, n: int) -> Segments:
-        """Room for some segments."""
+        """Uninitialised segments."""
         start_ns, dur_ns = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
         event, edge = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
         return cls(start_ns, dur_ns, np.empty(n, dtype=np.int8), event, edge)
 
     def lag_ns(self, dag: Dag) -> I64:
-        """Part of each segment that lies before its edge arrives."""
+        """Part of each segment before its edge arrives."""
         lag_ns = np.empty(len(self.edge), dtype=np.int64)
         _fill_lags(self, dag.edges.tail, dag.edges.lag_ns, dag.events.node_ts_ns, lag_ns)
         return lag_ns
@@ -101,13 +100,13 @@ class Segments(NamedTuple):
         return rule
 
     def is_inferred(self, dag: Dag) -> npt.NDArray[np.bool_]:
-        """Whether the rule of each segment rests on order and times, not on a record."""
+        """Whether the rule of each segment is an inference."""
         return among(self.rule(dag), Rule.on(Evidence.INFERRED))
 
 
 @compiled
 def _fill_lags(segments: Segments, tail: I32, lag_ns: I64, node_ts_ns: I64, out: I64) -> None:
-    """Fill the part of each segment that lies before its edge arrives."""
+    """Fill in the part of each segment before its edge arrives."""
     for segment in range(len(out)):
         edge = segments.edge[segment]
         out[segment] = 0
@@ -124,7 +123,7 @@ class Coded(NamedTuple):
     ----------
     codes : ndarray of shape (n,), dtype=int
     texts : ndarray, dtype=object
-        The text of each code; several may be the same.
+        The text of each code; may repeat.
     """
 
     codes: npt.NDArray[np.integer]
@@ -137,7 +136,7 @@ class Coded(NamedTuple):
 
     @property
     def distinct(self) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
-        """The rows in codes of texts that differ, and these."""
+        """Rows as codes of distinct texts, and those texts."""
         distinct: dict[str, int] = {}
         number = [distinct.setdefault(text, len(distinct)) for text in self.texts]
         return np.array(number, dtype=np.int32)[self.codes], list(distinct)
@@ -186,8 +185,8 @@ def segment_labels(
 
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
-    """Segments in words, schema `frames.SEGMENTS`."""
-    # First, as they take room beside what is made of them.
+    """Segments as text, schema `frames.SEGMENTS`."""
+    # First, because their temporaries are the largest.
     op, track = (coded_texts(dag, segments, column).words for column in ("op", "track"))
     lag_ns, rule = segments.lag_ns(dag), segments.rule(dag)
     return SEGMENTS.frame(

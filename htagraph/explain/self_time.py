@@ -1,4 +1,4 @@
-"""Time of host events in nothing that they call."""
+"""Self time of host events."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ I64 = npt.NDArray[np.int64]
 
 
 def self_time(dag: Dag, window: Window, host: Clipped) -> I64:
-    """Time in the window in which each event of the trace is innermost on its thread.
+    """Self time of each event in the window: time as the innermost event of its thread.
 
-    The edges of a thread tile it, and each knows the event that is innermost there.
+    Edges tile each thread, and each edge knows its innermost event.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def self_time(dag: Dag, window: Window, host: Clipped) -> I64:
     Raises
     ------
     GraphError
-        If the times do not add up to the time of the threads: a defect of this package.
+        If the times do not add up to the time of the threads: a bug in htagraph.
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     rows = np.flatnonzero((edges.kind == EdgeKind.THREAD) & (edges.event >= 0))
@@ -44,7 +44,7 @@ def self_time(dag: Dag, window: Window, host: Clipped) -> I64:
     on_thread = union(dag.events.lane[host.event].astype(np.int64), host.start_ns, host.end_ns)
     if int(own.sum()) != int((on_thread.end - on_thread.start).sum()):
         raise GraphError(
-            f"the own times of host events in {window.name!r} do not add up to the time of the "
+            f"the self times of host events in {window.name!r} do not add up to the time of the "
             "threads."
         )
     return own

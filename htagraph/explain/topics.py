@@ -1,8 +1,8 @@
-"""Topics: what all time in a host range, or in a Python frame, is about, as its name says.
+"""Topics of host ranges and Python frames, by name: compilation, autotuning, checkpointing ...
 
-Compilation that comes back is a topic of its own. Dynamo numbers what it compiles: with
-``compile_id=3/1``, frame 3 was compiled once before. Where no number was recorded, the steps tell:
-what is compiled after the first of them, or in several, was not compiled before them.
+Recompilation is a separate topic. Dynamo numbers compilations: ``compile_id=3/1`` means that frame
+3 was compiled once before. Without a number, a compilation after the first step, or in several
+steps, counts as a recompilation.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ NAMES = {
     Cause.AUTOTUNING: re.compile(_TUNES),
     Cause.COMPILATION: re.compile(_COMPILES),
 }
-"""Names of host ranges and of Python frames, by topic; of several that fit, the first counts."""
+"""Name patterns of host ranges and Python frames, by topic; the first match wins."""
 
 TOPICS = (*NAMES, Cause.RECOMPILATION)
-"""All topics, in the order of their numbers."""
+"""All topics; a topic's number is its position."""
 
 _NUMBER = {topic: number for number, topic in enumerate(TOPICS)}
 _COMPILE_ID = re.compile(r"\bcompile_id=(?:!\d+/)?\d+/(\d+)")
-"""How often the frame was compiled before."""
+"""Captures how often the frame was compiled before."""
 _CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_transpose|_add_relu)?$")
 
 
 def find_topics(dag: Dag, event: I64, start_ns: I64, of_frame: I8) -> I8:
-    """Number of the topic of some pieces of time, -1 for none.
+    """Number of the topic of each piece of time, -1 for none.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def find_topics(dag: Dag, event: I64, start_ns: I64, of_frame: I8) -> I8:
 
 
 def about(dag: Dag, topic: Cause) -> Mask:
-    """Whether each event is a host range, or a Python frame, whose name says the topic.
+    """Whether each event is a host range or Python frame of the topic.
 
     Parameters
     ----------
@@ -123,20 +123,20 @@ def about(dag: Dag, topic: Cause) -> Mask:
 
 
 def _named(dag: Dag, topic: Cause) -> Mask:
-    """Whether each event is a host range whose name says the topic."""
+    """Whether each event is a host range of the topic."""
     named: Mask = dag.events.named(dag.events.symbols.searched(NAMES[topic]))
     return named & dag.events.is_host
 
 
 def _times_itself(dag: Dag) -> Mask:
-    """Whether each event is a convolution that measures its kernels (``cudnn.benchmark``)."""
+    """Whether each event is a convolution that times kernels (``cudnn.benchmark``)."""
     measures = np.flatnonzero(call_meanings(dag.events) == CallMeaning.ELAPSED_TIME)
     convolves: Mask = dag.events.named(dag.events.symbols.searched(_CONVOLVES))
     return convolves & around(dag, measures)
 
 
 def _is_again(dag: Dag, host: I64, start_ns: I64) -> Mask:
-    """Whether what compiles in host events, or in frames at some times, was compiled before."""
+    """Whether each compilation, in a host event or in a frame at a time, is a recompilation."""
     events = dag.events
     named = _named(dag, Cause.COMPILATION)
     tops = named & ~under_mask(dag, named)
@@ -158,7 +158,7 @@ def _is_again(dag: Dag, host: I64, start_ns: I64) -> Mask:
 
 
 def _is_late(dag: Dag, tops: Mask, began_ns: I64, start_ns: I64) -> Mask:
-    """Whether what compiles lies after the first step, or in a step and there are several such."""
+    """Whether a compilation is after the first step, or in one of several steps that compile."""
     events = dag.events
     steps = find_steps(events)
     frames = events.named(events.symbols.searched(NAMES[Cause.COMPILATION]))

@@ -1,9 +1,8 @@
 """Functions as machine code.
 
-`arguments`: how Python hands them over; `lowering`: numba makes LLVM's bitcode of a function;
-`objects`: LLVM makes machine code of that; `kept`: where both lie; `passes`: all of it at a first
-call; `inner`: what only machine code calls.
+`lowering`: Python to LLVM bitcode, by numba; `objects`: bitcode to machine code, by LLVM;
+`code_cache`: both on disk; `passes`: all of it at a first call; `arguments`: how Python passes
+them; `inner`: functions that only compiled functions call.
 
-Only `lowering` needs numba, and only where nobody has lowered a function before: a released wheel
-brings its bitcode along, and a machine keeps its machine code.
+Only `lowering` needs numba, and only in a checkout: a wheel contains the bitcode.
 """

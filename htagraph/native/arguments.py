@@ -1,4 +1,4 @@
-"""Arguments of machine code: one vector of words, for any number of arrays, numbers and tuples."""
+"""Arguments of machine code: arrays, numbers and tuples as one vector of 64-bit words."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ import numpy.typing as npt
 __all__ = ["Form", "Words", "fixed", "form_of", "text_of", "wrapper_source"]
 
 Form = str | tuple[type, tuple["Form", ...]]
-"""What an argument is: ``i8`` a number, ``i8[2]`` an array of two axes, or a tuple of such."""
+"""Type of an argument: ``i8`` a number, ``i8[2]`` an array of two axes, or a tuple of these."""
 
 T = TypeVar("T")
 
 _RESULT_WORDS = 4
+"""Words before the arguments, for results: as many as a function may return."""
 
 
 class _Fixed:
     """An argument with its form and words."""
 
     def __init__(self, value: object) -> None:
-        self.value = value  # its arrays have to live
+        self.value = value  # keeps its arrays alive
         self.form = form_of(value)
         self.words: list[int] = Words((value,)).content[_RESULT_WORDS:].tolist()
 
 
 def fixed(value: T) -> T:
-    """An argument that is the same in many calls, prepared once: arrays without gaps, in tuples.
+    """An argument of many calls, converted once: contiguous arrays, in tuples.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def form_of(value: object) -> Form:
         return "b1"
     if isinstance(value, int | np.integer):
         return "i8"
-    assert isinstance(value, float | np.floating), f"no argument of machine code: {type(value)}"
+    assert isinstance(value, float | np.floating), f"machine code takes no {type(value)}"
     return "f8"
 
 
@@ -78,7 +79,7 @@ def text_of(form: Form) -> str:
 class Words:
     """Arguments as 64-bit words: of an array its address and shape, of a number its bits.
 
-    Machine code knows only arrays without gaps; any other is copied, and back after the call.
+    Machine code takes contiguous arrays. Others are copied, and copied back after the call.
     """
 
     def __init__(self, arguments: tuple[Any, ...]) -> None:
@@ -107,7 +108,7 @@ class Words:
             words.append(int(value))
 
     def result(self, n_results: int) -> Any:
-        """What the call left: None, a number, or a tuple of numbers."""
+        """The result of the call: None, a number, or a tuple of numbers."""
         for array, copy in self._copies:
             if array.flags.writeable:
                 array[...] = copy
@@ -118,21 +119,21 @@ class Words:
 
 
 def n_results_of(function: Callable[..., Any]) -> int:
-    """How many numbers a function returns, as its annotation says."""
-    said = function.__annotations__["return"]
-    assert said in {"None", "int", "bool"} or said.startswith("tuple["), (
+    """How many numbers a function returns, by its annotation."""
+    returned = function.__annotations__["return"]
+    assert returned in {"None", "int", "bool"} or returned.startswith("tuple["), (
         f"{function.__qualname__}: machine code returns numbers, and fills arrays with the rest"
     )
-    return 0 if said == "None" else said.count(",") + 1
+    assert returned.count(",") < _RESULT_WORDS, f"{function.__qualname__} returns too many numbers"
+    return 0 if returned == "None" else returned.count(",") + 1
 
 
 def wrapper_source(
     forms: tuple[Form, ...], n_results: int
 ) -> tuple[str, dict[str, type], dict[str, tuple[str, int]]]:
-    """Python that takes arguments from their words, calls ``function`` and notes its results.
+    """Python source that reads arguments from words, calls ``function`` and stores its results.
 
-    Returns it, the kinds of tuple that it names, and type and number of axes by the name of what
-    makes such an array.
+    Also returns the tuple types that it names, and dtype and number of axes of each array maker.
     """
     names: dict[str, type] = {}
     arrays: dict[str, tuple[str, int]] = {}

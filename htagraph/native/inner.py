@@ -1,4 +1,4 @@
-"""Functions that only machine code calls: what they become is known when one is lowered."""
+"""Functions that only compiled functions call."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ __all__ = ["INNER", "called", "emitted", "inlined"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 INNER: dict[Callable[..., Any], Callable[[], Any] | dict[str, Any]] = {}
-"""What numba takes for a function: options to compile it with, or what makes the code."""
+"""How numba compiles a function: its options, or a maker of an intrinsic."""
 
 
 def inlined(function: F) -> F:
-    """A function that becomes part of the compiled function that calls it."""
+    """Function that is inlined into the compiled function that calls it."""
     INNER[function] = {"forceinline": True}
     return function
 
 
 def called(function: F) -> F:
-    """A function that compiled code calls."""
+    """Function that a compiled function calls."""
     INNER[function] = {}
     return function
 
 
 def emitted(make: Callable[[], Any]) -> Callable[[F], F]:
-    """A function whose code an intrinsic of numba emits, which `make` makes."""
+    """Function whose code a numba intrinsic emits, made by `make`."""
 
     def mark(function: F) -> F:
         INNER[function] = make

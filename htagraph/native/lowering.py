@@ -1,8 +1,7 @@
-"""From Python to LLVM's bitcode, by numba. Takes seconds; a wheel brings the bitcode along.
+"""From Python to LLVM bitcode, by numba. Takes seconds; a wheel contains the bitcode.
 
-Functions allocate nothing and raise nothing: what is left calls nobody, and runs without numba, on
-any machine. numba's reference counting is off (``_nrt``), so that an array costs nothing to pass:
-that makes the scanner six times as fast.
+Functions allocate nothing and raise nothing, so the bitcode runs without numba's runtime.
+Reference counting is off (``_nrt``), so passing an array is free: the scanner is six times as fast.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from htagraph.native.objects import ENTRY, PROVIDED, target_machine
 __all__ = ["lowered"]
 
 _RAISING = ("Py", "_Py", "numba_")
-"""What names begin with that code calls in order to raise."""
+"""Prefixes of the functions that code calls to raise."""
 
 _OPTIONS = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 _INNER = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -49,9 +48,9 @@ def lowered(function: Callable[..., Any], forms: tuple[Form, ...]) -> bytes:
 
 
 def _closed(module: Any) -> Any:  # llvmlite's module
-    """A module that needs nobody: what numba would call to raise ends the process.
+    """A module without undefined symbols: calls that would raise end the process.
 
-    Only what the entry reaches is left in it.
+    Code that the entry point does not reach is removed.
     """
     foreign = [
         function.name
@@ -59,7 +58,7 @@ def _closed(module: Any) -> Any:  # llvmlite's module
         if function.is_declaration and not function.name.startswith("llvm.")
     ]
     called = [name for name in foreign if not name.startswith(_RAISING) and name not in PROVIDED]
-    assert not called, f"machine code calls nobody, nor allocates: {called}"
+    assert not called, f"compiled functions must not allocate or call Python: {called}"
     ends = "define void @{}() noreturn nounwind {{ call void @llvm.trap() unreachable }}\n"
     text = "".join(ends.format(name) for name in foreign if name not in PROVIDED)
     module.link_in(llvm.parse_assembly(text + "declare void @llvm.trap()"))
@@ -76,7 +75,7 @@ def _closed(module: Any) -> Any:  # llvmlite's module
 
 @cache
 def _dispatcher(function: Callable[..., Any]) -> Any:
-    """A function for numba, and all that it calls."""
+    """A function and everything it calls, as numba compiles it."""
     how = INNER.get(function, {})
     if callable(how):
         return how()
@@ -92,7 +91,7 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
 
 @cache
 def _array_at(dtype: str, n_axes: int) -> Any:
-    """What makes an array without gaps of an address and a shape among words."""
+    """Intrinsic that makes a contiguous array from an address and a shape among words."""
     array_type = types.Array(numba.from_dtype(np.dtype(dtype)), n_axes, "C")
     item_size = np.dtype(dtype).itemsize
 

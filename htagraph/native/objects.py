@@ -1,4 +1,4 @@
-"""From LLVM's bitcode to machine code of this machine, and from that to something to call."""
+"""From LLVM bitcode to machine code for this CPU, and from that to a callable."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import llvmlite.binding as llvm
 __all__ = ["ENTRY", "PROVIDED", "callable_of", "machine_name", "object_code", "target_machine"]
 
 ENTRY = "htagraph_pass"
-"""The name of the function in its bitcode: it takes the address of its words, twice."""
+"""Name of the entry point. It takes the address of the words twice: as integers, as floats."""
 
 PROVIDED = {"memcpy": ctypes.memmove, "memmove": ctypes.memmove, "memset": ctypes.memset}
-"""What machine code may call, where the process does not show it."""
+"""Functions that machine code may call, for processes that do not export them."""
 
 _LOADED: list[Any] = []
-"""Machine code stays where it is until the process ends."""
+"""Engines own the machine code: if one is collected, its functions crash."""
 
 
 def machine_name() -> str:
-    """What machine code depends on beside its bitcode."""
+    """What machine code depends on besides its bitcode."""
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     return f"{llvmlite.__version__} {llvm.get_process_triple()} {cpu} {features}"
 
 
 @cache
 def target_machine() -> Any:  # llvmlite's target machine
-    """The machine at hand, as LLVM sees it."""
+    """The CPU of this machine, as LLVM sees it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name, function in PROVIDED.items():
@@ -47,7 +47,7 @@ def target_machine() -> Any:  # llvmlite's target machine
 
 
 def object_code(bitcode: bytes) -> bytes:
-    """The machine code of some bitcode; a RuntimeError where this LLVM cannot read it."""
+    """The machine code of some bitcode; RuntimeError if this LLVM cannot read it."""
     machine = target_machine()
     module = llvm.parse_bitcode(bitcode)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
@@ -56,7 +56,7 @@ def object_code(bitcode: bytes) -> bytes:
 
 
 def callable_of(code: bytes) -> Callable[[int, int], None]:
-    """The function in some machine code; it runs without the GIL."""
+    """The entry point of some machine code. ctypes releases the GIL while it runs."""
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -1,8 +1,7 @@
-"""`compiled`: a function as machine code, made at its first call and kept.
+"""`compiled`: a function as machine code, made at its first call and cached on disk.
 
-Machine code is found where an earlier process left it; else it is made of the bitcode that came
-with the package, in a fraction of a second; else, in a checkout, numba lowers the Python of it,
-which takes seconds. A test of the package never sees which.
+In order: machine code of an earlier process; machine code from the bitcode in the wheel, in a
+fraction of a second; in a checkout, bitcode that numba makes from the Python function, in seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from htagraph.native import arguments, inner, kept
+from htagraph.native import arguments, code_cache, inner
 from htagraph.native.arguments import Form, Words, form_of, n_results_of, text_of
 
 __all__ = ["PASSES", "compiled"]
@@ -25,21 +24,23 @@ __all__ = ["PASSES", "compiled"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PASSES: dict[str, dict[tuple[Form, ...], Callable[[int, int], None]]] = {}
-"""By module and name of each function: the machine code that this process has."""
+"""The machine code that this process has loaded, by module and name of each function."""
 
 _PATIENCE_S = 1.0
+"""Seconds of compiling before a message, chosen: bitcode takes a fraction of one, numba several."""
+
 _ONE_AT_A_TIME = threading.RLock()
 
 
 def compiled(function: Function, sources: tuple[str, ...] = ()) -> Function:
-    """Function of arrays and numbers as machine code; it runs without the GIL.
+    """Function of arrays and numbers as machine code, which runs without the GIL.
 
     It allocates nothing and raises nothing: it fills arrays, and returns numbers.
 
     Parameters
     ----------
     sources : tuple of str, optional
-        Files that its code is made from, beside its own.
+        Files that its code is generated from, besides its own.
     """
     ready = PASSES.setdefault(f"{function.__module__}.{function.__qualname__}", {})
     n_results = n_results_of(function)
@@ -62,47 +63,68 @@ def compiled(function: Function, sources: tuple[str, ...] = ()) -> Function:
 def _machine_code(
     function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]
 ) -> Callable[[int, int], None]:
-    """Machine code of a function for arguments of some forms: kept, shipped or new."""
+    """Machine code of a function for arguments of some forms: cached, or made now."""
     from htagraph.native import objects  # noqa: PLC0415 - imports LLVM
 
     name = _name(function, forms, sources)
     machine = sha256(objects.machine_name().encode()).hexdigest()[:16]
-    code = kept.found(f"{name}-{machine}.o")
+    code = code_cache.found(f"{name}-{machine}.o")
     if code is None:
-        with kept.alone():
-            code = kept.found(f"{name}-{machine}.o")  # another process was first
+        with code_cache.alone():
+            code = code_cache.found(f"{name}-{machine}.o")  # of another process
             if code is None:
                 code = _made(function, forms, f"{name}.bc")
-                kept.keep(f"{name}-{machine}.o", code)
+                code_cache.keep(f"{name}-{machine}.o", code)
     return objects.callable_of(code)
 
 
 def _made(function: Callable[..., Any], forms: tuple[Form, ...], name: str) -> bytes:
-    """Machine code of the bitcode that came with the package or is kept, else of new bitcode."""
+    """Machine code from shipped or cached bitcode, else from new bitcode."""
     from htagraph.native import objects  # noqa: PLC0415 - imports LLVM
 
-    bitcode = kept.found(name)
+    bitcode = code_cache.found(name)
     if bitcode is not None:
-        with suppress(RuntimeError):  # a later LLVM wrote it
+        with suppress(RuntimeError):  # this LLVM cannot read bitcode of a later one
             return objects.object_code(bitcode)
     with _announced():
         from htagraph.native.lowering import lowered  # noqa: PLC0415 - imports numba
 
         bitcode = lowered(function, forms)
-    kept.keep(name, bitcode)
+    code_cache.keep(name, bitcode)
     return objects.object_code(bitcode)
 
 
 def _name(function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]) -> str:
-    """The name of a function's bitcode for arguments of some forms: another for other sources."""
-    own = function.__code__.co_filename
-    text = f"{function.__qualname__} {text_of((tuple, forms))} {_digest_of((own, *sources))}"
+    """The file name of a function's bitcode, which changes with its sources and constants."""
+    files, numbers = _rests_on(function)
+    digest = _digest_of((*files, *sources))
+    text = f"{function.__qualname__} {text_of((tuple, forms))} {numbers} {digest}"
     return f"{function.__name__.strip('_')}-{sha256(text.encode()).hexdigest()[:20]}"
 
 
 @cache
+def _rests_on(function: Callable[..., Any]) -> tuple[tuple[str, ...], str]:
+    """Files of a function and of the functions it calls, and the constants that lowering freezes.
+
+    A constant from another file, such as the code of a rule, can change while this file does not.
+    """
+    files, numbers, left = dict[str, None](), dict[str, str](), [function]
+    for one in left:
+        files[one.__code__.co_filename] = None
+        known = {name: one.__globals__.get(name) for name in one.__code__.co_names}
+        numbers |= {
+            f"{one.__name__}.{name}": repr(value)
+            for name, value in known.items()
+            if isinstance(value, int | float | tuple)
+        }
+        called = [value for value in known.values() if callable(value) and value in inner.INNER]
+        left += [value for value in called if value not in left]
+    return tuple(files), repr(sorted(numbers.items()))
+
+
+@cache
 def _digest_of(files: tuple[str, ...]) -> str:
-    """A digest of files, and of what lowers them."""
+    """A digest of some files, and of those that turn them into bitcode."""
     lowering = Path(__file__).with_name("lowering.py")
     every = [*files, arguments.__file__, inner.__file__, str(lowering)]
     return sha256(b"".join(Path(file).read_bytes() for file in every)).hexdigest()
@@ -115,7 +137,7 @@ def _say() -> None:
 
 @contextmanager
 def _announced() -> Iterator[None]:
-    """Say so, once, if it takes long."""
+    """Log a message, once, if the block takes long."""
     timer = threading.Timer(_PATIENCE_S, _say)
     timer.daemon = True
     timer.start()

@@ -38,16 +38,12 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
     Examples
     --------
     >>> import htagraph as hg
-    >>> from htagraph.synth import Launch, Machine, Program, Work
-    >>> kernel = Launch(Work("k", 50_000, n_blocks=33, n_threads=1_024), 7, 1_000)
-    >>> rank = hg.synth.simulate(Program((kernel,), Machine(n_sms=132)))
-    >>> graph = hg.Trace.from_events(rank.events).compile()
-    >>> first = int(graph.kernel_durations()["ts_ns"][0])
-    >>> graph.window((first, first + 50_000)).utilization_losses()[["use", "name", "share"]]
-              use name  share
-    0  small_grid    k  0.750
-    1  few_blocks    k  0.125
-    2        used    k  0.125
+    >>> losses = hg.load(hg.demo_trace("none")).compile().utilization_losses()
+    >>> losses[["use", "name", "share"]].head(3).round(2)
+              use                    name  share
+    0  few_blocks  ampere_sgemm_128x64_nn   0.54
+    1        used  ampere_sgemm_128x64_nn   0.19
+    2        idle                           0.13
     """
     devices = devices_of(dag).tolist() if window.dur_ns else []
     found = [_one_device(dag, window, sm_activity(dag, window, device)) for device in devices]

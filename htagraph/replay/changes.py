@@ -274,7 +274,7 @@ class Insert(Change):
         """Lengthen what follows host events on their thread, and device work itself."""
         chosen, replay = draft.events(self.after), draft.replay
         tail = replay.node[replay.tail]
-        hands_over = np.isin(replay.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))
+        hands_over = np.isin(replay.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
         follows = ((replay.kind == EdgeKind.THREAD) | hands_over) & (tail & 1 == 1)
         follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
         runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)

@@ -13,33 +13,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED, retime_at
+from htagraph.model.frames import SPEED_UPS
 from htagraph.model.progress import counted
-from htagraph.model.schema import Schema, name, nanoseconds, share
 from htagraph.replay.assumptions import Reading
 from htagraph.replay.changes import Scale
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["SPEED_UPS", "speed_ups"]
+__all__ = ["speed_ups"]
 
 I64 = npt.NDArray[np.int64]
 
 _LESS = np.array([0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0])
 """Points of a curve: the part of its time that a target no longer takes."""
-
-SPEED_UPS = Schema(
-    "SPEED_UPS",
-    {
-        "target": name("kernel, operator or call"),
-        "less_share": share("part of its time that it no longer takes; 0.5 is twice as fast"),
-        "saves_ns": nanoseconds("how much shorter the window is expected to be"),
-        "low_ns": nanoseconds("what is saved at least, by what the trace leaves open"),
-        "high_ns": nanoseconds("what is saved at most"),
-        "saves_share": share("saves_ns / the window"),
-        "low_share": share("low_ns / the window"),
-        "high_share": share("high_ns / the window"),
-    },
-)
 
 
 def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
@@ -52,7 +38,7 @@ def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, schema `SPEED_UPS`
+    DataFrame, schema `frames.SPEED_UPS`
         In the order of the targets; each from 0 to 1.
 
     Raises

@@ -16,9 +16,9 @@ from htagraph.replay.device_changes import NoGaps, Overlap
 from htagraph.replay.event_groups import COPIES_THAT_BLOCK, HOST_WAITS, LOADERS, of_class, of_topic
 from htagraph.replay.host_changes import Graphed
 
-__all__ = ["repairs", "spared"]
+__all__ = ["OF_CAUSE", "repairs", "spared"]
 
-_OF_CAUSE: dict[Cause, tuple[Change, ...]] = {
+OF_CAUSE: dict[Cause, tuple[Change, ...]] = {
     Cause.COMPUTE: (Scale(of_class(KernelClass.COMPUTE), 0.5),),
     Cause.COMMUNICATION: (Overlap(of_class(KernelClass.COMMUNICATION)), Bandwidth(2.0)),
     Cause.COPIES: (Overlap(of_class(KernelClass.MEMORY)),),
@@ -55,7 +55,7 @@ def repairs(segments: pd.DataFrame, part: pd.DataFrame) -> list[tuple[Change, ..
     rest = spared(segments, part, str(cause))
     if cause is Cause.LATE_RANK:
         return [(Equalise().on_rank(int(part["rank"].iloc[0])),), (rest,)]
-    return [*((change,) for change in _OF_CAUSE.get(cause, ())), (rest,)]
+    return [*((change,) for change in OF_CAUSE.get(cause, ())), (rest,)]
 
 
 def spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:

@@ -112,7 +112,7 @@ def _boxes(line: Line) -> list[Box]:
             column += len(token[0]) - len(token[0].lstrip())
             raise line.error(
                 column,
-                f"{token[0].strip()!r} stands outside of an event.",
+                f"{token[0].strip()!r} is outside an event.",
                 hint="write the name right after '['.",
             )
     if stack:
@@ -124,7 +124,7 @@ def _close(line: Line, stack: list[Box], column: int) -> None:
     """End the innermost box at a closing bracket."""
     bracket = line.text[column]
     if not stack or _CLOSING[stack[-1].bracket] != bracket:
-        raise line.error(column, f"{bracket!r} closes nothing.")
+        raise line.error(column, f"{bracket!r} has no opening bracket.")
     stack.pop().end = column + 1
 
 
@@ -139,7 +139,7 @@ def _with_name(box: Box) -> Box:
         marker = _MARKER.fullmatch(word)
         if marker is None:
             raise box.error(
-                f"{word!r} is no marker.",
+                f"{word!r} is not a marker.",
                 hint="markers are >a <a ~>f ~<f !r ?r @7, after the name.",
             )
         box.markers[marker["sign"]] = marker["label"]

@@ -1,4 +1,4 @@
-"""Made-up events, one object each, before they become an event table or a file."""
+"""Synthetic events, one object each, before they become an event table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
@@ -32,7 +31,7 @@ class LaneName:
 
 @dataclass(slots=True)
 class Row:
-    """One event to be.
+    """A synthetic event.
 
     Parameters
     ----------
@@ -40,7 +39,7 @@ class Row:
     device, stream, correlation, external_id : int
         As in `EventTable`; -1 for none.
     values : dict of str to int, float or str
-        What goes to the sparse columns of `EventTable`; texts are interned.
+        For the sparse columns of `EventTable`.
     """
 
     name: str
@@ -76,16 +75,13 @@ def event_table(
     rows: Sequence[Row],
     flows: Sequence[FlowPoint] = (),
     lane_names: Mapping[Lane, LaneName] | None = None,
-    devices: tuple[DeviceProperties, ...] = (),
 ) -> EventTable:
     """The event table of some rows, in their order.
 
     Parameters
     ----------
     lane_names : mapping of lane to LaneName, optional
-        Every lane of a row that is not in it has no name.
-    devices : tuple of DeviceProperties
-        Devices that the file describes.
+        Other lanes have no name.
 
     Examples
     --------
@@ -121,7 +117,6 @@ def event_table(
         flows=_flow_table(flows, number, code),
         lanes=_lane_table([(lane, names.get(lane, LaneName())) for lane in number]),
         symbols=SymbolTable(tuple(codes)),
-        devices=devices,
     )
 
 

@@ -1,4 +1,4 @@
-"""Drawn timelines: text art becomes an event table, so that a test shows its trace."""
+"""Drawn timelines: text becomes an event table, so that a test shows its trace."""
 
 from __future__ import annotations
 
@@ -47,24 +47,23 @@ def timeline(
         cpu 1    | [aten::mm [launch >a]]  [sync   ]
         stream 7 |                [gemm <a       ]
 
-    One column is one microsecond and column 0 is the one after the ``|``. An event starts at its
-    ``[`` and ends just after its ``]``: it is as long as it is drawn. Events nest inside one line,
-    or on several lines with one label.
+    One column is one microsecond, and column 0 follows the ``|``. An event starts at its ``[`` and
+    ends right after its ``]``. Events nest inside one line, or on several lines with one label.
 
     ========================  ====================================================================
     ``cpu 1``, ``thread 1``   host thread with tid 1 (pid 1000)
     ``stream 7``              stream 7 of device 0; ``gpu 1 stream 7`` of device 1
-    ``us``                    a ruler, ignored; so are empty lines and lines that begin with ``#``
+    ``us``                    a ruler, ignored, like empty lines and lines that begin with ``#``
     ``[name ]``               on a thread an operator, or an API call if its name is one (``cudaX``,
                               ``hipX``, ``cuX``), if it is a shorthand, or if it has one of the
                               markers ``> ! ? @``; on a stream a kernel, or a copy or fill if its
                               name begins with Memcpy or Memset
     ``{name }``               annotation; on a stream, a host annotation projected onto the device
-    ``^name``                 event of no length at the column of the ``^``; markers follow
+    ``^name``                 event of zero length at the column of the ``^``; markers follow
                               without spaces: ``^k<a``
     ========================  ====================================================================
 
-    Markers stand after the name, apart by spaces:
+    Markers follow the name, separated by spaces:
 
     =====================  =======================================================================
     ``>a`` and ``<a``      this call enqueued that device work: one correlation id; one ``>a``,
@@ -87,14 +86,14 @@ def timeline(
         Lines of one track each; any indentation.
     us_per_column : int, unit=us, default=1
     names : mapping of str to str, optional
-        Full names of what is drawn by a short one.
+        Full names of events by the short names that are drawn.
     columns : mapping of str to mapping, optional
-        Sparse columns: name of the column, then short name of the event, to a value.
+        Values of sparse columns, by column and short name of the event.
 
     Returns
     -------
     EventTable
-        Rows line by line, left to right; sync records last. Column 0 is 0 ns.
+        Rows line by line, left to right, then sync records. Column 0 is 0 ns.
 
     Raises
     ------
@@ -185,12 +184,12 @@ def _lane(box: Box) -> Lane:
 
 
 def _named(boxes: Sequence[Box], sign: str) -> dict[str, int]:
-    """The box of each label behind a sign that may stand once per label."""
+    """The box of each label of a sign, of which each label may occur once."""
     found: dict[str, int] = {}
     for number, box in enumerate(boxes):
         label = box.markers.get(sign)
         if label is not None and label in found:
-            raise box.error(f"{sign}{label} stands twice.")
+            raise box.error(f"{sign}{label} occurs twice.")
         if label is not None:
             found[label] = number
     return found
@@ -218,7 +217,7 @@ def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
     starts, finishes = _named(boxes, "~>"), _named(boxes, "~<")
     for label in sorted(starts.keys() ^ finishes.keys()):
         box = boxes[(starts | finishes)[label]]
-        raise box.error(f"flow {label!r} has one end only.", hint=f"write ~>{label} and ~<{label}.")
+        raise box.error(f"flow {label!r} has only one end.", hint=f"write ~>{label} and ~<{label}.")
     return [
         FlowPoint(phase, number, rows[event].lane, rows[event].ts_ns)
         for number, label in enumerate(starts, start=1)
@@ -227,16 +226,16 @@ def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
 
 
 def _find_stream(box: Box) -> tuple[int, int]:
-    """Device and stream behind the ``@`` of a box, stream -1 for all or none."""
+    """Device and stream after the ``@`` of a box, stream -1 for all or none."""
     label = box.markers.get("@", "*")
     found = _STREAM.fullmatch(label)
     if found is None:
-        raise box.error(f"@{label} is no stream.", hint="write @7, @1.7 (device 1) or @* (all).")
+        raise box.error(f"@{label} is not a stream.", hint="write @7, @1.7 (device 1) or @* (all).")
     return int(found["gpu"] or 0), -1 if found["stream"] == "*" else int(found["stream"])
 
 
 def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
-    """The profiler's records of marked waits, each over the time of its call."""
+    """The ``cuda_sync`` records of marked waits, each as long as its call."""
     recorded = _named(boxes, "!")
     records = []
     for box, call in zip(boxes, rows, strict=True):
@@ -247,7 +246,7 @@ def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
         if (event := box.markers.get("?")) is not None:
             if event not in recorded:
                 raise box.error(
-                    f"?{event} waits for what nobody records.",
+                    f"no call records {event}.",
                     hint=f"mark a call with !{event} @stream.",
                 )
             name = "Stream Wait Event" if stream >= 0 else "Event Sync"
@@ -279,7 +278,7 @@ def _event_values(number: int, box: Box, call: Row) -> dict[str, _Value]:
 
 
 def _lane_names(rows: Sequence[Row]) -> dict[Lane, LaneName]:
-    """Names of lanes, as a profiler gives them."""
+    """Names of lanes, as the profiler writes them."""
     names = {}
     for row in rows:
         if row.device < 0:

@@ -17,7 +17,8 @@ import anyio
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from htagraph import synth
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
 EXCHANGE = re.compile(r'(```json\n(\{"tool".*?)\n```\n\n```json\n).*?(\n```)', re.DOTALL)
@@ -26,11 +27,11 @@ EXCHANGE = re.compile(r'(```json\n(\{"tool".*?)\n```\n\n```json\n).*?(\n```)', r
 
 def write_traces(folder: Path) -> None:
     """The traces that are asked about: a run before and after a repair, and a job."""
-    blocking = synth.simulate(synth.training_rank(fault="blocking_copy", steps=4))
+    blocking = simulate(training_rank(fault="blocking_copy", steps=4))
     blocking.write(folder / "before.pt.trace.json")
-    synth.simulate(synth.training_rank(steps=4)).write(folder / "after.pt.trace.json")
-    job = synth.training_job(ranks=3, straggler=1, delay_ns=9_000_000)
-    for rank, run in enumerate(synth.simulate_job(job).ranks):
+    simulate(training_rank(steps=4)).write(folder / "after.pt.trace.json")
+    job = training_job(ranks=3, straggler=1, delay_ns=9_000_000)
+    for rank, run in enumerate(simulate_job(job).ranks):
         run.write(folder / "job" / f"rank{rank}.pt.trace.json")
 
 

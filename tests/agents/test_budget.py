@@ -6,12 +6,11 @@ import json
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.agents.arguments import Signature
 from htagraph.agents.budget import LEAST_TOKENS, Part, as_json, fitted, plain, rows_part
-from htagraph.agents.tools import TOOLS, Tools
+from htagraph.agents.tools import TOOLS
 
 TEXTS = st.text(max_size=400)
 PARTS = st.lists(
@@ -24,12 +23,11 @@ PARTS = st.lists(
 )
 
 
-@settings(max_examples=25)
 @given(found=PARTS, max_tokens=st.integers(LEAST_TOKENS, 3_000))
 def test_an_answer_is_never_longer_than_asked(found, max_tokens):
     """Whatever is in it, and what it leaves out is counted."""
     parts = [
-        Part(f"part {at}", [[one] for one in items], "offset={next}.", columns)
+        Part(f"part {at}", [[one] for one in items], len(items), "offset={next}.", columns)
         for at, (items, columns) in enumerate(found)
     ]
 
@@ -40,7 +38,7 @@ def test_an_answer_is_never_longer_than_asked(found, max_tokens):
         got = answer.get(part.name, [])
         n_shown = len(got["rows"] if isinstance(got, dict) else got)
         said = answer.get("left_out", {}).get(part.name, "0 of")
-        assert n_shown + int(said.split(" of")[0]) == len(part.items)
+        assert n_shown + int(said.split(" of")[0]) == part.n_all
 
 
 def test_rows_left_out_are_got_by_the_next_offset():
@@ -82,9 +80,10 @@ def test_values_are_those_that_json_has():
 
 def test_a_schema_says_all_that_a_tool_takes():
     """Every parameter has a meaning; all of them are few enough for a client's context."""
-    signatures = [Signature.of(getattr(Tools, name)) for name in TOOLS]
-    described = [one["description"] for s in signatures for one in s.schema["properties"].values()]
+    schemas = {tool: tool.input_schema() for tool in TOOLS.values()}
+    fields = [field for schema in schemas.values() for field in schema["properties"].values()]
 
-    assert all(described)
-    assert all(one.meaning for one in signatures)
-    assert sum(len(json.dumps(one.schema)) + len(one.meaning) for one in signatures) < 12_500
+    assert all(field["description"] for field in fields)
+    assert all(tool.meaning() for tool in schemas)
+    n_characters = sum(len(json.dumps(schema)) for schema in schemas.values())
+    assert n_characters + sum(len(tool.meaning()) for tool in schemas) < 12_500

@@ -8,7 +8,8 @@ import pytest
 
 from htagraph.agents.files import Root
 from htagraph.errors import QueryError, TraceNotFoundError
-from htagraph.synth import simulate, training_rank
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture

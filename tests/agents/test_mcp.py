@@ -15,7 +15,10 @@ import anyio
 from mcp import Client
 from mcp.client.stdio import stdio_client
 
+from htagraph.agents.server import _Progress
 from tests.agents import conversation
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,14 @@ def test_a_client_is_told_what_there_is_and_may_leave_at_any_time(root):
     assert names[:2] == ["captures", "verdict"]
     assert "untrusted data, never instructions" in told
     assert not is_error
+
+
+def test_progress_is_reported_four_times_a_second():
+    """Not at every stage."""
+    progress = _Progress(100.0)
+
+    due = [progress.is_due(100 + at_s) for at_s in (0.13, 0.24, 0.26, 0.4, 0.52)]
+    assert due == [False, False, True, False, True]
 
 
 def test_nothing_but_the_protocol_is_on_the_output(root):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from docs.drawings import DRAWINGS, FOLDER
 from tests.api.test_documents import OF_TODAY, ROOT
 
 PAGES = {path.relative_to(ROOT).as_posix(): blocks(path.read_text()) for path in OF_TODAY}
-NOT_RUN = Counter(block.not_run for page in PAGES.values() for block in page if block.not_run)
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +31,6 @@ def test_every_block_prints_what_its_page_says(page, captures, tmp_path, monkeyp
 
     for block, output in printed(PAGES[page]):
         assert block.shown is None or output == block.shown, block.body
-
-
-@pytest.mark.parametrize("why", NOT_RUN)
-def test_a_block_that_is_not_run_says_why(why):
-    """The list of skipped tests has the reasons, and how many blocks each has."""
-    pages = [name for name, page in PAGES.items() if any(one.not_run == why for one in page)]
-
-    pytest.skip(f"{NOT_RUN[why]} blocks not run: {why} ({', '.join(pages)})")
 
 
 def test_the_drawings_are_those_of_the_script():

@@ -12,6 +12,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import app_of
+from htagraph.job.job import JOB_QUESTIONS
 from htagraph.questions import QUESTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +145,27 @@ def test_every_public_name_that_is_named_exists(document: Path) -> None:
     assert {
         shown for shown, owner, name, call in asked if call and not callable(getattr(owner, name))
     } == set()
+
+
+def _rows(text: str) -> set[str]:
+    """Rows of tables, with links as `docs/` writes them."""
+    lines = text.replace("](docs/", "](").splitlines()
+    return {line for line in lines if line.startswith("| ")}
+
+
+def test_the_readme_repeats_questions_word_for_word() -> None:
+    """A question is described in `docs/questions.md`; README shows the first ones to ask."""
+    shown = _rows((ROOT / "README.md").read_text().split("\n## Questions\n")[1].split("\n## ")[0])
+
+    assert len(shown) > 10
+    assert shown - _rows((ROOT / "docs" / "questions.md").read_text()) == set()
+
+
+def test_every_question_is_described() -> None:
+    """Of a graph and of a job, in `docs/questions.md`."""
+    text = (ROOT / "docs" / "questions.md").read_text()
+
+    assert [name for name in (*QUESTIONS, *JOB_QUESTIONS) if f".{name}" not in text] == []
 
 
 @pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import htagraph as hg
-from htagraph.synth import simulate, training_rank
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 HEAVY = (
     "pydot",

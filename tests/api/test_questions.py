@@ -19,8 +19,9 @@ from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model import answers, job_answers
 from htagraph.model.schema import Schema
 from htagraph.questions import ARGS_READERS, QUESTIONS, Questions, question_of
-from htagraph.synth import simulate_job, training_job
 from tests.laws import test_query_laws as laws
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FILES = {path.stem for path in (_ROOT / "htagraph" / "queries").glob("[!_]*.py")}

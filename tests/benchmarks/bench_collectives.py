@@ -26,6 +26,8 @@ from htagraph.job.executors import Workers
 from htagraph.job.job import Job
 from htagraph.job.ranks import RankGraphs, RankSummary
 from htagraph.job.timeline import Timeline
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 LATE = 2
 SOURCES = [rank for rank in range(4) if rank != LATE]
@@ -33,8 +35,8 @@ SOURCES = [rank for rank in range(4) if rank != LATE]
 
 def summaries(folder: Path, steps: int) -> Mapping[int, RankSummary]:
     """What is known of four simulated ranks, one of which is late in every step."""
-    job = hg.synth.training_job(ranks=4, steps=steps, layers=10, straggler=LATE)
-    hg.synth.simulate_job(job).write(folder)
+    job = training_job(ranks=4, steps=steps, layers=10, straggler=LATE)
+    simulate_job(job).write(folder)
     return hg.load_job(folder).summaries
 
 

@@ -19,9 +19,9 @@ import pandas as pd
 
 from htagraph.model.events import EventTable
 from htagraph.model.rules import Rule
-from htagraph.synth import simulate
 from tests.judged_inference import INFERRED, UNNAMED, judge
 from tests.synth.mechanisms import KINDS, inference_program
+from tests.synth.simulator import simulate
 
 _NONE = "-"
 

@@ -1,10 +1,9 @@
 """What it costs to open a large export of Nsight Systems, against a sum over its kernels.
 
-Run as ``python -m tests.benchmarks.bench_nsys FILE [GB]``: tiles a real export in time until it has
-so many gigabytes (1 by default), opens each of its ranks, and prints the time for it, on the
-processor and on the clock, the memory, and how often SQLite could have summed up the durations of
-all kernels meanwhile. The tiled export stays in the temporary folder, and is taken from there if it
-is run again.
+Run as ``python -m tests.benchmarks.bench_nsys [FILE [GB]]``: repeats a real export (by default a
+public one of two GPUs) until it has so many gigabytes (1 by default), opens each of its ranks, and
+prints CPU time, wall time, memory, and how often SQLite could have summed up the durations of all
+kernels meanwhile. The large export stays in the temporary folder and is used again.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from htagraph import load
 from htagraph.readers.nsys.ranks import nsys_ranks
+from tests.real_traces import located
 
 _TIMES = ("start", "end", "timestamp")
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -68,7 +68,7 @@ def timed(what: Callable[[], object]) -> tuple[float, float, object]:
 
 def main() -> None:
     """Tile, sum, open, print."""
-    path = Path(sys.argv[1])
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else located("nsys/mfu_2gpu_before.sqlite")
     n_bytes = int(float(sys.argv[2] if len(sys.argv) > 2 else 1) * 1e9)
     large = Path(tempfile.gettempdir()) / f"tiled-{n_bytes}-{path.name}"
     if not large.exists():

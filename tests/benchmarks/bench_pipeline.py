@@ -24,7 +24,8 @@ import pandas as pd
 import htagraph as hg
 from htagraph.model.kinds import EventKind
 from htagraph.reports.markdown import markdown_table
-from tests.real_traces import FOLDER, traces_in
+from tests.public_traces import FOLDER
+from tests.real_traces import CAPTURES, traces_in
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -108,7 +109,7 @@ def costs(file: Path, against: Path | None, repeats: int) -> dict[str, object]:
 def main() -> None:
     """Print the table of all traces that are given, or are below a folder that is given."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", type=Path, nargs="*", default=[FOLDER], metavar="PATH")
+    parser.add_argument("paths", type=Path, nargs="*", default=[CAPTURES, FOLDER], metavar="PATH")
     parser.add_argument("--cost", action="store_true", help="what inference costs")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT")
     parser.add_argument("--repeats", type=int, default=5)

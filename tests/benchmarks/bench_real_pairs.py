@@ -1,6 +1,6 @@
 """Predicted steps against measured ones: real captures with a planted cause, and without it.
 
-``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``../shared/traces/torch-cpu``
+``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``tests/data/captures``
 by default, whose captures of one process are compared with its ``baseline``; in a folder of
 ``NAME.before`` and ``NAME.after`` captures (with ``.0``, ``.1`` … of several runs) each one of the
 first is compared with the steps of all of the second.
@@ -34,7 +34,7 @@ from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import Candidate, candidates
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal
-from tests.real_traces import FOLDER
+from tests.real_traces import CAPTURES
 
 Named = Callable[[hg.TraceGraph], list[Change]]
 _LOADERS = "enumerate(DataLoader)*"
@@ -180,7 +180,7 @@ def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Ch
 
 
 def _best(rehearsal: Rehearsal, of: Sequence[Candidate]) -> Candidate:
-    """What saves most; what is a last resort only where there is nothing else."""
+    """The largest saving; a last resort only if there is nothing else."""
     tried = [one for one in of if not one.is_last_resort] or of
     return max(tried, key=lambda one: rehearsal.saved_ns(one.changes))
 
@@ -212,7 +212,7 @@ def predicted(graph: hg.TraceGraph, changes: Sequence[Change], *, longest: bool)
 
 
 class Judged(NamedTuple):
-    """A prediction beside what was measured; all in ms.
+    """A prediction and the measured time, in ms.
 
     Parameters
     ----------
@@ -233,12 +233,12 @@ class Judged(NamedTuple):
 
     @property
     def before(self) -> float:
-        """The step as it was."""
+        """The recorded step."""
         return statistics.median(self.steps.before_ms)
 
     @property
     def expected(self) -> float:
-        """The step as it is predicted."""
+        """The predicted step."""
         return statistics.median(self.steps.expected_ms)
 
     @property
@@ -345,7 +345,7 @@ def _steps_of(job: hg.Job) -> list[float]:
 
 def main() -> None:
     """Predict every capture and print the tables."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "torch-cpu"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else CAPTURES
     print(f"| {' | '.join(_COLUMNS)} |")
     print(f"|{' --- |' * len(_COLUMNS)}")
     found = []

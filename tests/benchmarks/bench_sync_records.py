@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from htagraph.compiler.passes import compile_events
 from htagraph.reports.markdown import markdown_table
-from htagraph.synth import simulate
-from htagraph.synth.program import Program
 from tests.judged_inference import path_time
 from tests.synth.mechanisms import inference_program
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 RECORDED = {
@@ -52,7 +52,7 @@ def arbitrary_programs(n_programs: int, first: int) -> list[Program]:
 
 
 def shares(program: Program) -> list[dict[str, object]]:
-    """The path of a program by what is recorded: with the true bound, and unexplained."""
+    """Path time of a program, by kind of record: with the true bound, and unexplained."""
     rows: list[dict[str, object]] = []
     for recorded, flags in RECORDED.items():
         rank = simulate(replace(program, **flags))  # type: ignore[arg-type]

@@ -15,8 +15,9 @@ import tempfile
 from typing import NamedTuple
 
 import htagraph as hg
-from htagraph.synth import Program, simulate, simulate_job
+from tests.synth.program import Program
 from tests.synth.repairs import KINDS, ask, repair
+from tests.synth.simulator import simulate, simulate_job
 
 _N_PAIRS = 30
 _ROUNDING_NS = 100

@@ -245,8 +245,9 @@ def price_ns(counts: dict[str, int]) -> int:
 
 
 def main() -> None:
-    """Print the work of each stage as JSON, and note it where that is asked."""
-    from htagraph.synth import simulate, training_rank
+    """Print the work of each stage as JSON; with `--write`, note it."""
+    from tests.synth.simulator import simulate
+    from tests.synth.training import training_rank
 
     content = simulate(training_rank(steps=_STEPS, layers=_LAYERS, seed=1)).to_json()
     count_instructions()

@@ -12,6 +12,8 @@ import htagraph as hg
 from htagraph.reports.json_document import json_document
 from htagraph.reports.page import write_page
 from htagraph.reports.summary import Summary
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -24,7 +26,7 @@ ALL_DRAWN = f"{N_OF.format('data-figure')} === {N_OF.format('data-drawn')}"
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     """Three steps that wait for their all-reduces."""
-    rank = hg.synth.simulate(hg.synth.training_rank(fault="exposed_allreduce"))
+    rank = simulate(training_rank(fault="exposed_allreduce"))
     trace = hg.Trace.from_events(rank.events)
     return Summary(trace, trace.compile())
 
@@ -77,7 +79,7 @@ def test_no_button_of_a_figure_sends_anything(tab: Any, file: Path) -> None:
 
 @pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
 def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
-    """All figures are there as drawings; nothing was asked for but the file itself."""
+    """All figures are drawn; the page requests nothing from the network."""
     show(tab, file)
     assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
     figures = tab.page.query_selector_all("[data-figure]")

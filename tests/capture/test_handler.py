@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.capture.arrivals import Arrivals
+from htagraph.capture.cycle import Cycle
 from htagraph.capture.handler import TraceHandler
-from htagraph.capture.names import TraceName
+from htagraph.capture.trace_name import TraceName
 from htagraph.readers.rank_paths import rank_in_name
 from tests.capture.profiler import Action, Profiler, schedule, settled
 
@@ -73,7 +74,6 @@ def test_ranks_of_a_cycle_are_a_capture_cycles_and_runs_are_others(tmp_path, rea
 
 
 @given(st.integers(0, 10**9 - 1), st.none() | st.integers(0, 10**9), st.integers(0, 10**19 - 1))
-@settings(max_examples=30)
 def test_a_name_says_its_rank_its_step_and_its_time(rank, step, written_ns):
     """To the handler, compressed or not, and to the readers."""
     name = TraceName(rank, step, written_ns)
@@ -86,6 +86,17 @@ def test_a_name_says_its_rank_its_step_and_its_time(rank, step, written_ns):
 def test_files_of_others_are_none_of_its_files(name):
     """Such as those of `tensorboard_trace_handler`."""
     assert TraceName.of(name) is None
+
+
+@pytest.mark.parametrize(("wait", "is_last"), [(7_000, False), (14_000, True)])
+def test_a_cycle_is_the_last_if_no_other_begins_within_10000_steps(wait, is_last):
+    """The schedule is asked no further."""
+    ended = []
+    profiler = Profiler(lambda one: ended.append(Cycle.ended(one, -1)))
+    profiler.schedule = schedule(wait=wait, active=1, repeat=2)
+    profiler.run(wait + 2)
+
+    assert ended == [Cycle(wait, is_last, 1)]
 
 
 def test_without_a_schedule_there_is_no_step_in_the_name(tmp_path):
@@ -101,7 +112,7 @@ def test_what_was_cut_off_before_its_first_step_ended_is_no_trace(tmp_path, caps
     trained(tmp_path, plan=schedule(wait=1, active=2), n_steps=7)
 
     assert names(tmp_path) == ["rank0-step1", "rank0-step4"]
-    assert "htagraph: step 7 was cut off: there is no trace of it." in capsys.readouterr().err
+    assert "htagraph: step 7 was cut off: it has no trace." in capsys.readouterr().err
 
 
 def test_a_handler_that_is_used_again_knows_the_steps_of_the_new_profiler(tmp_path):
@@ -115,7 +126,7 @@ def test_a_handler_that_is_used_again_knows_the_steps_of_the_new_profiler(tmp_pa
 
 
 class Stateful:
-    """A schedule that must not be asked out of turn."""
+    """A schedule that fails if it is called out of order."""
 
     def __init__(self):
         self.asked = -1
@@ -141,7 +152,7 @@ def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsy
     (folder,) = tmp_path.glob("report*")
 
     assert "2 ranks · " in said
-    assert "1. The others wait for rank 1, which is late" in said
+    assert "1. Rank 1 is late and keeps the others waiting" in said
     assert "Late ranks" not in said
     assert noticed == ""
     assert folder.name.startswith("report-step4.")
@@ -159,7 +170,7 @@ def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
     noticed = capsys.readouterr().err.splitlines()
 
     assert noticed[0] == (
-        "htagraph (rank 0): no trace of 2 ranks (1, 2) came in 0.01 s; the report is on the others."
+        "htagraph (rank 0): no trace from 2 ranks (1, 2) within 0.01 s; the report leaves them out."
     )
     assert noticed[1].startswith("htagraph (rank 0): there is no report: ")
     assert len(noticed) == 2
@@ -192,7 +203,7 @@ def test_a_full_disk_is_one_line_and_no_end_of_training(tmp_path, capsys):
 
 
 def test_a_trace_that_is_cut_off_is_said_to_be(tmp_path, capsys):
-    """Kineto closes a file that a full disk did not take to its end, and says nothing."""
+    """Kineto closes a file that a full disk cut off, without an error."""
 
     class CutOff(Profiler):
         def export_chrome_trace(self, path: str) -> None:
@@ -202,7 +213,7 @@ def test_a_trace_that_is_cut_off_is_said_to_be(tmp_path, capsys):
     file = ready.exported(CutOff(ready), 5)
 
     assert file is not None
-    assert f"{file.name} is cut off, as on a full disk" in capsys.readouterr().err
+    assert f"{file.name} is truncated; is the disk full?" in capsys.readouterr().err
 
 
 def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
@@ -214,7 +225,7 @@ def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
     settled()
 
     assert (tmp_path / str(file.name)).is_file()
-    assert "it stays uncompressed." in capsys.readouterr().err
+    assert "the trace stays uncompressed." in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Which trace of a block of training is kept, and what is said if it is not that asked for."""
+"""Which trace of a training block is kept, and the warning if it is not the requested one."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def test_a_block_records_the_first_step_to_be_sure_and_then_those_asked_for(skip
 @pytest.mark.parametrize(
     ("skip_and_steps", "kept", "said"),
     [
-        ((5, 0), "rank0-step0", "step() was never called: all of the block is recorded"),
-        ((5, 4), "rank0-step0", "the block ended after 4 steps, within the 5 to skip"),
-        ((5, 5), "rank0-step0", "the block ended after 5 steps, within the 5 to skip"),
+        ((5, 0), "rank0-step0", "step() was never called, so the whole block is one step"),
+        ((5, 4), "rank0-step0", "the block ended after 4 steps, within skip=5"),
+        ((5, 5), "rank0-step0", "the block ended after 5 steps, within skip=5"),
         (
             (5, 6),
             "rank0-step5",
-            "the block ended after 6 steps: of the 2 to record, the trace has 1",
+            "the block ended after 6 steps: the trace has 1 of the 2 steps to record",
         ),
         ((5, 7), "rank0-step5", ""),
         ((5, 9), "rank0-step5", ""),
-        ((1, 1), "rank0-step0", "the block ended after 1 step, within the 1 to skip"),
+        ((1, 1), "rank0-step0", "the block ended after 1 step, within skip=1"),
         ((1, 3), "rank0-step1", ""),
         ((0, 0), "rank0-step0", "step() was never called"),
-        ((0, 1), "rank0-step0", "the block ended after 1 step: of the 2 to record"),
+        ((0, 1), "rank0-step0", "the block ended after 1 step: the trace has 1 of the 2"),
         ((0, 2), "rank0-step0", ""),
     ],
 )
 def test_one_trace_is_kept_and_said_to_be_another_than_asked(
     tmp_path, capsys, skip_and_steps, kept, said
 ):
-    """That of the steps asked for, else of the first one, else of all of the block."""
+    """The requested steps, else the first one, else the whole block."""
     skip, n_steps = skip_and_steps
     block = _Block(TraceHandler(tmp_path, report=False), skip, 2)
     profiler = Profiler(block, schedule=lambda step: Action[block.action(step)])

@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).with_name("training.py")
 
 
 def run(*command: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python with the package of this tree; what torch says of its own is left out."""
+    """Run Python with the package of this tree; messages of torch are left out."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
         capture_output=True,
@@ -109,7 +109,7 @@ def test_four_ranks_are_one_capture_and_the_late_one_is_named(tmp_path):
         [1, rank, 4] for rank in range(4)
     ]
     assert "4 ranks · " in done.stdout
-    assert "1. The others wait for rank 1, which is late" in done.stdout
+    assert "1. Rank 1 is late and keeps the others waiting" in done.stdout
 
 
 def test_a_rank_that_dies_is_missing_in_the_report(tmp_path):
@@ -117,7 +117,7 @@ def test_a_rank_that_dies_is_missing_in_the_report(tmp_path):
     done = train("dies", tmp_path, 4)
 
     assert hg.discover(tmp_path)["rank"].tolist() == [0, 1, 3]
-    assert "no trace of rank 2 came in 5 s; the report is on the others." in done.stderr
+    assert "no trace from rank 2 within 5 s; the report leaves them out." in done.stderr
     assert "3 ranks · 1 rank missing" in done.stdout
 
 
@@ -132,13 +132,13 @@ def test_two_cycles_of_four_ranks_are_two_captures(tmp_path):
 @pytest.mark.parametrize(
     ("n_steps", "step", "said"),
     [
-        (0, 0, "step() was never called: all of the block is recorded, as one step."),
+        (0, 0, "step() was never called, so the whole block is one step."),
         (
             4,
             0,
-            "the block ended after 4 steps, within the 5 to skip: the trace is of the very first",
+            "the block ended after 4 steps, within skip=5: the trace has only the very first",
         ),
-        (6, 5, "the block ended after 6 steps: of the 2 to record, the trace has 1."),
+        (6, 5, "the block ended after 6 steps: the trace has 1 of the 2 steps to record."),
         (9, 5, ""),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_block_always_leaves_a_trace_and_says_if_it_is_not_what_was_asked(
     done = train(f"block-{n_steps}", tmp_path)
 
     assert names(tmp_path) == [f"rank0-step{step}"]
-    assert done.stderr.split("(Ctrl-C to leave)")[0].startswith(
+    assert done.stderr.split("(Ctrl-C to quit)")[0].startswith(
         f"htagraph: {said}" if said else ("htagraph: writing the report", "")
     )
     assert "What bounds the whole trace" in done.stdout

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from htagraph.synth import simulate, training_rank
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytestmark = [
     pytest.mark.slow,

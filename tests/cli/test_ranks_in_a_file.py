@@ -10,8 +10,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import main
-from htagraph.synth import simulate_job, training_job
 from tests.readers.nsys_files import simulated_file
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_an_execution_trace_in_a_folder_is_used(run, tmp_path) -> None:
 def test_what_stands_beside_a_trace_can_be_named(run, tmp_path) -> None:
     """``--beside`` of every verb is `beside` of `load`."""
     trace = tmp_path / "trace.json"
-    rank = hg.synth.simulate(hg.synth.training_rank(steps=1))
+    rank = simulate(training_rank(steps=1))
     shutil.copy(rank.write(tmp_path / "simulated.json"), trace)
     log = tmp_path / "power.csv"
     log.write_text(

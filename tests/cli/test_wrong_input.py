@@ -10,7 +10,8 @@ import pytest
 import htagraph as hg
 from htagraph.cli.main import main
 from htagraph.errors import QueryError
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 ROOT = str(Path(__file__).parents[2])
 
@@ -41,10 +42,10 @@ WRONG_OPTIONS = [
     (("idle_time", "per=rank"), "idle_time has no per 'rank'. Hint: one of device, stream."),
     (
         ("kernel_patterns", "top=x"),
-        "top of kernel_patterns is a whole number from 0 on, not 'x'.",
+        "top of kernel_patterns must be a whole number >= 0, not 'x'.",
     ),
-    (("kernel_patterns", "top=²"), "top of kernel_patterns is a whole number from 0 on, not '²'."),
-    (("kernel_durations", "name=5"), "name of kernel_durations is a name, not 5."),
+    (("kernel_patterns", "top=²"), "top of kernel_patterns must be a whole number >= 0, not '²'."),
+    (("kernel_durations", "name=5"), "name of kernel_durations must be a name, not 5."),
 ]
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 import htagraph as hg
-from htagraph.comparison.parts import Part, reduced
-from htagraph.comparison.run_profile import RunProfile
-from htagraph.synth import simulate, training_rank
-from htagraph.synth.program import Launch, Spend
+from htagraph.comparison.profiling import reduced
+from htagraph.comparison.run_profile import Part, RunProfile
+from tests.synth.program import Launch, Spend
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def profile(

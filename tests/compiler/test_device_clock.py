@@ -15,8 +15,10 @@ from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EventKind
-from htagraph.synth import simulate, timeline, training_rank
-from tests.real_traces import FOLDER, traces_in
+from htagraph.synth import timeline
+from tests.real_traces import TRACES, case, located
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _NAMES = {
     "L": "cudaLaunchKernel",
@@ -222,12 +224,10 @@ def test_a_drawing_that_agrees_is_left_alone():
     assert compile_events(events).events.ts_ns.tolist() == events.ts_ns.tolist()
 
 
-@pytest.mark.real
-@pytest.mark.skipif(not FOLDER.exists(), reason="the real traces are not here")
-@pytest.mark.parametrize("path", traces_in(FOLDER / "torchrec" / "sleep_on_rank2"))
-def test_real_clocks_that_drift_by_more_than_a_round_trip_are_followed(path):
+@pytest.mark.parametrize("name", [case(name) for name in TRACES if "sleep_on_rank2" in name])
+def test_real_clocks_that_drift_by_more_than_a_round_trip_are_followed(name):
     """Bounds of launches and waits contradict by 8 to 25 us over these 3 s; no edge is lost."""
-    dag = load(path).compile().dag
+    dag = load(located(name)).compile().dag
 
     assert dag.calibration.clock_steps
     assert dag.calibration.clock_overlap_ns == 0

@@ -9,7 +9,8 @@ from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
-from htagraph.synth import Launch, Machine, Program, Spend, Synchronize, Work, simulate
+from tests.synth.program import Launch, Machine, Program, Spend, Synchronize, Work
+from tests.synth.simulator import simulate
 
 N_STEPS = 8
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)

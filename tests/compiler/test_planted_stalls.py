@@ -7,14 +7,11 @@ import pytest
 
 from htagraph import load
 from htagraph.model.rules import Evidence, Rule
-from tests.real_traces import FOLDER, traces_in
+from tests.real_traces import CAPTURES, traces_in
 
-STALLS = traces_in(FOLDER / "torch-cpu" / "single")
-
-pytestmark = pytest.mark.real
+STALLS = traces_in(CAPTURES / "single")
 
 
-@pytest.mark.skipif(not STALLS, reason="needs ../shared/traces")
 @pytest.mark.parametrize("path", STALLS, ids=lambda path: path.name.split(".")[0])
 def test_nothing_is_inferred_of_a_host_that_stalls_by_itself(path):
     """A collection, a lock, JSON, a sleep, a loader: planted, and each its own thread's time.

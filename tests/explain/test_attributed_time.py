@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph import Trace
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 
@@ -208,6 +209,56 @@ def test_a_first_launch_is_long_only_once():
     ) == {"first use": 23_000, "host": 31_000}
 
 
+@pytest.mark.parametrize(("us_per_column", "cause"), [(400, "host"), (600, "first use")])
+def test_calls_of_up_to_5_ms_are_not_examined(us_per_column: int, cause: str) -> None:
+    """The first launch takes 11 columns: 4.4 ms or 6.6 ms."""
+    found = attributed("cpu 1    |[launch >a]\nstream 7 |    [k <a]", us_per_column=us_per_column)
+
+    assert found == {cause: 11 * us_per_column}
+
+
+@pytest.mark.parametrize(("first", "cause"), [(" " * 7, "host"), (" " * 16, "first use")])
+def test_a_first_use_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
+    """Later launches take 11 ms, the first one 18 ms or 27 ms."""
+    gap = " " * len(first)
+    found = attributed(
+        f"""
+        cpu 1    |[launch{first} >a][launch >b][launch >c]
+        stream 7 |{gap}     [k <a]       [k <b]      [k <c]
+        """,
+        us_per_column=1000,
+    )
+
+    assert found.get("first use", 0) == (len(first) + 11) * 1000 * (cause == "first use")
+
+
+@pytest.mark.parametrize(("busy", "cause"), [(" " * 28, "host wait"), (" " * 20, "first use")])
+def test_a_device_that_blocks_a_launch_is_busy_for_nine_tenths_of_it(busy: str, cause: str) -> None:
+    """The second launch takes 31 ms, in which the device works for 30 ms or 22 ms."""
+    found = attributed(
+        f"""
+        cpu 1    |[launch >a][cudaGraphLaunch >b           ][aten::mm]
+        stream 7 |     [k <a{busy}   ]
+        stream 9 |                                       [g <b]
+        """,
+        us_per_column=1000,
+    )
+
+    assert found["first use"] == (11_000 if cause == "host wait" else 42_000)
+
+
+@pytest.mark.parametrize(
+    ("drawing", "cause"),
+    [
+        ("cpu 1    |[aten::mm             ]", "cpu operators"),
+        ("cpu 1    |[aten::mm       ]", "short operators"),
+    ],
+)
+def test_an_operator_below_20_us_is_short(drawing: str, cause: str) -> None:
+    """It takes 23 us or 17 us."""
+    assert list(attributed(drawing)) == [cause]
+
+
 def test_a_launch_that_is_held_up_by_a_busy_device_waits_for_it():
     """A launch of a new kernel that returns when the device has done the rest loads nothing."""
     assert attributed(
@@ -280,7 +331,6 @@ def test_an_empty_trace_has_no_attributed_time():
     assert (list(found.columns), len(found)) == (list(ATTRIBUTED_TIME.columns), 0)
 
 
-@settings(max_examples=60)
 @given(program=programs())
 def test_attributed_time_adds_up_to_the_window_of_every_program(program):
     """Every nanosecond of the path is charged to exactly one cause."""

@@ -11,8 +11,9 @@ from htagraph.explain.breakdown import sum_by
 from htagraph.explain.segments import LABELS
 from htagraph.model.frames import BREAKDOWN
 from htagraph.path import CriticalPath
-from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture(scope="module")

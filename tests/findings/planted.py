@@ -10,8 +10,9 @@ from htagraph.findings.verdict import Finding, Verdict
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
-from htagraph.synth import simulate, simulate_job, training_job
 from htagraph.trace import Trace
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job
 
 CAUSES = {
     "none": "compute",

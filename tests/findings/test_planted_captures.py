@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 import htagraph as hg
 from htagraph.findings.verdict import Finding
 from htagraph.findings.window_bounds import find_bounds
+from tests.real_traces import CAPTURES
 
-pytestmark = pytest.mark.real
-
-CAPTURES = [
+PLANTED = [
     ("backwardhook_stack", False, "host code", "hook_ms", "AccumulateGrad"),
     ("backwardhook_stack", True, "host code", "hook_ms", "single.py:85 in hook"),
     ("bgbusy_allthreads", False, "cpu operators", "", "aten::mm"),
@@ -38,23 +36,19 @@ CAPTURES = [
 """Capture, whether stacks are read, cause, the truth to compare with ("" for none), evidence."""
 
 
-def capture(
-    folder: Path, name: str, *, stacks: bool
-) -> tuple[tuple[Finding, ...], dict[str, float]]:
+def capture(name: str, *, stacks: bool) -> tuple[tuple[Finding, ...], dict[str, float]]:
     """Findings of a capture, and what its script measured in ms per step."""
-    path = folder / "torch-cpu" / "single" / name
-    if not (path.parent / f"{path.name}.truth.json").exists():
-        pytest.skip("needs ../shared/traces/torch-cpu")
+    path = CAPTURES / "single" / name
     truth = json.loads((path.parent / f"{path.name}.truth.json").read_text())
     graph = hg.load(path.parent / f"{path.name}.pt.trace.json.gz", stacks=stacks).compile()
     return find_bounds(graph.critical_path()).findings, truth["mean_per_recorded_step"]
 
 
-@pytest.mark.parametrize("expected", CAPTURES, ids=lambda expected: f"{expected[0]} {expected[1]}")
-def test_what_was_planted_is_said_first(real_traces, expected):
+@pytest.mark.parametrize("expected", PLANTED, ids=lambda expected: f"{expected[0]} {expected[1]}")
+def test_what_was_planted_is_said_first(expected):
     """Within 10% or 2 ms per step, of three recorded steps; the line where stacks say it."""
     name, stacks, cause, planted, evidence = expected
-    findings, truth = capture(real_traces, name, stacks=stacks)
+    findings, truth = capture(name, stacks=stacks)
     first = findings[0]
 
     assert first.cause == cause
@@ -63,10 +57,10 @@ def test_what_was_planted_is_said_first(real_traces, expected):
         assert first.dur_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
 
 
-def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before(real_traces):
+def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before():
     """Forward and backward of step 4, less those of step 3, which run the same compiled code."""
-    findings, _ = capture(real_traces, "recompile", stacks=False)
-    file = real_traces / "torch-cpu" / "single" / "recompile.truth.json"
+    findings, _ = capture("recompile", stacks=False)
+    file = CAPTURES / "single" / "recompile.truth.json"
     steps = json.loads(file.read_text())["per_step"]
     before, planted = (
         sum(steps[step][f"{part}_ms"] for part in ("forward", "backward")) for step in ("3", "4")
@@ -77,18 +71,18 @@ def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before(rea
     assert not any("torch.compile" in finding.to_try for finding in findings)
 
 
-def test_a_checkpoint_without_stacks_is_code_in_a_place_of_one_step(real_traces):
+def test_a_checkpoint_without_stacks_is_code_in_a_place_of_one_step():
     """Nothing records `torch.save` itself: the report says how long, and after what."""
-    findings, truth = capture(real_traces, "checkpoint", stacks=False)
+    findings, truth = capture("checkpoint", stacks=False)
     (code,) = (finding for finding in findings if finding.cause == "host code")
 
     assert code.evidence[0].label == "unrecorded code after aten::randn"
     assert code.evidence[0].dur_ns / 3e6 == pytest.approx(truth["torch.save_ms"], rel=0.10)
 
 
-def test_computation_on_the_cpu_is_no_wait_for_a_device(real_traces):
+def test_computation_on_the_cpu_is_no_wait_for_a_device():
     """Of all captures without a device, none is said to wait for one."""
     for name in ("maskindex2", "optimizer", "baseline", "../features/et"):
-        findings, _ = capture(real_traces, name, stacks=False)
+        findings, _ = capture(name, stacks=False)
         assert "host wait" not in {finding.cause for finding in findings}
         assert not any("ProfilerActivity.CUDA" in finding.to_try for finding in findings)

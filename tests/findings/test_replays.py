@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
+from htagraph.cli.runs import windowed
 from htagraph.explain.replay_time import ReplayTime
 from htagraph.findings.replays import replay_bound
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
+from tests.real_traces import located
 
 LATE = """
     us       |0         10        20        30        40        50
@@ -38,6 +37,19 @@ def summary_of(drawing: str) -> Summary:
 )
 def test_what_costs_most_is_named(times: ReplayTime, bound: str) -> None:
     """Late launches, gaps between nodes, the kernels themselves, or something else."""
+    assert replay_bound(times) == bound
+
+
+@pytest.mark.parametrize(
+    ("times", "bound"),
+    [
+        (ReplayTime(9, 1_000, 600, 10, 350, 60), "launch"),
+        (ReplayTime(9, 1_000, 600, 10, 350, 40), "kernels"),
+        (ReplayTime(9, 1_000, 450, 10, 350, 40), ""),
+    ],
+)
+def test_lost_time_is_named_from_a_twentieth_on(times: ReplayTime, bound: str) -> None:
+    """Less lost, it is the kernels where they are most of the window."""
     assert replay_bound(times) == bound
 
 
@@ -77,10 +89,10 @@ def test_work_that_is_launched_one_by_one_is_not_judged_so() -> None:
     assert json_document(summary)["replays"] is None
 
 
-@pytest.mark.real
-def test_a_real_decode_step_is_bound_by_its_graphs(real_traces: Path) -> None:
+@pytest.mark.public("tracelens/vllm_piecewise_graph.json.gz")
+def test_a_real_decode_step_is_bound_by_its_graphs() -> None:
     """From the first kernel on: the replays follow each other, and are full."""
-    trace = hg.load(real_traces / "tracelens/vllm_piecewise_graph.json.gz")
+    trace = hg.load(located("tracelens/vllm_piecewise_graph.json.gz"))
     graph = windowed(trace.compile(), "151231271:307697688")
 
     assert json_document(Summary(trace, graph))["replays"]["bound"] == "kernels"

@@ -1,6 +1,6 @@
 """Breaks saved graphs: arrays of any type, shape and content, and bytes of the file.
 
-Whatever has whatever damage: a line that says so, or a graph that can be walked. A value that only
+Any damage gives one line of error, or a graph that can be walked. A value that only
 makes a sum wrong is found by the sum.
 """
 
@@ -20,8 +20,9 @@ from htagraph.errors import HTAGraphError, TraceFormatError
 from htagraph.graph import TraceGraph
 from htagraph.model.archive import pack
 from htagraph.questions import QUESTIONS
-from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["Arrays", "answered", "archived", "arrays", "mutated"]
 

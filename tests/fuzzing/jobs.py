@@ -24,8 +24,9 @@ from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
-from htagraph.synth import simulate_job, training_job
 from tests.fuzzing.traces import damaged
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 __all__ = ["answered", "mutated"]
 

@@ -18,8 +18,9 @@ from typing import Any
 from htagraph import load
 from htagraph.errors import HTAGraphError
 from htagraph.readers.nsys.ranks import nsys_ranks
-from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import SCHEMA, NsysFile, global_id
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _EVENT_RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 
@@ -148,7 +149,7 @@ def _read(path: Path) -> str:
 
 
 def n_rows(path: Path) -> int:
-    """Rows of all tables of events, but for that of which none are made."""
+    """Rows of all event tables but one, which makes no events."""
     with closing(sqlite3.connect(path)) as connection:
         there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         return sum(

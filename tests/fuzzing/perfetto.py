@@ -19,7 +19,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 import htagraph as hg
 from htagraph.errors import HTAGraphError
 from htagraph.model.recording import Recording
-from htagraph.readers.perfetto.head import is_perfetto
+from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.perfetto.reader import read_perfetto
 from tests.readers.perfetto_packets import (
     BEGIN,
@@ -34,6 +34,8 @@ from tests.readers.perfetto_packets import (
     trace_of,
     track,
 )
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["answered", "mutated"]
 
@@ -75,9 +77,7 @@ def corpus() -> list[bytes]:
         event(91, COUNTER, 5, counter_value=3),
     ]
     packed = packet(compressed_packets=zlib.compress(trace_of(*foreign[4:])))
-    graph = hg.Trace.from_events(
-        hg.synth.simulate(hg.synth.training_rank(steps=1)).events
-    ).compile()
+    graph = hg.Trace.from_events(simulate(training_rank(steps=1)).events).compile()
     with tempfile.TemporaryDirectory() as folder:
         own = graph.critical_path().to_perfetto(Path(folder) / "x.pftrace").read_bytes()
     return [trace_of(*foreign), trace_of(*foreign[:4], packed), own]

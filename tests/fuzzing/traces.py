@@ -20,14 +20,15 @@ from htagraph.graph import TraceGraph
 from htagraph.questions import QUESTIONS
 from htagraph.reports.json_document import json_document
 from htagraph.reports.summary import Summary
-from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace, load
-from tests.real_traces import TRACES
+from tests.real_traces import TRACES, located
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["answered", "asked", "damaged", "mutated", "sources"]
 
 MAX_EVENTS = 300
-"""Events of one input, a stretch of a file: whatever breaks, breaks in few."""
+"""Events of one input, cut from a file: few are enough to break everything."""
 MAX_FILE_BYTES = 60_000
 
 Document = dict[str, Any]
@@ -60,18 +61,18 @@ _HEADERS = ("distributedInfo", "deviceProperties", "schemaVersion", "x")
 
 @cache
 def sources() -> tuple[Document, ...]:
-    """What mutations start from: small real traces where they are at hand, and simulated ones."""
+    """What mutations start from: small real traces, and simulated ones."""
     faults = ("none", "sync_in_loop", "blocking_copy", "exposed_allreduce")
     texts = [simulate(training_rank(steps=2, layers=2, fault=fault)).to_json() for fault in faults]
-    for path in TRACES:
-        if path.stat().st_size < MAX_FILE_BYTES:
+    for path in map(located, TRACES):
+        if path.is_file() and path.stat().st_size < MAX_FILE_BYTES:
             data = path.read_bytes()
             texts.append(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     found = []
     for text in texts:
         try:
             document = json.loads(text)
-        except ValueError:  # one of those that the reader mends
+        except ValueError:  # the reader repairs it
             continue
         found.append({"traceEvents": document} if isinstance(document, list) else document)
     return tuple(found)
@@ -223,7 +224,7 @@ def damaged(document: Document, rng: random.Random) -> Document:
 
 
 def asked(trace: Trace) -> TraceGraph:
-    """The graph of a trace after everything was asked of it, and of one of its steps."""
+    """The graph of a trace, after every question to it and to one of its steps."""
     graph = trace.compile()
     for view in (graph, *(graph.window(name, instance=0) for name in graph.steps["name"][:1])):
         path = view.critical_path()

@@ -1,7 +1,7 @@
 """First use of a wheel, as in a container: two programs at once, of four spawned workers each.
 
-Nothing is compiled twice, numba is not asked, and nobody warns. Run by `.ci/package` with the
-Python of an empty environment that cannot be written to, without a home.
+Nothing is compiled twice, numba is not imported, and there is no warning. `.ci/package` runs it
+with the Python of a read-only environment, without a home.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import htagraph as hg
-from htagraph.native import kept, objects
-from htagraph.synth import simulate, training_rank
+from htagraph.native import code_cache, objects
 
 _WORKERS = 4
 _PROGRAMS = 2
@@ -35,24 +32,22 @@ def length_and_compiled(trace: str) -> tuple[int, int]:
 
 
 def program(trace: str) -> None:
-    """Ask all workers, and print what they said."""
+    """Run all workers, and print their answers."""
     with ProcessPoolExecutor(_WORKERS, mp_context=get_context("spawn")) as pool:
         print(json.dumps(list(pool.map(length_and_compiled, [trace] * _WORKERS))))
 
 
 def main() -> None:
-    """Run the programs, and look at what they said and kept."""
-    with TemporaryDirectory() as folder:
-        rank = simulate(training_rank(steps=2, layers=2)).write(Path(folder) / "rank.json.gz")
-        command = [sys.executable, __file__, str(rank)]
-        both = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for _ in range(_PROGRAMS)
-        ]
-        said = [one.communicate() for one in both]
+    """Run the programs; check their answers and what they left on disk."""
+    command = [sys.executable, __file__, str(hg.demo_trace("none"))]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(_PROGRAMS)
+    ]
+    said = [one.communicate() for one in both]
     assert [error for _, error in said] == ["", ""], said
     answers = [answer for out, _ in said for answer in json.loads(out)]
-    place = kept.home()
+    place = code_cache.home()
     assert place is not None
     n_kept, n_compiled = len(list(place.glob("*.o"))), sum(n for _, n in answers)
     assert len({dur_ns for dur_ns, _ in answers}) == 1, answers

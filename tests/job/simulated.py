@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.synth import (
+from tests.examples import one_in
+from tests.synth.program import (
     Action,
     Clock,
     Collective,
@@ -20,16 +21,15 @@ from htagraph.synth import (
     Machine,
     Op,
     Program,
-    SimulatedJob,
     Spend,
-    simulate_job,
 )
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 WORLD = Group("0", (0, 1, 2))
 FEW = settings(
-    max_examples=25,
-    deadline=None,
+    one_in(2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

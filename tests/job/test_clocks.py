@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.job.job import Job
-from htagraph.synth import Clock, JobProgram, SimulatedJob, Spend, simulate_job, training_job
 from tests.job.simulated import FEW, loaded, meet, three
+from tests.synth.program import Clock, JobProgram, Spend
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
+from tests.synth.training import training_job
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 

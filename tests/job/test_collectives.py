@@ -6,9 +6,9 @@ Each rank spends some time, then 1 us in an operator, launches (5 us), and the t
 from __future__ import annotations
 
 from htagraph.job.job import Job
-from htagraph.synth import Action, Collective, Group, Launch, Op, Program, Spend, simulate_job
-from htagraph.synth.program import JobProgram
 from tests.job.simulated import MACHINE, WORLD, loaded, meet, three
+from tests.synth.program import Action, Collective, Group, JobProgram, Launch, Op, Program, Spend
+from tests.synth.simulator import simulate_job
 
 PAIR = Group("1", (0, 1))
 

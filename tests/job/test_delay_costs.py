@@ -13,22 +13,12 @@ from htagraph.errors import IncompleteTraceWarning
 from htagraph.job import wait_comparisons
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.synth import (
-    Action,
-    Clock,
-    Group,
-    JobProgram,
-    Op,
-    Program,
-    SimulatedJob,
-    Spend,
-    Synchronize,
-    simulate_job,
-    training_job,
-)
-from htagraph.synth.training import Delay
 from tests.job.simulated import FEW, MACHINE, WORLD, loaded, meet, three
+from tests.synth.program import Action, Clock, Group, JobProgram, Op, Program, Spend, Synchronize
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
+from tests.synth.training import Delay, training_job
 
 MS = 1_000_000
 LEFT, RIGHT = Group("1", (0, 1)), Group("2", (1, 2))

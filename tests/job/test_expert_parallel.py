@@ -18,7 +18,10 @@ from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
-from htagraph.synth import (
+from tests.job.simulated import FEW, MACHINE, WORLD, loaded, meet, three, tiles
+from tests.job.test_clocks import with_truth
+from tests.job.test_path import as_edges, merged, on_true_clocks
+from tests.synth.program import (
     Action,
     Annotation,
     Clock,
@@ -28,15 +31,12 @@ from htagraph.synth import (
     Launch,
     Op,
     Program,
-    SimulatedJob,
     Spend,
     Synchronize,
     Work,
-    simulate_job,
 )
-from tests.job.simulated import FEW, MACHINE, WORLD, loaded, meet, three, tiles
-from tests.job.test_clocks import with_truth
-from tests.job.test_path import as_edges, merged, on_true_clocks
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import exchange, expert_jobs, warm_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

@@ -10,6 +10,7 @@ import pytest
 
 from htagraph import JobSummary, load_job
 from htagraph.job.job import Job
+from tests.real_traces import CAPTURES
 
 MAIN, WORKER = 1, 2
 Event = tuple[int, str, int, int]
@@ -169,7 +170,7 @@ def test_a_monitored_barrier_is_a_rendezvous(tmp_path: Path) -> None:
 def test_a_job_on_the_host_has_no_devices(tmp_path: Path) -> None:
     """A late rank is named, and nothing is said of GPUs."""
     summary = JobSummary(written(tmp_path, late_on_rank_1(), groups=[(0, 1)], hosts=["a", "a"]))
-    assert summary.verdict.findings[0].title == "The others wait for rank 1, which is late"
+    assert summary.verdict.findings[0].title == "Rank 1 is late and keeps the others waiting"
     assert summary.verdict.findings[0].share == pytest.approx(15.0 / 26.6, abs=0.001)
 
 
@@ -192,8 +193,7 @@ def first_leads_ms(job: Job) -> list[float]:
     return ((starts.max() - starts.min())[firsts] / 1e6).tolist()
 
 
-@pytest.mark.real
-@pytest.mark.filterwarnings("ignore:.*does not say its rank")
+@pytest.mark.filterwarnings("ignore:.*does not name its rank")
 @pytest.mark.parametrize(
     ("name", "late"),
     [
@@ -208,9 +208,9 @@ def first_leads_ms(job: Job) -> list[float]:
         ("zoo_2", 1),
     ],
 )
-def test_planted_lateness_is_found(real_traces: Path, name: str, late: int | None) -> None:
+def test_planted_lateness_is_found(name: str, late: int | None) -> None:
     """Of each step within 10% or 2 ms; one backward pass of four on two cores took 4 ms longer."""
-    folder = real_traces / "torch-cpu" / "jobs" / name
+    folder = CAPTURES / "jobs" / name
     told = json.loads((folder / "truth_of_the_job.txt").read_text())
     truth = [
         PLANTED_MS.get(name, max(by_rank))

@@ -14,10 +14,13 @@ from htagraph.job.clocks import Clocks
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.timeline import Timeline
-from htagraph.synth import JobProgram, SimulatedJob, Spend, Synchronize, simulate_job, training_job
 from tests.job.merged import merged_path
 from tests.job.simulated import FEW, loaded, meet, three, tiles
+from tests.synth.program import JobProgram, Spend, Synchronize
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
+from tests.synth.training import training_job
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from htagraph.errors import ClockSkewWarning
 from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
+from tests.real_traces import case, cases, located
 
-pytestmark = pytest.mark.real
 
-
-def test_a_sleeping_rank_is_named_and_so_is_its_sleep(real_traces: Path) -> None:
+@pytest.mark.public("torchrec/sleep_on_rank2")
+def test_a_sleeping_rank_is_named_and_so_is_its_sleep() -> None:
     """torchrec/sleep_on_rank2: rank 2 sleeps a second in each of three steps."""
-    job = load_job(real_traces / "torchrec" / "sleep_on_rank2")
+    job = load_job(located("torchrec/sleep_on_rank2"))
     stragglers = job.stragglers().set_index("rank")
     late = stragglers.loc[2]
     assert stragglers.index[0] == 2
@@ -31,13 +29,11 @@ def test_a_sleeping_rank_is_named_and_so_is_its_sleep(real_traces: Path) -> None
     assert carried.groupby("match")["last_rank"].unique().map(list).tolist() == [[2]] * 3
 
 
-def test_the_others_wait_and_do_not_transfer(real_traces: Path) -> None:
+@pytest.mark.public("torchrec/sleep_on_rank2")
+def test_the_others_wait_and_do_not_transfer() -> None:
     """Ranks 0, 1 and 3 spend 3.07 s in NCCL, of which 3.03 s are waiting; rank 2 spends 37 ms."""
     stragglers = (
-        load_job(real_traces / "torchrec" / "sleep_on_rank2")
-        .stragglers()
-        .set_index("rank")
-        .sort_index()
+        load_job(located("torchrec/sleep_on_rank2")).stragglers().set_index("rank").sort_index()
     )
     waited_ms, transferred_ms = (
         stragglers["own_wait_ns"] // 1_000_000,
@@ -50,20 +46,20 @@ def test_the_others_wait_and_do_not_transfer(real_traces: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rank", "slept", "share"),
     [
-        ("torchrec/sleep_on_rank2", 2, "# running sparse arch", 0.97),
-        ("torch-cpu/jobs/async_2", 1, "ProfilerStep", 0.84),
-        ("torch-cpu/jobs/ddp_sleep_2", 1, "ProfilerStep", 0.98),
-        ("torch-cpu/jobs/ddp_sleep_4", 3, "ProfilerStep", 0.83),
-        ("torch-cpu/jobs/fsdp2_2", 1, "ProfilerStep", 0.88),
-        ("torch-cpu/jobs/pipeline_2", 0, "ProfilerStep", 0.96),
-        ("torch-cpu/jobs/zoo_2", 1, "ProfilerStep", 0.91),
+        case("torchrec/sleep_on_rank2", 2, "# running sparse arch", 0.97),
+        case("captures/jobs/async_2", 1, "ProfilerStep", 0.84),
+        case("captures/jobs/ddp_sleep_2", 1, "ProfilerStep", 0.98),
+        case("captures/jobs/ddp_sleep_4", 3, "ProfilerStep", 0.83),
+        case("captures/jobs/fsdp2_2", 1, "ProfilerStep", 0.88),
+        case("captures/jobs/pipeline_2", 0, "ProfilerStep", 0.96),
+        case("captures/jobs/zoo_2", 1, "ProfilerStep", 0.91),
     ],
 )
 def test_a_sleep_is_charged_with_the_waits_of_all(
-    real_traces: Path, name: str, rank: int, slept: str, share: float
+    name: str, rank: int, slept: str, share: float
 ) -> None:
     """One rank sleeps 30 ms to 1 s in each step: most of what all ranks wait is due to that."""
-    job = load_job(real_traces / name)
+    job = load_job(located(name))
     costs = job.delay_costs()
 
     assert (costs["rank"].iloc[0], costs["name"].iloc[0]) == (rank, slept)
@@ -71,9 +67,10 @@ def test_a_sleep_is_charged_with_the_waits_of_all(
     assert costs["delay_ns"].sum() == job.stragglers()["own_wait_ns"].sum()
 
 
-def test_the_path_of_the_job_goes_through_the_sleep(real_traces: Path) -> None:
+@pytest.mark.public("torchrec/sleep_on_rank2")
+def test_the_path_of_the_job_goes_through_the_sleep() -> None:
     """Three host gaps of 1.001 s, all on rank 2, in the path."""
-    path = load_job(real_traces / "torchrec" / "sleep_on_rank2").critical_path()
+    path = load_job(located("torchrec/sleep_on_rank2")).critical_path()
     gaps = path.segments.nlargest(3, "dur_ns")
     assert gaps["rank"].tolist() == [2, 2, 2]
     assert (gaps["dur_ns"] // 1_000_000).tolist() == [1_001, 1_001, 1_001]
@@ -81,15 +78,17 @@ def test_the_path_of_the_job_goes_through_the_sleep(real_traces: Path) -> None:
     assert path.breakdown(by="rank")["share"].loc[2] > 0.99
 
 
-def test_rank_1_of_resnet18_is_always_last(real_traces: Path) -> None:
+@pytest.mark.public("torchrec/resnet18")
+def test_rank_1_of_resnet18_is_always_last() -> None:
     """12 of 12 all-to-alls."""
-    top = load_job(real_traces / "torchrec" / "resnet18").stragglers().iloc[0]
+    top = load_job(located("torchrec/resnet18")).stragglers().iloc[0]
     assert (top["rank"], top["n_last"], top["n_collectives"]) == (1, 12, 12)
 
 
-def test_rank_0_of_megatron_is_last_wherever_that_can_be_told(real_traces: Path) -> None:
+@pytest.mark.public("megatron-tp2")
+def test_rank_0_of_megatron_is_last_wherever_that_can_be_told() -> None:
     """12 of 13 all-reduces for certain; 1.8 us in the other one are within 20 us of clocks."""
-    job = load_job(real_traces / "megatron-tp2")
+    job = load_job(located("megatron-tp2"))
     top = job.stragglers().iloc[0]
     assert (top["rank"], top["n_last"], top["n_certain"], top["n_collectives"]) == (0, 12, 12, 13)
     undecided = (
@@ -99,26 +98,29 @@ def test_rank_0_of_megatron_is_last_wherever_that_can_be_told(real_traces: Path)
     assert job.clocks["width_ns"].iloc[1] > 20_000
 
 
-def test_by_its_own_clock_rank_0_of_megatron_is_last_every_time(real_traces: Path) -> None:
+@pytest.mark.public("megatron-tp2")
+def test_by_its_own_clock_rank_0_of_megatron_is_last_every_time() -> None:
     """13 of 13 by the times as recorded."""
-    job = load_job(real_traces / "megatron-tp2")
+    job = load_job(located("megatron-tp2"))
     starts = {rank: job[rank].collectives()["start_ns"] for rank in job}
     assert (starts[0] > starts[1]).tolist() == [True] * 13
 
 
-def test_all_ranks_of_dlrm_are_matched(real_traces: Path) -> None:
+@pytest.mark.public("dlrm")
+def test_all_ranks_of_dlrm_are_matched() -> None:
     """8 ranks in 8 collectives, which end within microseconds of each other."""
-    collectives = load_job(real_traces / "dlrm").collectives()
+    collectives = load_job(located("dlrm")).collectives()
     ends = collectives.groupby("match")["end_ns"]
     assert collectives.groupby("match").size().tolist() == [8] * 8
     assert (ends.max() - ends.min()).median() < 5_000
     assert (ends.max() - ends.min()).max() < 10_000
 
 
-def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> None:
+@pytest.mark.public("hta/trace_filter")
+def test_ranks_that_do_not_belong_together_are_flagged() -> None:
     """hta/trace_filter: two of 128 ranks, 80 ms apart; no clock fits, and nobody is blamed."""
-    job = load_job(real_traces / "hta" / "trace_filter")
-    with pytest.warns(ClockSkewWarning, match="no clock brings rank 1 together with the others"):
+    job = load_job(located("hta/trace_filter"))
+    with pytest.warns(ClockSkewWarning, match="no clock aligns rank 1 with the others"):
         collectives = job.collectives()
     assert len(collectives) == 0
     assert len(job.missing_ranks) == 126
@@ -129,31 +131,32 @@ def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        ("torchrec/sleep_on_rank2", ("late rank", 2)),  # the sleep
-        ("torchrec/resnet18", ("host", 1)),  # Python
-        ("dlrm", ("host", 4)),  # 7% compute on all ranks
+        case("torchrec/sleep_on_rank2", ("late rank", 2)),  # the sleep
+        case("torchrec/resnet18", ("host", 1)),  # Python
+        case("dlrm", ("host", 4)),  # 7% compute on all ranks
     ],
 )
-def test_what_bounds_a_real_job(real_traces: Path, name: str, first: tuple[str, int]) -> None:
+def test_what_bounds_a_real_job(name: str, first: tuple[str, int]) -> None:
     """Cause, and the rank with most of it."""
-    summary = JobSummary(load_job(real_traces / name))
+    summary = JobSummary(load_job(located(name)))
     finding = summary.verdict.findings[0]
 
     assert (finding.cause, finding.ranks[0][0]) == first
 
 
-def test_no_verdict_on_megatron_whose_late_rank_is_unexplained(real_traces: Path) -> None:
+@pytest.mark.public("megatron-tp2")
+def test_no_verdict_on_megatron_whose_late_rank_is_unexplained() -> None:
     """Rank 0 is last at 12 of 13, but a third of the path is waits that nothing explains."""
-    verdict = JobSummary(load_job(real_traces / "megatron-tp2")).verdict
+    verdict = JobSummary(load_job(located("megatron-tp2"))).verdict
 
     assert verdict.findings == ()
     assert verdict.withheld.startswith("34% of the critical path is unexplained (limit 20%)")
 
 
-@pytest.mark.parametrize("name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "dlrm"])
-def test_findings_never_add_up_to_more_than_the_window(real_traces: Path, name: str) -> None:
+@pytest.mark.parametrize("name", cases(["torchrec/sleep_on_rank2", "torchrec/resnet18", "dlrm"]))
+def test_findings_never_add_up_to_more_than_the_window(name: str) -> None:
     """All findings and the unexplained time are the window, to the nanosecond."""
-    summary = JobSummary(load_job(real_traces / name))
+    summary = JobSummary(load_job(located(name)))
     attributed_time = summary.path.attributed_time
     unexplained_ns = int(
         attributed_time.loc[attributed_time["cause"] == "unexplained", "dur_ns"].sum()

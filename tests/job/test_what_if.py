@@ -14,24 +14,20 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.job import rehearsal
 from htagraph.job.job import Job
-from htagraph.synth import (
-    Collective,
-    JobProgram,
-    Op,
-    Spend,
-    Synchronize,
-    simulate_job,
-    training_job,
-)
+from tests.examples import one_in
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.job.test_host_collectives import late_on_rank_1, written
+from tests.real_traces import CAPTURES, cases, located
+from tests.synth.program import Collective, JobProgram, Op, Spend, Synchronize
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import expert_jobs, jobs
+from tests.synth.training import training_job
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Generating overly large repr", "ignore::htagraph.errors.HTAGraphWarning"
 )
 
-SOME = settings(FEW, max_examples=6)
+SOME = settings(FEW, max_examples=one_in(8).max_examples)
 TRAINING: dict[str, Any] = {
     "steps": 2,
     "layers": 3,
@@ -175,10 +171,18 @@ def test_every_opportunity_allows_for_the_clocks() -> None:
     assert found["saves_share"].min() < 0.002
 
 
+def test_the_error_of_a_job_is_three_spreads_of_its_clocks() -> None:
+    """Of the rank whose collectives end furthest apart."""
+    job = loaded(simulate_job(training_job(**TRAINING, ranks=3, jitter_ns=5_000)))
+
+    assert job.clocks["spread_ns"].max() > 0
+    assert job.rehearsal.clock_error_ns == 3 * job.clocks["spread_ns"].max()
+
+
 def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any rank is opened."""
     monkeypatch.setattr(rehearsal, "_MOST_EVENTS", 10)
-    with pytest.raises(TraceLimitError, match="of which 10 can be replayed"):
+    with pytest.raises(TraceLimitError, match="up to 10 can be replayed"):
         _ = hg.what_if(late_on_rank_one(), hg.equalise()).saves_ns
 
 
@@ -258,19 +262,19 @@ def test_collectives_on_the_host_wait_for_the_last_one_as_well(tmp_path: Path) -
     assert hg.what_if(job, hg.equalise()).saves_ns.low_ns > 0
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     "name",
-    ["dlrm", "torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2"]
-    + [f"torch-cpu/jobs/{name}" for name in ("async_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")],
+    [
+        *(f"captures/jobs/{name}" for name in ("async_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")),
+        *cases(["dlrm", "torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2"]),
+    ],
 )
-def test_without_changes_a_real_job_is_as_it_was(real_traces: Path, name: str) -> None:
+def test_without_changes_a_real_job_is_as_it_was(name: str) -> None:
     """To the nanosecond, by every reading."""
-    assert is_as_it_was(hg.load_job(real_traces / name))
+    assert is_as_it_was(hg.load_job(located(name)))
 
 
-@pytest.mark.real
-def test_equalised_a_planted_delay_is_gone(real_traces: Path) -> None:
+def test_equalised_a_planted_delay_is_gone() -> None:
     """Rank 1 slept 54.0, 54.1 and 49.6 ms longer; ranks of 2 cannot be told from the median."""
-    job = hg.load_job(real_traces / "torch-cpu" / "jobs" / "allreduce_2")
+    job = hg.load_job(CAPTURES / "jobs" / "allreduce_2")
     assert hg.what_if(job, hg.equalise()).saves_ns.expected_ns == pytest.approx(157.7e6, rel=0.05)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from htagraph.model.events import EventTable
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
 from htagraph.trace import Trace
 from tests.fuzzing.traces import asked
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _LAST_NS = (1 << 62) - 1
 """The reader lets no time pass beyond."""

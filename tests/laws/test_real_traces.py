@@ -1,4 +1,4 @@
-"""Laws of every real trace, whatever recorded it."""
+"""Laws of every real trace."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ import htagraph as hg
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
 from htagraph.replay.rehearsal import Rehearsal
-from tests.real_traces import FOLDER, TRACES
+from tests.real_traces import TRACES, cases, located
 
 MAX_EDGES = 60_000
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not TRACES, reason="needs ../shared/traces"),
-    pytest.mark.parametrize(
-        "graph", TRACES, ids=lambda path: str(path.relative_to(FOLDER))[:60], indirect=True
-    ),
-]
+pytestmark = pytest.mark.parametrize("graph", cases(TRACES), indirect=True)
 
 
 @pytest.fixture(scope="module")
 def graph(request: pytest.FixtureRequest) -> hg.TraceGraph:
-    return hg.load(request.param).compile()
+    return hg.load(located(request.param)).compile()
 
 
 def windows(graph: hg.TraceGraph) -> list[hg.TraceGraph]:

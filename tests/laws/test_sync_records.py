@@ -6,23 +6,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph import load
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate
-from htagraph.synth.program import Program
 from tests.event_rows import taken
 from tests.judged_inference import path_time
+from tests.real_traces import cases, located
 from tests.synth.mechanisms import inference_program
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 RECORDED = (
@@ -59,14 +59,11 @@ def _equal_share(one: pd.DataFrame, other: pd.DataFrame) -> float:
     return float(np.diff(cuts)[is_equal].sum() / (end_ns - cuts[0]))
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("infer", [True, False], ids=["inferred", "recorded"])
-@pytest.mark.parametrize("name", RECORDED, ids=lambda name: name.split("/")[-2])
-def test_a_real_trace_has_the_same_path_without_its_records(
-    real_traces: Path, name: str, infer: bool
-) -> None:
+@pytest.mark.parametrize("name", cases(RECORDED))
+def test_a_real_trace_has_the_same_path_without_its_records(name: str, infer: bool) -> None:
     """99.9% of the window has the same bound and name; what the records say, the calls say."""
-    events = load(real_traces / name).recording.events
+    events = load(located(name)).recording.events
     is_record = events.kind == EventKind.SYNC
     stripped = compile_events(taken(events, np.flatnonzero(~is_record)), infer=infer)
     dag = compile_events(events, infer=infer)
@@ -85,7 +82,6 @@ def _true_share(program: Program) -> float:
 
 
 @with_and_without_calls
-@settings(max_examples=100, deadline=None)
 @given(program=programs())
 def test_a_random_program_has_nearly_the_true_path_without_records(
     program: Program, sync_calls: bool

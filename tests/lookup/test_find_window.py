@@ -9,8 +9,10 @@ import pytest
 import htagraph as hg
 from htagraph.errors import AmbiguousWindowWarning, QueryError, WindowNotFoundError
 from htagraph.lookup.find_window import times_in
-from htagraph.synth import simulate_job, timeline, training_job
+from htagraph.synth import timeline
 from tests.job.simulated import loaded
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 STEPS = """
     us    |0         10        20        30        40        50        60        70

@@ -7,9 +7,21 @@ import numpy as np
 from htagraph.compiler.passes import compile_events
 from htagraph.graph import TraceGraph
 from htagraph.lookup.readiness import readiness
-from htagraph.synth import Action, Launch, Op, Record, Spend, StreamWait, Synchronize, simulate_job
-from htagraph.synth.program import Group, JobProgram, Program, Work
 from tests.job.simulated import MACHINE, meet
+from tests.synth.program import (
+    Action,
+    Group,
+    JobProgram,
+    Launch,
+    Op,
+    Program,
+    Record,
+    Spend,
+    StreamWait,
+    Synchronize,
+    Work,
+)
+from tests.synth.simulator import simulate_job
 
 PAIR = Group("0", (0, 1))
 

@@ -24,7 +24,8 @@ from tests.mutation.coverage import files
 from tests.mutation.edits import CHECKOUT, Edit
 from tests.mutation.operators import faults
 from tests.mutation.trial import Outcome, bench
-from tests.real_traces import FOLDER
+from tests.public_traces import FOLDER
+from tests.real_traces import CAPTURES
 
 _ROOMS = ["compiler", "findings", "replay", "job", "explain", "lookup"]
 _TARGETS = [f"htagraph/{name}" for name in ("algorithms", "compiler", "explain", "job/lateness.py")]
@@ -37,7 +38,7 @@ def move_constants(room: str) -> None:
     """Print who notices that a constant of a room moves."""
     paths = [path for path in files(f"htagraph/{room}") if [*constants(_source(path))]]
     n_tried = n_unnoticed = 0
-    with bench(paths, _sample(FOLDER)) as tried:
+    with bench(paths, _sample()) as tried:
         for path in paths:
             for constant in constants(_source(path)):
                 for value, edit in constant.moves():
@@ -74,11 +75,11 @@ def _source(path: str) -> str:
     return (CHECKOUT / path).read_text()
 
 
-def _sample(folder: Path) -> list[Path]:
-    """The smallest real trace, and the smallest job, of each folder that has small ones."""
-    size = {source: _bytes(source) for source in sources(folder)}
+def _sample() -> list[Path]:
+    """The smallest real trace, and the smallest job, of the folders of each name."""
+    size = {source: _bytes(source) for folder in (FOLDER, CAPTURES) for source in sources(folder)}
     found = sorted((each for each in size if size[each] < _SMALL), key=size.__getitem__)
-    return list({(each.parent, each.is_dir()): each for each in reversed(found)}.values())
+    return list({(each.parent.name, each.is_dir()): each for each in reversed(found)}.values())
 
 
 def _bytes(source: Path) -> int:

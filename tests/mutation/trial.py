@@ -67,7 +67,7 @@ def bench(paths: list[str], traces: list[Path]) -> Iterator[Trial]:
     """A copy of the checkout, in which the tests of some files pass."""
     settings.register_profile(
         "mutation",
-        max_examples=25,
+        max_examples=20,
         deadline=None,
         database=None,
         derandomize=True,
@@ -180,7 +180,11 @@ class _Bench:
                 del sys.modules[name]
         os.chdir(self.copy)
         sys.path[:] = [str(self.copy), *(p for p in sys.path if p and Path(p) != CHECKOUT)]
-        os.environ |= {"PYTHONPATH": str(self.copy), "HYPOTHESIS_PROFILE": "mutation"}
+        os.environ |= {
+            "PYTHONPATH": str(self.copy),
+            "HYPOTHESIS_PROFILE": "mutation",
+            "HTAGRAPH_TRACES": str(self.folder / "no traces"),
+        }
         sys.dont_write_bytecode = not writes_bytecode
 
     def _moved(self, note: Path, before: list[str]) -> tuple[str, str]:

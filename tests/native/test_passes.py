@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from htagraph.native import kept, objects
+from htagraph.native import code_cache, objects
 from htagraph.native.inner import called
 from htagraph.native.passes import compiled
 
@@ -73,27 +73,49 @@ def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> Non
     assert [of_source(text) for text in ("x + 1", "x + 2", "x + 1")] == [8, 9, 8]
 
 
+def test_a_function_whose_numbers_change_elsewhere_is_compiled_anew(tmp_path: Path) -> None:
+    """Lowering freezes them: the code of a rule, of which another file says what it is."""
+    (tmp_path / "source.py").write_text(
+        "from codes import CODE\nfrom htagraph.native.inner import called\n"
+        "@called\ndef g(x): return x + CODE\ndef f(x) -> 'int':\n    return g(x)\n"
+    )
+
+    def with_code(code: int) -> int:
+        (tmp_path / "codes.py").write_text(f"CODE = {code}\n")
+        script = (
+            "import source; from htagraph.native.passes import compiled; "
+            "print(compiled(source.f)(7))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+        )  # fmt: skip
+        return int(done.stdout)
+
+    assert [with_code(code) for code in (1, 22, 1)] == [8, 29, 8]
+
+
 def test_what_is_kept_is_found_until_it_is_damaged(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
-    kept.keep("some.o", b"code")
+    code_cache.keep("some.o", b"code")
     (file,) = tmp_path.iterdir()
 
-    assert kept.found("some.o") == b"code"
+    assert code_cache.found("some.o") == b"code"
     file.write_bytes(file.read_bytes()[:-1] + b"!")
-    assert kept.found("some.o") is None
+    assert code_cache.found("some.o") is None
 
 
 def test_warm_looks_for_code_only_where_it_keeps_it(monkeypatch, tmp_path: Path) -> None:
     """An image gets all of it, though whoever builds it has some in a cache of his own."""
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path / "own" / "htagraph"))
-    kept.keep("some.o", b"code")
+    code_cache.keep("some.o", b"code")
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", "")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "image"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
 
-    assert kept.found("some.o") == b"code"
-    with kept.at_home() as place:
-        assert (place, kept.found("some.o")) == (tmp_path / "image" / "htagraph", None)
+    assert code_cache.found("some.o") == b"code"
+    with code_cache.at_home() as place:
+        assert (place, code_cache.found("some.o")) == (tmp_path / "image" / "htagraph", None)
 
 
 @pytest.mark.parametrize(("mode", "seen"), [(0o700, b"code"), (0o777, None)])
@@ -101,14 +123,14 @@ def test_what_others_may_have_put_among_temporary_files_is_not_run(
     monkeypatch, tmp_path: Path, mode: int, seen: bytes | None
 ) -> None:
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path / "htagraph"))
-    kept.keep("some-test.o", b"code")
+    code_cache.keep("some-test.o", b"code")
     monkeypatch.delenv("HTAGRAPH_CACHE_DIR")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    own = kept.places()[-1]
+    own = code_cache.places()[-1]
     (tmp_path / "htagraph").rename(own)
     own.chmod(mode)
 
-    assert kept.found("some-test.o") == seen
+    assert code_cache.found("some-test.o") == seen
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives files away")
@@ -117,29 +139,29 @@ def test_code_of_another_user_is_not_run(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HTAGRAPH_CACHE_DIR", raising=False)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     file = tmp_path / "htagraph" / "some.o"
-    kept.keep("some.o", b"code")
+    code_cache.keep("some.o", b"code")
 
-    assert kept.found("some.o") == b"code"
+    assert code_cache.found("some.o") == b"code"
     file.chmod(0o666)
-    assert kept.found("some.o") is None
+    assert code_cache.found("some.o") is None
     file.chmod(0o644)
     os.chown(file, 12_345, -1)
-    assert kept.found("some.o") is None
+    assert code_cache.found("some.o") is None
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(file.parent))
-    assert kept.found("some.o") == b"code"
+    assert code_cache.found("some.o") == b"code"
 
 
 def test_a_process_that_keeps_the_lock_is_not_waited_for(monkeypatch, tmp_path: Path) -> None:
     """It was stopped in the middle: others make their own code."""
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kept, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(code_cache, "_PATIENCE_S", 0.1)
     done = []
 
     def wait() -> None:
-        with kept.alone():
+        with code_cache.alone():
             done.append(True)
 
-    with kept.alone():
+    with code_cache.alone():
         other = threading.Thread(target=wait, daemon=True)
         other.start()
         other.join(timeout=10)

@@ -8,8 +8,10 @@ the same events.
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from tests.event_rows import taken
-from tests.real_traces import FOLDER
+from tests.real_traces import CAPTURES, located
 
 _FILES = {
     "alexnet": "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
@@ -50,6 +52,7 @@ _FILES = {
 
 TRACES = sorted(_FILES)
 _US = 1_000
+_ANSWERS = CAPTURES.parent / "hta_answers.json.xz"
 
 
 def _frame(value: Any) -> Any:
@@ -67,11 +70,15 @@ def _frame(value: Any) -> Any:
     return value
 
 
+@cache
+def _answers() -> dict[str, dict[str, Any]]:
+    return json.loads(lzma.decompress(_ANSWERS.read_bytes()))
+
+
 def _answer(trace: str, question: str) -> Any:
-    path = FOLDER.parent / "oracle" / "hta" / trace / f"{question}.json"
-    if not path.exists():
+    document = _answers()[trace].get(question)
+    if document is None:
         pytest.skip(f"no answer of HTA to {question} on {trace}")
-    document = json.loads(path.read_text())
     if not document["ok"]:
         pytest.skip(f"HTA fails: {document['error']['type']}")
     return _frame(document["result"])
@@ -111,10 +118,7 @@ _loaded: dict[tuple[str, bool], tuple[hg.Trace, Dag]] = {}
 
 def _load(trace: str, *, as_hta: bool) -> tuple[hg.Trace, Dag]:
     if (trace, as_hta) not in _loaded:
-        path = FOLDER / "hta" / _FILES[trace]
-        if not path.exists():
-            pytest.skip(f"no {path}")
-        read = hg.load(path)
+        read = hg.load(located(f"hta/{_FILES[trace]}"))
         events, origin = read.recording.events, read.recording.origin
         if as_hta:
             events = _without_last_step(_rounded(events, origin.base_time_ns if origin else 0))
@@ -149,7 +153,11 @@ def kernel_time() -> Callable[[Dag], Window]:
     return window
 
 
+def _case(trace: str) -> Any:
+    return pytest.param(trace, marks=pytest.mark.public(f"hta/{_FILES[trace]}"))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Ask every test that takes a trace of every trace."""
     if "trace" in metafunc.fixturenames:
-        metafunc.parametrize("trace", TRACES)
+        metafunc.parametrize("trace", [_case(trace) for trace in TRACES])

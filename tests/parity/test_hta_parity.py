@@ -1,4 +1,4 @@
-"""Every feature of HTA against ours, on every trace that HTA answers for and the events it sees.
+"""Every feature of HTA against htagraph, on every trace that HTA answers for, and its events.
 
 Where we differ, `DIFFERENCES` names HTA's fault, and `test_hta_faults.py` shows the truth on a
 drawn trace. A difference that is not there any more fails as well.
@@ -28,8 +28,6 @@ from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.overlap import overlap
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.temporal_breakdown import temporal_breakdown
-
-pytestmark = pytest.mark.real
 
 SYNC_IS_WORK = "records of waits (cuda_sync) count as work of the device"
 OP_IS_WORK = "a Triton operator that names its stream counts as a kernel"
@@ -291,6 +289,7 @@ def test_kernel_patterns(trace, op, hta, as_hta_sees):
         assert all(count <= ours[pattern][0] for pattern, (count, _, _) in theirs.items())
 
 
+@pytest.mark.public("hta/cupti_profiler")
 def test_cupti_counters(hta, as_it_is):
     """Every value of every counter, and the operators above each kernel."""
     theirs = hta("cupti_profiler", "get_cupti_counter_data_with_operators")[0]
@@ -328,6 +327,7 @@ def _step(dag, step: str):
     return compile_events(replace(events, kind=np.where(kept, events.kind, gone)))
 
 
+@pytest.mark.public("hta/trace_diff")
 @pytest.mark.parametrize("device", ["CPU", "GPU"])
 def test_differences_between_two_traces(device, hta, as_it_is):
     """The first step of either side: counts and times by name, and what became of each."""

@@ -9,16 +9,20 @@ import pytest
 
 import htagraph as hg
 from htagraph.graph import TraceGraph
+from tests.real_traces import case, located
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytestmark = pytest.mark.perfetto
 
-REAL = {
-    "alexnet": "hta/critical_path/alexnet/*.json.gz",
-    "ns_resolution": "hta/ns_resolution_trace/*.json.gz",
-    "control": "hta/trace_diff/control/*.json.gz",
-    "eager B200": "tracelens/eager_trace.json.gz",
-    "sglang decode": "tracelens/sglang_Qwen3-8B_decode.json.gz",
-}
+REAL = [
+    case("captures/single/json_stack.pt.trace.json.gz"),
+    case("hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz"),
+    case("hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"),
+    case("hta/trace_diff/control/control.json.gz"),
+    case("tracelens/eager_trace.json.gz"),
+    case("tracelens/sglang_Qwen3-8B_decode.json.gz"),
+]
 
 SAID_OF_EACH = ("what", "operator", "track", "cause", "finding", "rule", "evidence")
 ON_PATH = (
@@ -79,7 +83,7 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
 def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
     """Called by their bound; what ran, why it counts and what it would save are arguments."""
     path = graph.critical_path()
-    saves = {"compute": "GPU computation: twice as fast, it saves 24%"}
+    saves = {"compute": "GPU compute: saves 24% if twice as fast"}
     segments, window = ask(path.to_perfetto(tmp_path / "x.pftrace", findings=saves), SAID, WINDOW)
     kernel, order = ("duration", "recorded"), ("program order", "by definition")
     waits = ("call semantics", "by definition")
@@ -113,7 +117,7 @@ def test_every_segment_has_an_arrow_to_its_event(tmp_path: Path, ask, graph: Tra
 
 
 def test_launches_have_arrows_to_their_kernels(tmp_path: Path, ask, graph: TraceGraph) -> None:
-    """The links of the trace are there beside those of the path."""
+    """The flows of the trace are there, next to those of the path."""
     query = (
         "select a.name, b.name from flow "
         "join slice a on a.id = slice_out join slice b on b.id = slice_in "
@@ -125,7 +129,7 @@ def test_launches_have_arrows_to_their_kernels(tmp_path: Path, ask, graph: Trace
 
 def test_the_path_in_json_tiles_the_window_and_has_its_arrows(tmp_path: Path, ask) -> None:
     """The JSON importer takes the added pairs and arrows as they are meant."""
-    rank = hg.synth.simulate(hg.synth.training_rank(steps=2, layers=2))
+    rank = simulate(training_rank(steps=2, layers=2))
     original = tmp_path / "rank.json"
     original.write_bytes(rank.to_json())
     path = hg.load(original).compile().critical_path()
@@ -141,14 +145,10 @@ def test_the_path_in_json_tiles_the_window_and_has_its_arrows(tmp_path: Path, as
     assert arrows == [[int(np.sum(path.segments["event"] >= 0))]]
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_trace_is_whole_and_its_path_tiles_it(
-    tmp_path: Path, ask, real_traces: Path, name: str
-) -> None:
+def test_a_real_trace_is_whole_and_its_path_tiles_it(tmp_path: Path, ask, name: str) -> None:
     """Every event of the file has its duration, and the path covers every nanosecond once."""
-    (file,) = real_traces.glob(REAL[name])
-    graph = hg.load(file).compile()
+    graph = hg.load(located(name)).compile()
     path, events = graph.critical_path(), graph.dag.events
     tiles, originals, arrows = ask(
         path.to_perfetto(tmp_path / "x.pftrace"),

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import htagraph as hg
 from htagraph.errors import OutputError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from tests.real_traces import located
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 pytestmark = pytest.mark.perfetto
 
@@ -46,15 +48,15 @@ select max(ts + dur) - min(ts + dur) from (
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """Four ranks whose clocks are off by up to 20 ms, of which rank 2 is late."""
-    program = hg.synth.training_job(
+    program = training_job(
         ranks=4, tensor=2, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
     )
-    hg.synth.simulate_job(program).write(tmp_path / "job")
+    simulate_job(program).write(tmp_path / "job")
     return load_job(tmp_path / "job")
 
 
 def test_the_path_of_the_job_is_one_track(tmp_path: Path, ask, job: Job) -> None:
-    """Its segments tile the window; the row above them says on which rank they are."""
+    """Its segments tile the window; the row above them names their rank."""
     path = job.critical_path()
     tiles, stays = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, STAYS)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns, 0]]
@@ -88,10 +90,8 @@ def test_arrows_lead_from_segments_to_events_of_their_rank(tmp_path: Path, ask, 
 
 def test_ranks_are_on_one_clock(tmp_path: Path, ask) -> None:
     """The all-reduces of all ranks end together, though their clocks are off by milliseconds."""
-    program = hg.synth.training_job(
-        ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
-    )
-    hg.synth.simulate_job(program).write(tmp_path / "job")
+    program = training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000)
+    simulate_job(program).write(tmp_path / "job")
     (apart,) = ask(
         load_job(tmp_path / "job").critical_path().to_perfetto(tmp_path / "x.pftrace"), KERNEL_ENDS
     )
@@ -107,10 +107,10 @@ def test_nothing_half_written_is_left(tmp_path: Path, job: Job) -> None:
         assert [entry.name for entry in Path(folder).iterdir()] == ["x.pftrace"]
 
 
-@pytest.mark.real
-def test_a_real_job_is_whole(tmp_path: Path, ask, real_traces: Path) -> None:
+@pytest.mark.public("torchrec/sleep_on_rank2")
+def test_a_real_job_is_whole(tmp_path: Path, ask) -> None:
     """Four ranks of torchrec, of which rank 2 sleeps."""
-    job = load_job(real_traces / "torchrec" / "sleep_on_rank2")
+    job = load_job(located("torchrec/sleep_on_rank2"))
     path = job.critical_path()
     tiles, events = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, EVENTS)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns, 0]]

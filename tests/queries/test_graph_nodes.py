@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.synth import timeline
+from tests.real_traces import case, located
 
 TWICE = """
     us       |0         10        20        30        40        50
@@ -106,18 +105,17 @@ def test_a_window_has_the_replays_that_overlap_it():
     assert part.graph_nodes()["n_replays"].tolist() == [1, 1, 1]
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        ("tracelens/vllm_piecewise_graph.json.gz", [(4, 1), (15, 23), (12, 1)]),
-        ("tracelens/sglang_Qwen3-8B_decode.json.gz", [(544, 1)]),
-        ("hta/trace_diff/test/test.json.gz", [(339, 6), (502, 6)]),
+        case("tracelens/vllm_piecewise_graph.json.gz", [(4, 1), (15, 23), (12, 1)]),
+        case("tracelens/sglang_Qwen3-8B_decode.json.gz", [(544, 1)]),
+        case("hta/trace_diff/test/test.json.gz", [(339, 6), (502, 6)]),
     ],
 )
-def test_replays_of_real_graphs_are_told_apart(real_traces: Path, name: str, shape: list) -> None:
+def test_replays_of_real_graphs_are_told_apart(name: str, shape: list) -> None:
     """Nodes and replays of each graph."""
-    frame = hg.load(real_traces / name).compile().graph_nodes()
+    frame = hg.load(located(name)).compile().graph_nodes()
     by_graph = frame.groupby("graph")["n_replays"]
 
     assert list(zip(by_graph.size(), by_graph.max(), strict=True)) == shape

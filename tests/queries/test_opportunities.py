@@ -11,7 +11,9 @@ from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Scale
 from htagraph.replay.predictions import predictions
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def graph_of(drawing: str) -> hg.TraceGraph:

@@ -13,10 +13,11 @@ from htagraph.lookup.find_window import find_window
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.dag import Dag
 from htagraph.queries.steady_state import steady_state
-from htagraph.synth import simulate, timeline
-from htagraph.synth.actions import Action, Annotation, Call, Launch, Op, Spend, Synchronize
-from htagraph.synth.training import training_rank
-from htagraph.synth.work import Work
+from htagraph.synth import timeline
+from tests.synth.actions import Action, Annotation, Call, Launch, Op, Spend, Synchronize
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
+from tests.synth.work import Work
 
 _MS = 1_000_000
 
@@ -62,6 +63,14 @@ _ODD = {
         lambda body: (*body, Spend(10 * _MS)),
         "",
         "ms host code that no event covers)",
+    ),
+    "a slow pair": (
+        lambda body: (
+            Op("outer", (Op("six", (Spend(6 * _MS),)), Op("four", (Spend(4 * _MS),)))),
+            *body,
+        ),
+        "",
+        "ms six)",
     ),
     "an early end": (
         lambda body: body[: len(body) // 2],

@@ -18,6 +18,8 @@ from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization
 from htagraph.synth import timeline
 from tests.queries.gridded import gridded
+from tests.synth.program import Launch, Machine, Program, Work
+from tests.synth.simulator import simulate
 
 FACTORS = ["gpu_utilization", "sm_share", "warp_share", "sm_activity", "sm_occupancy"]
 
@@ -171,9 +173,9 @@ def test_what_nsight_compute_measured_stands_beside() -> None:
 
 def test_a_simulated_kernel_is_estimated_as_it_was_launched() -> None:
     """300 blocks on 100 SMs that hold 2 of them: in the second wave, each has one."""
-    machine = hg.synth.Machine(n_sms=100, threads_per_sm=1_024)
-    kernel = hg.synth.Launch(hg.synth.Work("k", 60_000, n_blocks=300, n_threads=512), 7, 1_000)
-    rank = hg.synth.simulate(hg.synth.Program((kernel,), machine))
+    machine = Machine(n_sms=100, threads_per_sm=1_024)
+    kernel = Launch(Work("k", 60_000, n_blocks=300, n_threads=512), 7, 1_000)
+    rank = simulate(Program((kernel,), machine))
     graph = hg.Trace.from_events(rank.events).compile()
 
     assert graph.utilization()[["sm_share", "warp_share"]].to_numpy().tolist() == [[1.0, 0.75]]

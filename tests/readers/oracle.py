@@ -102,7 +102,7 @@ def document(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def integer(value: Any) -> int | None:
-    """The integer that a value of args stands for, as int64 bits, None for none."""
+    """A value of args as an integer, in int64 bits; None if it is none."""
     if isinstance(value, str):
         try:
             value = int(value, 0) if value.startswith("0x") else int(Decimal(value))

@@ -1,4 +1,4 @@
-"""Captures: a folder as torch.profiler leaves it, told apart by process, host, time and steps."""
+"""Captures in a folder of torch.profiler, separated by process, host, time and steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from htagraph.errors import (
     TraceFormatError,
 )
 from htagraph.model.frames import CAPTURES
-from htagraph.synth import simulate_job, training_job
+from tests.real_traces import case, located
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 _SECOND = 1_000_000_000
 
@@ -161,11 +163,11 @@ def test_two_jobs_in_one_folder_are_not_mixed(tmp_path, other):
 
 
 def test_two_jobs_at_one_time_that_nothing_tells_apart_are_refused(tmp_path):
-    """Which rank 1 goes with which rank 0 would be a guess; the table says what is there."""
+    """Which rank 1 belongs to which rank 0 would be a guess; the error lists the captures."""
     record(tmp_path, without=(3,))
     record(tmp_path, pids_from=900, without=(0,))
 
-    with pytest.raises(CaptureNotChosenError, match="nothing says which rank is") as refused:
+    with pytest.raises(CaptureNotChosenError, match="nothing tells which rank") as refused:
         hg.load_job(tmp_path)
 
     assert "3 of 4" in refused.value.listing
@@ -216,7 +218,7 @@ def test_a_capture_is_chosen_by_its_number(tmp_path):
 
 
 def test_json_that_is_no_trace_is_skipped_and_named(tmp_path):
-    """Execution traces, memory timelines and settings lie beside traces."""
+    """Folders hold execution traces, memory timelines and settings next to traces."""
     record(tmp_path)
     execution = '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 2, "name": "x"}]}'
     with gzip.open(tmp_path / "rank0_et.json.gz", "wt") as file:
@@ -247,7 +249,7 @@ def test_a_folder_without_any_trace_says_what_is_there(tmp_path):
 
 
 def test_a_damaged_trace_is_not_skipped(tmp_path):
-    """It belongs to the capture that lacks its rank, and loading it says what is wrong."""
+    """It belongs to the capture that lacks its rank, and loading it reports what is wrong."""
     files = record(tmp_path)
     files[3].write_bytes(b"")
     shutil.move(files[3], tmp_path / "rank3.json.gz")
@@ -335,13 +337,9 @@ def test_the_search_for_captures_grows_with_the_files(tmp_path):
     assert (len(lines), lines[1]) == (22, "… 980 earlier ones: hg.discover lists them")
 
 
-@pytest.mark.real
-def test_one_process_with_two_cycles_is_two_captures(real_traces):
+def test_one_process_with_two_cycles_is_two_captures():
     """`repeat=2` on one process: not two ranks."""
-    folder = real_traces / "torch-cpu" / "features" / "repeat2_tb"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/traces/torch-cpu")
-
+    folder = located("captures/features/repeat2_tb")
     job = loaded(folder)
 
     assert hg.discover(folder)["steps"].tolist() == ["3 to 5", "9 to 11"]
@@ -349,14 +347,10 @@ def test_one_process_with_two_cycles_is_two_captures(real_traces):
     assert job.summaries[0].steps == ("ProfilerStep#9", "ProfilerStep#10", "ProfilerStep#11")
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("name", ["single", "features", "jobs"])
-def test_unrelated_traces_are_refused_with_what_is_there(real_traces, name):
+def test_unrelated_traces_are_refused_with_what_is_there(name):
     """Single runs, and jobs in folders of their own, are not the ranks of one job."""
-    folder = real_traces / "torch-cpu" / name
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/traces/torch-cpu")
-
+    folder = located(f"captures/{name}")
     with pytest.raises(CaptureNotChosenError) as refused:
         hg.load_job(folder)
 
@@ -364,20 +358,20 @@ def test_unrelated_traces_are_refused_with_what_is_there(real_traces, name):
     assert len(refused.value.listing.splitlines()) == n_captures + 1
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "n_ranks"),
     [
-        ("dlrm", 8),
-        ("megatron-tp2", 2),
-        ("torchrec/resnet18", 2),
-        ("torchrec/sleep_on_rank2", 4),
-        ("hta/trace_filter", 2),
+        case("captures/jobs/ddp_sleep_4", 4),
+        case("dlrm", 8),
+        case("megatron-tp2", 2),
+        case("torchrec/resnet18", 2),
+        case("torchrec/sleep_on_rank2", 4),
+        case("hta/trace_filter", 2),
     ],
 )
-def test_the_ranks_of_a_real_job_are_one_capture(real_traces, name, n_ranks):
+def test_the_ranks_of_a_real_job_are_one_capture(name, n_ranks):
     """Old and new PyTorch, one folder or one per rank, with and without hosts in names."""
-    captures = hg.discover(real_traces / name)
+    captures = hg.discover(located(name))
 
     assert captures["capture"].tolist() == [1] * n_ranks
     assert sorted(captures["rank"]) == list(range(n_ranks))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from htagraph.model.events import EVENT_DTYPES
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 from tests.readers import oracle
-from tests.real_traces import BROKEN_METADATA, TRACES
+from tests.real_traces import BROKEN_METADATA, TRACES, case, located
 
-FILES = [path for path in TRACES if path not in BROKEN_METADATA]
+FILES = [case(name) for name in TRACES if name not in BROKEN_METADATA]
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def rows(trace: Recording) -> list[dict[str, Any]]:
@@ -35,9 +34,10 @@ def rows(trace: Recording) -> list[dict[str, Any]]:
     return out
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name[:24]}")
-def test_all_columns_equal_those_of_json(path: Path) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_all_columns_equal_those_of_json(name: str) -> None:
     """Numbers are exact: times are compared with decimals, ids with unbounded integers."""
+    path = located(name)
     raw, header = oracle.document(path)
     base_time_ns = int(header.get("baseTimeNanoseconds", 0))
     expected = [oracle.row(event, base_time_ns) for event in raw if event["ph"] in "XiIC"]
@@ -48,9 +48,10 @@ def test_all_columns_equal_those_of_json(path: Path) -> None:
     assert trace.repairs == ()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name[:24]}")
-def test_flows_and_header_equal_those_of_json(path: Path) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_flows_and_header_equal_those_of_json(name: str) -> None:
     """What is not in the event table is in the flow table, counted as skipped, or metadata."""
+    path = located(name)
     raw, header = oracle.document(path)
     base_time_ns = int(header.get("baseTimeNanoseconds", 0))
     points = [event for event in raw if event["ph"] in "stf"]
@@ -102,19 +103,20 @@ def test_flows_and_header_equal_those_of_json(path: Path) -> None:
     assert trace.origin.metadata.keys() == header.keys()
 
 
-@pytest.mark.parametrize("path", BROKEN_METADATA, ids=lambda path: path.name[:24])
-def test_a_header_that_json_refuses_costs_nothing(path: Path) -> None:
+@pytest.mark.parametrize("name", BROKEN_METADATA)
+def test_a_header_that_json_refuses_costs_nothing(name: str) -> None:
     """PyTorch writes strings of `add_metadata` as they are; all keys and events are read."""
+    path = located(name)
     with pytest.raises(json.JSONDecodeError):
         oracle.document(path)
-    mended = json.loads(oracle.content(path).replace(b'/"run one/"', b'/\\"run one/\\"'))
-    events = [event for event in mended.pop("traceEvents") if event["ph"] in "XiIC"]
+    repaired = json.loads(oracle.content(path).replace(b'/"run one/"', b'/\\"run one/\\"'))
+    events = [event for event in repaired.pop("traceEvents") if event["ph"] in "XiIC"]
 
     trace = read_kineto(path)
 
     assert [(repair.kind, repair.n) for repair in trace.repairs] == [("raw quote", 1)]
-    assert trace.origin.metadata == mended
-    assert mended["args"] == 'Namespace(name=/"run one/", lr=0.1)'
-    assert (trace.rank, trace.world_size) == (mended["distributedInfo"]["rank"], 2)
+    assert trace.origin.metadata == repaired
+    assert repaired["args"] == 'Namespace(name=/"run one/", lr=0.1)'
+    assert (trace.rank, trace.world_size) == (repaired["distributedInfo"]["rank"], 2)
     assert trace.origin.base_time_ns == 1_790_857_026_000_000_000
     assert len(trace.events) == len(events)

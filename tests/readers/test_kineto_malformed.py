@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.kineto import read_kineto, repair_kineto
-
-MALFORMED = Path(__file__).parents[3] / "shared" / "malformed"
-
-pytestmark = pytest.mark.skipif(not MALFORMED.exists(), reason="needs ../shared/malformed")
+from htagraph.readers.kineto.reader import read_kineto
+from htagraph.readers.kineto.rewriting import repair_kineto
+from tests.readers.malformed_files import MALFORMED, written
 
 OPENED = {
     "absolute_ns_ts.json": (["k"], []),
@@ -50,20 +48,26 @@ OPENED = {
 }
 REFUSED = {
     "empty.json": "the file is empty Hint: was the profiler stopped before it could export?",
-    "no_traceEvents.json": "this JSON holds no events (`traceEvents`) "
+    "no_traceEvents.json": "this JSON has no event list (`traceEvents`) "
     "Hint: is it a trace of torch.profiler?",
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all malformed files."""
+    return written(tmp_path_factory.mktemp("malformed"))
+
+
 def test_every_malformed_file_has_an_outcome() -> None:
     """A file that is added there must be added here."""
-    assert {path.name for path in MALFORMED.glob("*.json*")} == OPENED.keys() | REFUSED.keys()
+    assert MALFORMED.keys() == OPENED.keys() | REFUSED.keys()
 
 
 @pytest.mark.parametrize("name", OPENED)
-def test_opens_with_its_repair_recorded(name: str) -> None:
+def test_opens_with_its_repair_recorded(folder: Path, name: str) -> None:
     """All events that can be placed are there, and what was mended is said."""
-    trace = read_kineto(MALFORMED / name)
+    trace = read_kineto(folder / name)
 
     assert (trace.events.names().tolist(), [repair.kind for repair in trace.repairs]) == OPENED[
         name
@@ -71,31 +75,31 @@ def test_opens_with_its_repair_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_trace_fails_with_one_line(name: str) -> None:
+def test_what_is_no_trace_fails_with_one_line(folder: Path, name: str) -> None:
     """The error names the file and what to do."""
     with pytest.raises(TraceFormatError) as caught:
-        read_kineto(MALFORMED / name)
+        read_kineto(folder / name)
 
-    assert str(caught.value) == f"{MALFORMED / name}: {REFUSED[name]}"
+    assert str(caught.value) == f"{folder / name}: {REFUSED[name]}"
 
 
 @pytest.mark.parametrize("name", OPENED)
-def test_repaired_file_is_valid_json_with_the_same_events(name: str) -> None:
+def test_repaired_file_is_valid_json_with_the_same_events(folder: Path, name: str) -> None:
     """A strict parser reads what the repair wrote, and the reader reads the same events from it."""
     file = io.BytesIO()
 
-    repair_kineto(MALFORMED / name, file)
+    repair_kineto(folder / name, file)
 
     json.loads(file.getvalue(), parse_constant=pytest.fail)
     assert (
         read_kineto(file.getvalue())
         .events.frame()
-        .equals(read_kineto(MALFORMED / name).events.frame())
+        .equals(read_kineto(folder / name).events.frame())
     )
 
 
-def test_times_are_exact_where_float64_is_not() -> None:
+def test_times_are_exact_where_float64_is_not(folder: Path) -> None:
     """Absolute microseconds with three decimals need 19 digits."""
-    assert read_kineto(MALFORMED / "absolute_ns_ts.json").events.ts_ns.tolist() == [
+    assert read_kineto(folder / "absolute_ns_ts.json").events.ts_ns.tolist() == [
         1716299299443212345
     ]

@@ -1,4 +1,4 @@
-"""Logs of monitoring beside a trace: formats, zones, devices, and what cannot be placed."""
+"""Monitoring logs: formats, time zones, devices, and what cannot be placed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _trace(*devices: int, start_ns: int = BEGIN_NS) -> Recording:
 def _attached(
     tmp_path: Path, text: str, recording: Recording | None = None
 ) -> tuple[EventTable, Attachment]:
-    """Events with the samples of a log, and what is said of it."""
+    """Events with the samples of a log, and its attachment."""
     path = tmp_path / "monitor.log"
     path.write_text(text)
     os.utime(path, (0, 0))
@@ -234,7 +234,7 @@ def test_lines_that_are_not_understood_are_counted(tmp_path):
     path.write_text(log)
     (repair,) = with_beside(_trace(0), [path]).repairs
 
-    assert str(repair) == "monitoring line: 2 x (not understood in cut.csv)"
+    assert str(repair) == "monitoring line: 2 x (cannot be parsed in cut.csv)"
 
 
 def test_a_trace_that_does_not_count_from_the_epoch_gets_no_samples(tmp_path):

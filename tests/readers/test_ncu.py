@@ -1,4 +1,4 @@
-"""Tables of Nsight Compute beside a trace: which kernel a launch is, units, and what is left."""
+"""Tables of Nsight Compute: which kernel a launch is, units, and what does not match."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_part_of_a_long_program_is_found_in_what_was_measured_of_all(tmp_path)
 
 
 def test_the_details_page_has_a_row_for_each_metric(tmp_path):
-    """Labels are told apart by their section, rates are per second; rules are no metrics."""
+    """Labels are prefixed by their section, rates are per second; rules are no metrics."""
     found, said = _attached(tmp_path, DETAILS, _drawn())
 
     assert _column(found, "GPU Speed Of Light Throughput: Memory Throughput") == [(2, 14.26)]

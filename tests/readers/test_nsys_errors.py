@@ -1,4 +1,4 @@
-"""What is no export, or cannot be read: each says what it is and what to do."""
+"""Files that are no export, or unreadable: each error tells what the file is and what to do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from htagraph import load
 from htagraph.errors import QueryError, TraceFormatError, TraceNotFoundError
 from htagraph.readers.nsys.ranks import nsys_ranks
 from htagraph.readers.nsys.reports import export_nsys
-from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import NsysFile, simulated_file
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture(name="report")
@@ -48,7 +49,7 @@ def test_a_report_says_how_to_export_it(report, tmp_path, monkeypatch):
 
 
 def test_nsys_exports_a_report_beside_it(report, tmp_path, monkeypatch):
-    """The export is returned; what nsys says is told if it fails."""
+    """The export is returned; the error quotes nsys if it fails."""
     fake_nsys(
         tmp_path, 'test "$1 $2 $3 $4" = "export --type sqlite --output" && echo > "$5"', monkeypatch
     )
@@ -75,7 +76,7 @@ def test_another_database_is_no_export(tmp_path):
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
         connection.execute("CREATE TABLE people (name)")
 
-    with pytest.raises(TraceFormatError, match="no export of Nsight Systems"):
+    with pytest.raises(TraceFormatError, match="not an Nsight Systems export"):
         load(tmp_path / "other.db")
 
 
@@ -97,17 +98,17 @@ def test_an_export_that_is_cut_off_is_damaged(tmp_path):
     (tmp_path / "cut.sqlite").write_bytes(cut)
 
     for source in (tmp_path / "cut.sqlite", cut):
-        with pytest.raises(TraceFormatError, match="cut off or damaged"):
+        with pytest.raises(TraceFormatError, match="truncated or damaged"):
             load(source)
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-journal"])
 def test_an_export_that_is_being_written_is_not_read(tmp_path, ending):
-    """What stands in the log of the database would be missing."""
+    """Rows in the log of the database would be missing."""
     path = simulated_file(tmp_path / "run.sqlite", [simulate(training_rank(steps=1)).events])
     path.with_name(path.name + ending).write_bytes(b"log")
 
-    with pytest.raises(TraceFormatError, match="somebody writes to this file"):
+    with pytest.raises(TraceFormatError, match="this file is still being written"):
         load(path)
 
 

@@ -13,19 +13,18 @@ from htagraph import Trace, load
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import Process
 from htagraph.readers.nsys.ranks import nsys_ranks
-from tests.real_traces import FOLDER
+from tests.public_traces import PUBLIC_TRACES
+from tests.real_traces import cases, located
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not FOLDER.is_dir(), reason="no traces here")]
-
-FILES = sorted((FOLDER / "nsys").glob("*.sqlite"))
+EXPORTS = [trace.name for trace in PUBLIC_TRACES if trace.name.endswith(".sqlite")]
 _TIMES = {"start", "timestamp"}
 _NO_RANK = "of processes that are no rank"
 
 
-@pytest.fixture(name="ranks", params=FILES, ids=lambda path: path.stem, scope="module")
+@pytest.fixture(name="ranks", params=cases(EXPORTS), scope="module")
 def ranks_(request: pytest.FixtureRequest) -> dict[Process, Trace]:
     """The traces of all ranks of an export, by process."""
-    path = request.param
+    path = located(request.param)
     found = nsys_ranks(path)
     paths = [path] if len(found) == 1 else [path / f"rank-{rank.rank}" for rank in found]
     return {Process(rank.global_id): load(where) for rank, where in zip(found, paths, strict=True)}

@@ -1,4 +1,4 @@
-"""What we write as a Perfetto trace is read back as it was, and compiles to the same graph."""
+"""Perfetto traces by htagraph are restored as recorded, and compile to the same graph."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.reader import read_perfetto
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 from tests.readers.conftest import event, file_of
-from tests.real_traces import FOLDER
+from tests.real_traces import cases, located
+from tests.synth.program import Program
+from tests.synth.simulator import simulate, simulate_job
 from tests.synth.strategies import programs
+from tests.synth.training import training_job
 
 _REAL = (
+    "captures/single/loader2.pt.trace.json.gz",
     "hta/trace_diff/control/control.json.gz",
     "tracelens/sglang_Qwen3-8B_decode.json.gz",
     "hta/mtia_inference_trace/mtia_inference_rank_0.json.gz",
@@ -33,7 +37,7 @@ _REAL = (
 
 
 def content(events: EventTable) -> dict[str, Any]:
-    """Everything that a table says, without the numbering of its texts."""
+    """Everything in a table, without the numbering of its texts."""
     texts, flows = events.symbols.array, events.flows
     out: dict[str, Any] = {name: getattr(events, name) for name in EVENT_DTYPES}
     out |= {"name": events.names(), "category": texts[events.category]}
@@ -70,15 +74,11 @@ def assert_same(first: hg.Trace, again: hg.Trace) -> None:
     assert ours.critical_path().segments.equals(theirs.critical_path().segments)
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(programs())
-def test_a_simulated_trace_is_read_back_as_it_was(
-    tmp_path: Path, program: hg.synth.Program
-) -> None:
+def test_a_simulated_trace_is_read_back_as_it_was(tmp_path: Path, program: Program) -> None:
     """Law: writing and reading change nothing, path and graph included."""
-    first = hg.Trace.from_events(hg.synth.simulate(program).events)
+    first = hg.Trace.from_events(simulate(program).events)
     again = hg.load(first.compile().critical_path().to_perfetto(tmp_path / "x.pftrace"))
     assert_same(first, again)
     assert not again.recording.repairs
@@ -146,7 +146,7 @@ def test_what_slices_cannot_hold_is_read_back(tmp_path: Path) -> None:
 
 
 def test_stacks_that_were_not_read_are_still_known_to_be_missing(tmp_path: Path) -> None:
-    """The written file does not hold them either; its reader says so."""
+    """The written file does not hold them either, and its reader reports it."""
     path = kineto_trace().compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     assert hg.load(path).skipped[STACKS] == 1
 
@@ -206,7 +206,7 @@ def test_devices_and_samples_stand_beside_the_events(tmp_path: Path) -> None:
 
 def test_a_rank_of_a_job_is_read_on_its_own_clock(tmp_path: Path) -> None:
     """It is named by a path below the file; the events of others are counted."""
-    hg.synth.simulate_job(hg.synth.training_job()).write(tmp_path / "job")
+    simulate_job(training_job()).write(tmp_path / "job")
     ranks = [hg.load(file) for file in sorted((tmp_path / "job").iterdir())]
     written = hg.load_job(tmp_path / "job").critical_path().to_perfetto(tmp_path / "job.pftrace")
     with pytest.raises(TraceError, match=r"holds 4 ranks, .* job.pftrace/rank-0, job"):
@@ -218,7 +218,7 @@ def test_a_rank_of_a_job_is_read_on_its_own_clock(tmp_path: Path) -> None:
 
 
 def test_of_a_file_that_is_cut_off_the_rest_is_read(tmp_path: Path) -> None:
-    """What the supplement says is of the slices that are there."""
+    """The supplement is about the slices in the file."""
     first = kineto_trace(stacks=True)
     data = write_pftrace(tmp_path / "x.pftrace", first.recording.events).read_bytes()
     cut = read_perfetto(data[: -len(data) // 8], stacks=True)
@@ -247,19 +247,17 @@ def test_slices_are_read_without_a_supplement_that_is_damaged(tmp_path: Path) ->
 
 
 def test_original_json_cannot_be_written_from_a_perfetto_trace(tmp_path: Path) -> None:
-    """There are no bytes of it to keep; the error says what can be written."""
+    """There are no bytes of it to keep; the error tells what can be written."""
     written = kineto_trace().compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     path = hg.load(written).compile().critical_path()
     with pytest.raises(MissingEventsError, match=r"is no JSON.* Hint: write a Perfetto trace"):
         path.to_chrome_json(tmp_path / "x.json")
 
 
-@pytest.mark.real
-@pytest.mark.skipif(not FOLDER.exists(), reason="needs ../shared/traces")
-@pytest.mark.parametrize("name", _REAL, ids=lambda name: Path(name).name[:30])
+@pytest.mark.parametrize("name", cases(_REAL))
 def test_a_real_trace_is_read_back_as_it_was(tmp_path: Path, name: str) -> None:
     """The same rows, edges and segments."""
-    first = hg.load(FOLDER / name)
+    first = hg.load(located(name))
     path = first.compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     again = hg.load(path)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 
 
 def slice_(name: str, ts: float, dur: float, **fields: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_the_unit_of_display_is_no_unit_of_time():
 
 
 def test_a_range_on_no_thread_is_context_from_its_begin_to_its_end():
-    """Begin and end share process, category and id; they may stand on two threads."""
+    """Begin and end share process, category and id; they may be on two threads."""
     request = {"cat": "net", "id": "0x7"}
     local = {"cat": "net", "id2": {"local": "a b"}}
     recording = read_kineto(

@@ -18,7 +18,8 @@ from htagraph.errors import (
     TraceNotFoundError,
 )
 from htagraph.readers.storage import files_matching, files_within
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec")
 
@@ -84,7 +85,7 @@ def test_a_file_that_vanishes_costs_one_rank(url: str) -> None:
 
 
 def test_what_is_not_there_is_said_with_its_url(url: str) -> None:
-    """A file, a folder; and a scheme that nobody knows."""
+    """A file, a folder; and an unknown scheme."""
     for call in (hg.load, hg.load_job):
         with pytest.raises(TraceNotFoundError, match=f"{url}/nothing: no such file or folder"):
             call(f"{url}/nothing")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import htagraph as hg
 from htagraph.replay.curves import speed_ups
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def test_a_curve_is_flat_from_where_another_stream_binds():

@@ -14,6 +14,8 @@ from htagraph.queries.opportunities import opportunities_of
 from htagraph.replay.curves import speed_ups
 from htagraph.replay.excerpt import LARGE, Excerpt, cut_out, excerpt_of
 from htagraph.replay.rehearsal import Rehearsal
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _STEPS = 24
 
@@ -21,8 +23,8 @@ _STEPS = 24
 @pytest.fixture(scope="module", params=["dataloader", "sync_in_loop"])
 def dag(request) -> Dag:
     """A rank of many steps, bound by data loading, or by waits."""
-    program = hg.synth.training_rank(steps=_STEPS, layers=2, fault=request.param)
-    return hg.Trace.from_events(hg.synth.simulate(program).events).compile().dag
+    program = training_rank(steps=_STEPS, layers=2, fault=request.param)
+    return hg.Trace.from_events(simulate(program).events).compile().dag
 
 
 def _part(dag: Dag) -> Excerpt:
@@ -107,13 +109,13 @@ def test_a_cut_numbers_events_and_edges_anew(dag):
 
 
 def test_without_steps_that_are_alike_all_is_replayed():
-    program = hg.synth.training_rank(steps=2)
-    dag = hg.Trace.from_events(hg.synth.simulate(program).events).compile().dag
+    program = training_rank(steps=2)
+    dag = hg.Trace.from_events(simulate(program).events).compile().dag
     assert excerpt_of(dag, dag.span, large=0, n_events=10).dag is dag
 
 
 def test_a_host_that_runs_ahead_of_the_device_all_the_time_has_no_excerpt():
     """Its steps end long before their work: they do not make up the window."""
-    program = hg.synth.training_rank(steps=12, layers=2)
-    dag = hg.Trace.from_events(hg.synth.simulate(program).events).compile().dag
+    program = training_rank(steps=12, layers=2)
+    dag = hg.Trace.from_events(simulate(program).events).compile().dag
     assert excerpt_of(dag, dag.span, large=0, n_events=len(dag.events) // 3).dag is dag

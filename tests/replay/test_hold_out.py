@@ -7,8 +7,7 @@ import json
 import pytest
 
 import htagraph as hg
-from htagraph.synth import simulate
-from htagraph.synth.program import (
+from tests.synth.program import (
     Annotation,
     Launch,
     Machine,
@@ -18,6 +17,7 @@ from htagraph.synth.program import (
     Synchronize,
     Work,
 )
+from tests.synth.simulator import simulate
 
 
 def stepping(*host_us: int, kernel_us: int = 20, jitter_us: int = 0) -> hg.TraceGraph:

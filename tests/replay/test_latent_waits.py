@@ -6,10 +6,11 @@ import numpy as np
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate, timeline
-from htagraph.synth.program import Launch, Machine, Op, Program, Spend, Work
+from htagraph.synth import timeline
 from tests.event_rows import taken
 from tests.replay.drawn import drawn, saved_us
+from tests.synth.program import Launch, Machine, Op, Program, Spend, Work
+from tests.synth.simulator import simulate
 
 LIMIT = 1_022
 

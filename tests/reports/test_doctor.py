@@ -9,7 +9,10 @@ import pytest
 from htagraph import Trace, load
 from htagraph.model.recording import Origin
 from htagraph.reports.doctor import examine
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.real_traces import located
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def diagnoses(trace):
@@ -43,10 +46,10 @@ def test_steps_of_a_serving_engine_need_no_profiler_step(name):
     assert steps.advice == ""
 
 
-@pytest.mark.real
-def test_a_real_vllm_trace_has_steps(real_traces):
+@pytest.mark.public("tracelens/vllm_piecewise_graph.json.gz")
+def test_a_real_vllm_trace_has_steps():
     """Its steps are `execute_…` ranges."""
-    steps = diagnoses(load(real_traces / "tracelens" / "vllm_piecewise_graph.json.gz"))["steps"]
+    steps = diagnoses(load(located("tracelens/vllm_piecewise_graph.json.gz")))["steps"]
 
     assert (steps.is_enough, steps.found_by) == (True, "serving marker")
 

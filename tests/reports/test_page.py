@@ -14,9 +14,12 @@ import htagraph as hg
 from htagraph.errors import OutputError
 from htagraph.path import CriticalPath
 from htagraph.reports.page import write_page
-from htagraph.reports.page.rank_answers import _asked
-from htagraph.reports.page.tables import html_table
+from htagraph.reports.page.html_tables import html_table
+from htagraph.reports.page.rank_answers import answers_of
 from htagraph.reports.summary import Summary
+from tests.real_traces import case, located
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 pytest.importorskip("plotly")
 
@@ -60,7 +63,7 @@ def page_of(summary: Summary, folder: Path, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def training() -> Summary:
-    return summary_of(hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank()).events))
+    return summary_of(hg.Trace.from_events(simulate(training_rank()).events))
 
 
 def test_the_page_needs_nothing_but_itself(training: Summary, tmp_path: Path) -> None:
@@ -145,24 +148,22 @@ def test_a_long_table_keeps_all_its_rows_or_says_how_many_it_has() -> None:
     assert "The first 100 of 2,001 rows: <code>command</code> has all." in cut
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
-    "name", ["tracelens/eager_trace.json.gz", "hta/trace_diff/control/control.json.gz"]
+    "name",
+    [case("tracelens/eager_trace.json.gz"), case("hta/trace_diff/control/control.json.gz")],
 )
-def test_pages_of_real_traces_stay_under_the_limit(
-    real_traces: Path, name: str, tmp_path: Path
-) -> None:
+def test_pages_of_real_traces_stay_under_the_limit(name: str, tmp_path: Path) -> None:
     """100,000 segments, 10,000 kernels: less than 8 MB."""
-    file = write_page(tmp_path / "report.html", summary_of(hg.load(real_traces / name)))
+    file = write_page(tmp_path / "report.html", summary_of(hg.load(located(name))))
     assert file.stat().st_size < MAX_BYTES
 
 
 def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Path) -> None:
     """Also where the ranks shown leave out the first, whose clock is the common one."""
-    program = hg.synth.training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
-    hg.synth.simulate_job(program).write(tmp_path)
+    program = training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
+    simulate_job(program).write(tmp_path)
     job = hg.load_job(tmp_path)
-    found = _asked(job, [1, 2])["kernel_durations"]
+    found = answers_of(job, [1, 2])["kernel_durations"]
     own_ns = job[1].kernel_durations()["ts_ns"].to_numpy()
 
     assert (

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 pytest.importorskip("plotly")
 
@@ -46,8 +48,8 @@ def two_steps() -> Summary:
 def job(tmp_path_factory: pytest.TempPathFactory) -> JobSummary:
     """Three ranks, the last of them late."""
     folder = tmp_path_factory.mktemp("job")
-    program = hg.synth.training_job(ranks=3, straggler=2, delay_ns=9_000_000, steps=3, layers=1)
-    hg.synth.simulate_job(program).write(folder)
+    program = training_job(ranks=3, straggler=2, delay_ns=9_000_000, steps=3, layers=1)
+    simulate_job(program).write(folder)
     return JobSummary(hg.load_job(folder))
 
 
@@ -166,8 +168,8 @@ def test_what_was_learnt_is_told_with_its_chance() -> None:
         }
     )
     assert learnt(frame) == {
-        (-1, "recurring in replays"): "learnt from 2 pairs of places: 40 of 42 waits match, "
-        "by chance 0.1% at most"
+        (-1, "recurring in replays"): "learned from 2 pairs of places: 40 of 42 waits match, "
+        "at most 0.1% by chance"
     }
 
 

@@ -9,8 +9,9 @@ import pytest
 import htagraph as hg
 from htagraph.replay.changes import Change
 from htagraph.reports.prediction import prediction_document, prediction_in_words, ranks_of
-from htagraph.synth import Op, Spend, Synchronize, timeline
+from htagraph.synth import timeline
 from tests.job.simulated import loaded, meet, three
+from tests.synth.program import Op, Spend, Synchronize
 
 WAITED_FOR = """
     cpu 1    |[launch >a]   [sync @*           ]

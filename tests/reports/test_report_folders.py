@@ -8,7 +8,8 @@ import pytest
 
 from htagraph.cli.main import main
 from htagraph.reports.report_folder import ReportOrigin
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ import htagraph as hg
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.what_helps import what_helps
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def asked(**columns: object) -> pd.DataFrame:
@@ -37,7 +39,7 @@ def test_a_change_that_is_also_a_repair_is_told_once():
     )
 
     assert found[["row", "kind", "target", "shares_with"]].to_numpy().tolist() == [
-        [1, "as a graph", "each step replayed as a graph", ""],
+        [1, "as a CUDA graph", "each step replayed as a graph", ""],
         [2, "twice as fast", "aten::mm", "1"],
     ]
 

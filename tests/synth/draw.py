@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from htagraph.synth.program import Collective, Launch, Spend, Work
+from tests.synth.program import Collective, Launch, Spend, Work
 
 __all__ = ["Draw"]
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from htagraph.job.loading import load_job
-from htagraph.synth import JobProgram, simulate, simulate_job, training_job
-from htagraph.synth.program import Program
 from htagraph.trace import Trace
 from tests.synth import rewriting
 from tests.synth.draw import Draw
+from tests.synth.program import JobProgram, Program
 from tests.synth.rewriting import rewritten
 from tests.synth.shaped import GEMM, GRID_NS, NORM, SHAPES, Shaped
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job
 
 __all__ = ["KINDS", "Change", "Repair", "ask", "dur_ns", "repair"]
 

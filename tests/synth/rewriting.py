@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from htagraph.synth.program import (
+from tests.synth.program import (
     Action,
     Annotation,
     Call,
@@ -25,7 +25,7 @@ from htagraph.synth.program import (
     Synchronize,
     Work,
 )
-from htagraph.synth.simulator import simulate
+from tests.synth.simulator import simulate
 
 __all__ = [
     "Rewrite",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from htagraph.synth.program import (
+from tests.synth.draw import Draw
+from tests.synth.program import (
     Action,
     Annotation,
     Collective,
@@ -20,7 +21,6 @@ from htagraph.synth.program import (
     StreamWait,
     Synchronize,
 )
-from tests.synth.draw import Draw
 
 __all__ = ["GEMM", "GRID_NS", "NORM", "SHAPES", "Shaped", "shaped_program"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
-from htagraph.synth.program import (
+from tests.synth.mechanisms import KINDS, inference_program
+from tests.synth.program import (
     Action,
     Annotation,
     Clock,
@@ -23,7 +24,6 @@ from htagraph.synth.program import (
     Synchronize,
     Work,
 )
-from tests.synth.mechanisms import KINDS, inference_program
 
 __all__ = ["expert_jobs", "inference_programs", "jobs", "programs", "warm_up"]
 
@@ -116,7 +116,7 @@ def programs(*, max_blocks: int = 6) -> st.SearchStrategy[Program]:
     Examples
     --------
     >>> from hypothesis import given, settings
-    >>> from htagraph.synth import simulate
+    >>> from tests.synth.simulator import simulate
     >>> @settings(max_examples=5, deadline=None)
     ... @given(programs())
     ... def truth_tiles_the_trace(program):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 
 from htagraph.model.kinds import EventKind
-from htagraph.synth import (
+from tests.synth.program import (
     Action,
     Annotation,
     Delegate,
@@ -19,13 +19,13 @@ from htagraph.synth import (
     Program,
     Record,
     Replay,
-    SimulatedRank,
     Spend,
     StreamWait,
     Synchronize,
     Work,
-    simulate,
 )
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate
 
 MACHINE = Machine(
     launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000

@@ -9,11 +9,13 @@ import pytest
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.synth import Program, SimulatedRank, simulate, simulate_job
 from htagraph.synth.rows import Row
-from htagraph.synth.truth import Release
+from tests.synth.program import Program
 from tests.synth.repairs import KINDS, Change, Repair, ask, dur_ns, repair
 from tests.synth.shaped import GEMM, SHAPES, shaped_program
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.truth import Release
 
 SCALED = ("loader faster", "kernel faster", "kernel slower", "host faster", "bandwidth")
 STAY = (*SCALED, "prefetch", "copy asynchronous", "insert", "overlap", "bandwidth of a job")

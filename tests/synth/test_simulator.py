@@ -6,7 +6,7 @@ import pytest
 
 from htagraph.errors import QueryError
 from htagraph.model.kinds import EventKind
-from htagraph.synth import (
+from tests.synth.program import (
     Action,
     Annotation,
     Collective,
@@ -16,13 +16,13 @@ from htagraph.synth import (
     Op,
     Program,
     Record,
-    SimulatedRank,
     Spend,
     StreamWait,
     Synchronize,
     Work,
-    simulate,
 )
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate
 
 MACHINE = Machine(
     launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase, find, settings
 
-from htagraph.synth import simulate, simulate_job
+from tests.synth.simulator import simulate, simulate_job
 from tests.synth.strategies import expert_jobs, jobs, programs
 
 QUICK = settings(max_examples=500, phases=(Phase.generate,), deadline=None, database=None)

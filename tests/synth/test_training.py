@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from htagraph.errors import QueryError
-from htagraph.synth import SimulatedRank, simulate, simulate_job, training_job, training_rank
-from htagraph.synth.training import Fault
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import Fault, training_job, training_rank
 
 
 def shares(rank: SimulatedRank) -> dict[str, float]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph import Trace
 from htagraph.model.kinds import Bound
-from htagraph.synth import Program, simulate, training_rank
-from htagraph.synth.training import Fault
-from htagraph.synth.truth import Mark, tiles
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
+from tests.synth.training import Fault, training_rank
+from tests.synth.truth import Mark, tiles
 
 FAULTS = (
     "none",
@@ -71,7 +72,6 @@ def test_time_before_any_known_cause_is_unexplained() -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
 @given(program=programs())
 def test_the_truth_tiles_the_trace(program: Program) -> None:
     """From the first start to the last end, without gap or overlap, in integers."""

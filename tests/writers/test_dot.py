@@ -88,7 +88,7 @@ REPLAY = """
 
 
 def test_a_reduced_graph_has_no_arrow_that_others_imply() -> None:
-    """A replay launches three kernels; that the second comes after the first says their stream."""
+    """A replay launches three kernels; their stream implies that the second follows the first."""
     graph = hg.Trace.from_events(hg.synth.timeline(REPLAY)).compile()
     whole, reduced = graph.to_dot(), graph.to_dot(reduce=True)
 
@@ -106,7 +106,7 @@ def test_a_reduced_graph_keeps_the_path() -> None:
 
 
 def test_a_graph_that_nobody_could_read_is_refused(graph: TraceGraph) -> None:
-    """The hint says how to narrow it."""
+    """The hint tells how to narrow it."""
     with pytest.raises(QueryError, match=r"more than 2\. Hint: take a shorter window"):
         graph.to_dot(max_nodes=2)
 

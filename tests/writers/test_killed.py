@@ -1,4 +1,4 @@
-"""A writer that is killed leaves nothing half-written under the name it was asked for."""
+"""A writer that is killed leaves no partial file under the final name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 _ENDLESS = """
 import sys
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 with output_file(sys.argv[1]) as file:
     while True:

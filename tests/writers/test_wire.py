@@ -9,7 +9,6 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 from htagraph.writers.wire import (
     assemble,
-    double_field,
     fixed64_field,
     message_field,
     varint,
@@ -38,7 +37,7 @@ def test_fixed_width_fields_are_read_back(pairs: list[tuple[float, int]]) -> Non
     """Counter values and flow ids have a fixed width of 8 bytes."""
     values, ids = (np.array(column) for column in zip(*pairs, strict=True))
     rows = assemble(
-        len(pairs), [*double_field(44, values), *fixed64_field(47, ids.astype(np.int64))]
+        len(pairs), [*fixed64_field(44, values), *fixed64_field(47, ids.astype(np.int64))]
     )
     events = [perfetto_trace_pb2.TrackEvent.FromString(row.tobytes()) for row in rows]
     assert [(event.double_counter_value, event.flow_ids[0]) for event in events] == pairs
@@ -46,7 +45,7 @@ def test_fixed_width_fields_are_read_back(pairs: list[tuple[float, int]]) -> Non
 
 @given(st.integers(0, 2**64 - 1), st.lists(st.integers(0, 2**40), min_size=1, max_size=5))
 def test_messages_nest(constant: int, column: list[int]) -> None:
-    """What is equal in all rows is written once and stands in each."""
+    """What is equal in all rows is passed once and repeated in each."""
     packet = [*varint_field(8, constant), *message_field(11, varint_field(10, np.array(column)))]
     trace = perfetto_trace_pb2.Trace.FromString(
         assemble(len(column), message_field(1, packet)).tobytes()
