@@ -30,7 +30,7 @@ from tests.real_traces import CAPTURES
 _ROOMS = ["compiler", "findings", "replay", "job", "explain", "lookup"]
 _TARGETS = [f"htagraph/{name}" for name in ("algorithms", "compiler", "explain", "job/lateness.py")]
 
-_SMALL = 200_000
+_SMALL = 800_000
 """Bytes of a trace whose answer takes a fraction of a second."""
 
 
