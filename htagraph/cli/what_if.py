@@ -35,7 +35,7 @@ from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.readers.captures import CaptureName
-from htagraph.replay.asked_changes import Asked
+from htagraph.replay.change_options import ChangeOptions
 from htagraph.replay.changes import Change
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import opportunities_document
@@ -133,7 +133,7 @@ def what_if(
     if capture == "list":
         print_captures(Source.of(paths, rank, capture).found, form)
         return
-    asked = Asked(
+    options = ChangeOptions(
         scale=scale,
         remove=remove,
         no_wait=no_wait,
@@ -146,10 +146,10 @@ def what_if(
         equalise=equalise,
         rank=on_rank,
     )
-    changes = asked.changes()
+    changes = options.changes()
     _check_out(out, has_changes=bool(changes))
     source = Source.of(paths, rank, capture, beside or ())
-    if asked.is_of_a_job and not source.is_job:
+    if options.needs_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
         raise QueryError("--equalise and --on-rank are about the ranks of a job.", hint=hint)
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:

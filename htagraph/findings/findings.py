@@ -1,7 +1,7 @@
 """Findings: the causes that a critical path is charged to, ranked, with evidence and advice.
 
 Ranked by what a repair is expected to save: the run is replayed without the cause, or with
-computation twice as fast (`htagraph.replay.repairs`). A repair counts for the time attributed to
+computation twice as fast (`htagraph.replay.candidates`). A repair counts for the time attributed to
 its cause at most.
 """
 

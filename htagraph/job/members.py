@@ -11,7 +11,7 @@ import pandas as pd
 from htagraph.algorithms.delays import new_delays
 from htagraph.algorithms.gather import gather
 from htagraph.job.timeline import Timeline
-from htagraph.replay.members import Members
+from htagraph.replay.collective_members import Members
 
 __all__ = ["members_of"]
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.retime import DROPPED, retime_in_order
+from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
-from htagraph.replay.members import Members, transfers
 from htagraph.replay.replay import Replay
 
 __all__ = ["MergedReplay"]

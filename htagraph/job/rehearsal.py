@@ -15,8 +15,8 @@ from htagraph.job.timeline import Timeline
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading
 from htagraph.replay.changes import Change, OnRank
+from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
-from htagraph.replay.members import without_waits
 from htagraph.replay.rehearsal import Run, Saving
 
 __all__ = ["JobRehearsal", "JobRun", "replay_requests"]

@@ -20,8 +20,11 @@ from htagraph.replay.rehearsal import Rehearsal
 __all__ = ["opportunities", "opportunities_of", "opportunities_on"]
 
 _LONGEST = 8
+"""Kernels of a sequence to fuse. Chosen."""
+_N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
+"""Sequences to fuse; of a large graph fewer, as replays take long. Chosen: test_opportunities."""
 _THREADS_OF_LARGE = 2
-"""Each needs about 60 bytes an edge."""
+"""Each needs about 60 bytes an edge, so that two fit wherever the graph does."""
 
 
 def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
@@ -55,15 +58,15 @@ def opportunities_on(
     rehearsal = Rehearsal(dag, window)
     if rehearsal.hold_out.is_too_large:
         return OPPORTUNITIES.empty()
-    sequences = _sequences(dag, window)
-    done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
-    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges), done=done)
     is_large = len(dag.edges) >= LARGE
-    _ = rehearsal.readings  # of all threads
+    sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
+    done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
+    asked = candidates(segments, attributed, sequences, is_large=is_large, done=done)
+    _ = rehearsal.readings  # made once, before threads share them
     return predictions(rehearsal, asked, n_threads=_THREADS_OF_LARGE if is_large else 1)
 
 
-def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:
-    """Sequences of kernels that recur on a stream, those with most idle time between first."""
-    found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=8)
+def _sequences(dag: Dag, window: Window, most: int) -> list[tuple[str, ...]]:
+    """Sequences of kernels that recur on a stream, by the idle time between them."""
+    found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=most)
     return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]

@@ -57,7 +57,7 @@ def test_one_step_predicts_nothing_and_says_so():
 
     assert found.error is None
     assert not found.is_too_large
-    assert str(found) == "no two steps do the same, so that no step was predicted from another"
+    assert str(found) == "no two steps do the same, so no step was predicted from another"
 
 
 def test_of_steps_that_do_not_predict_each_other_nothing_is_predicted():
