@@ -44,7 +44,7 @@ _TYPICAL_RULES = (
 )
 _NEAR = 0.1
 """Share of a host gap within which device work must end before the gap does, to be what it waited
-for. Chosen: test_assumptions draws 7% and 15%."""
+for. Chosen: test_assumptions draws 10% and 15%."""
 _FEWEST_TYPICAL = 5
 """Binding edges of a rule that make their times typical. Chosen: test_assumptions draws 4 and 6."""
 _UNMEASURED_GAP_NS = {50: 1_000, 90: 2_000}

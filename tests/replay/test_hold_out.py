@@ -7,6 +7,7 @@ import json
 import pytest
 
 import htagraph as hg
+from htagraph.replay.hold_out import HoldOut
 from tests.synth.program import (
     Annotation,
     Launch,
@@ -80,3 +81,12 @@ def test_steps_in_which_nothing_was_recorded_are_not_compared():
 
     assert hg.what_if(graph).hold_out.error is None
     assert graph.opportunities().empty
+
+
+def test_the_last_twelve_pairs_of_steps_are_predicted():
+    assert len(hg.what_if(stepping(*[30] * 30)).hold_out.errors) == 12
+
+
+def test_a_median_error_above_a_fifth_is_too_large():
+    assert not HoldOut((0.01, 0.15, 0.9)).is_too_large
+    assert HoldOut((0.01, -0.25, 0.9)).is_too_large

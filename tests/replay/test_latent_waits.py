@@ -76,4 +76,4 @@ def test_no_more_is_outstanding_in_a_faster_run_than_the_queue_holds():
     outstanding = np.arange(len(work)) + 1 - np.searchsorted(started, returned, side="right")
 
     assert changed.dur_ns < graph.dur_ns
-    assert outstanding.max() <= LIMIT
+    assert outstanding.max() == LIMIT
