@@ -38,8 +38,6 @@ QUESTIONS = (
     "queue_blocked",
     "kernel_patterns",
     "annotation_breakdown",
-    "kernel_annotations",
-    "device_annotation_breakdown",
     "operator_breakdown",
     "operator_tree",
     "opportunities",
@@ -183,7 +181,7 @@ class Questions(ABC):
         return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Kernels, copies and fills with a name, one by one, in order of time."""
+        """Kernels, copies and fills one by one, with the operator, annotation and module."""
         return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
@@ -235,17 +233,11 @@ class Questions(ABC):
             top=top,
         )
 
-    def annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Host and device time under annotations, by name."""
-        return self._ask("annotation_breakdown", name=name)
-
-    def kernel_annotations(self) -> pd.DataFrame:
-        """Annotation, operator and module that each kernel, copy and fill was launched under."""
-        return self._ask("kernel_annotations")
-
-    def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Time under annotations as they were projected onto the device, by name."""
-        return self._ask("device_annotation_breakdown", name=name)
+    def annotation_breakdown(
+        self, *, name: str | re.Pattern[str] = "*", on: Literal["host", "device"] = "host"
+    ) -> pd.DataFrame:
+        """Host and device time under annotations, or under their projections onto the device."""
+        return self._ask("annotation_breakdown", name=name, on=on)
 
     def operator_breakdown(self) -> pd.DataFrame:
         """Inclusive and exclusive host time, and device time, by operator."""

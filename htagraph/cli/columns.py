@@ -112,7 +112,6 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "self_device_ns",
         "device_share",
     ),
-    "kernel_annotations": ("name", "dur_ns", "annotation", "op", "module"),
     "operator_breakdown": (
         "name",
         "n_calls",
@@ -287,4 +286,3 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
 
 Where an answer by something else has other columns, it has a line of its own.
 """
-DEFAULT_COLUMNS["device_annotation_breakdown"] = DEFAULT_COLUMNS["annotation_breakdown"]

@@ -15,7 +15,6 @@ __all__ = [
     "COUNTERS",
     "CUPTI_COUNTERS",
     "CUPTI_RATES",
-    "DEVICE_ANNOTATION_BREAKDOWN",
     "DRAG",
     "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
@@ -24,7 +23,6 @@ __all__ = [
     "IDLE_INTERVALS",
     "IDLE_TIME",
     "INFERENCES",
-    "KERNEL_ANNOTATIONS",
     "KERNEL_BREAKDOWN",
     "KERNEL_DURATIONS",
     "KERNEL_PATTERNS",
@@ -182,6 +180,8 @@ KERNEL_DURATIONS = Schema(
         "name": name("kernel, copy or fill"),
         "class": _CLASS,
         "op": _OP,
+        "annotation": name("innermost annotation around its launch, empty for none"),
+        "module": name("innermost module around its launch, if Python frames were recorded"),
         "device": _DEVICE,
         "stream": _STREAM,
         "ts_ns": nanoseconds("start"),
@@ -304,22 +304,6 @@ ANNOTATION_BREAKDOWN = Schema(
         "device_share": share("device_ns / all device time of the window"),
     },
 )
-
-KERNEL_ANNOTATIONS = Schema(
-    "KERNEL_ANNOTATIONS",
-    {
-        "event": _EVENT,
-        "name": name("kernel, copy or fill"),
-        "dur_ns": nanoseconds("time in the window"),
-        "annotation": name("innermost annotation of its launch, empty for none"),
-        "op": name("innermost operator of its launch, empty for none"),
-        "module": name(
-            "innermost module of its launch, where Python frames were recorded; else empty"
-        ),
-    },
-)
-
-DEVICE_ANNOTATION_BREAKDOWN = Schema("DEVICE_ANNOTATION_BREAKDOWN", ANNOTATION_BREAKDOWN.columns)
 
 OPERATOR_BREAKDOWN = Schema(
     "OPERATOR_BREAKDOWN",
