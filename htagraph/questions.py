@@ -106,7 +106,7 @@ def check_options(asked: type[Questions], question: str, options: Mapping[str, A
 
 
 class Questions(ABC):
-    """What can be asked of a graph, or of a job.
+    """Questions to a graph or a job.
 
     Every answer is a DataFrame of a declared schema: that of `idle_time` is
     `htagraph.model.answers.IDLE_TIME`.
@@ -148,14 +148,14 @@ class Questions(ABC):
     def utilization(
         self, *, by: Literal["device", "step", "time"] = "device", bins: int = 100
     ) -> pd.DataFrame:
-        """Utilisation of each device, graded: a kernel runs, on how many SMs, with how many warps.
+        """How full each device is: whether a kernel runs, on how many SMs, with how many warps.
 
-        Estimates from launch geometry, with their coverage; over time, in so many ``bins``.
+        Estimates from launch geometry, with their coverage; over time, in ``bins`` parts.
         """
         return self._ask("utilization", by=by, bins=bins)
 
     def utilization_losses(self) -> pd.DataFrame:
-        """Where each device's warp slots go: used, or empty, why, and by which kernel; adds up."""
+        """Warp slots of each device: used, or why empty, and by which kernel; adds up to 1."""
         return self._ask("utilization_losses")
 
     def class_overlap(self) -> pd.DataFrame:
@@ -177,7 +177,7 @@ class Questions(ABC):
     def kernel_breakdown(
         self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
     ) -> pd.DataFrame:
-        """Number and time of device work by class, name, operator, stream, or rule of its class."""
+        """Number and time of kernels by class, name, operator, stream, or classification rule."""
         return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
@@ -185,7 +185,7 @@ class Questions(ABC):
         return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
-        """Communication that ran beside computation, and communication that was exposed."""
+        """Communication that overlapped compute, and communication that was exposed."""
         return self._ask("overlap")
 
     def exposed_communication(self) -> pd.DataFrame:
@@ -195,13 +195,13 @@ class Questions(ABC):
     def launch_stats(
         self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
     ) -> pd.DataFrame:
-        """Launches, one row each: the call, its work, its delay, and what is unusual about it."""
+        """Launches one by one: the call, its work, its delay, and whether these are outliers."""
         return self._ask(
             "launch_stats", launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
         )
 
     def graph_nodes(self) -> pd.DataFrame:
-        """Nodes of CUDA and HIP graphs: how long each takes and when it starts, over replays."""
+        """Nodes of CUDA and HIP graphs: duration and start of each, over all replays."""
         return self._ask("graph_nodes")
 
     def counters(
@@ -211,7 +211,7 @@ class Questions(ABC):
         return self._ask("counters", name=name)
 
     def queue_blocked(self, *, max_queue_length: int = 1_024) -> pd.DataFrame:
-        """Time in which each stream's launch queue was full, and calls were blocked for it."""
+        """Time in which each stream's launch queue was full and blocked launch calls."""
         return self._ask("queue_blocked", max_queue_length=max_queue_length)
 
     def kernel_patterns(
@@ -220,10 +220,10 @@ class Questions(ABC):
         under: str | re.Pattern[str] | None = None,
         min_length: int = 2,
         max_length: int = 16,
-        rank_by: str = "device_ns",
+        rank_by: Literal["device_ns", "n_occurrences", "gap_ns"] = "device_ns",
         top: int = 100,
     ) -> pd.DataFrame:
-        """Frequent sequences of kernels, and the gaps in them that a fused kernel would save."""
+        """Repeated sequences of kernels, and the gaps that fusing them would save."""
         return self._ask(
             "kernel_patterns",
             under=under,
@@ -248,18 +248,18 @@ class Questions(ABC):
         return self._ask("operator_tree", max_depth=max_depth)
 
     def opportunities(self) -> pd.DataFrame:
-        """Changes that would make the window shorter, each with what it saves: predictions.
+        """Changes predicted to shorten the window, with what each saves.
 
-        The graph is replayed with each change; see `what_if` for one's own.
+        The graph is replayed with each change; `what_if` takes your own.
         """
         return self._ask("opportunities")
 
     def memory_timeline(self) -> pd.DataFrame:
-        """Allocations and releases over time, where they were recorded."""
+        """Memory allocations and releases over time, if recorded."""
         return self._ask("memory_timeline")
 
     def execution_nodes(self) -> pd.DataFrame:
-        """Operators with their nodes of an execution trace, where one was added."""
+        """Operators with their nodes of an execution trace, if one was added."""
         return self._ask("execution_nodes")
 
     def step_times(self) -> pd.DataFrame:
@@ -267,11 +267,11 @@ class Questions(ABC):
         return self._ask("step_times")
 
     def steady_state(self) -> pd.DataFrame:
-        """Which steps are alike, which one represents them, and what sets the others apart."""
+        """Steps that are alike, the one that represents them, and how the others differ."""
         return self._ask("steady_state")
 
     def choke_points(self) -> pd.DataFrame:
-        """What every chain of dependencies through the window passes, and what lies between."""
+        """Events that every chain of dependencies through the window passes."""
         return self._ask("choke_points")
 
     def collectives(self) -> pd.DataFrame:
@@ -279,13 +279,13 @@ class Questions(ABC):
         return self._ask("collectives")
 
     def slack(self) -> pd.DataFrame:
-        """Events with total float and free float: how much later each may end, harming nothing."""
+        """Total and free float of events: how much later each may end without a delay."""
         return self._ask("slack")
 
     def drag(
         self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
     ) -> pd.DataFrame:
-        """Wall time lost to each group: the window would be so much shorter if it took no time.
+        """Drag of each group: how much shorter the window would be if the group took no time.
 
         Raises
         ------
@@ -295,18 +295,18 @@ class Questions(ABC):
         return self._ask("drag", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
-        """Chains that could be little later before they, too, decide when the window ends.
+        """Nearly critical chains: they would be critical if delayed by a little.
 
-        ``within_ns`` is the most that they may be behind, by default a twentieth of the window.
+        ``within_ns`` is the largest such delay, by default a twentieth of the window.
         """
         return self._ask("near_critical", within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
-        """Checks of what is linked, classified and recorded, and which answers are weaker."""
+        """Checks of what was recorded, linked and classified, and what a failed check means."""
         return self._ask("quality")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
-        """Inferred edges by rule, with their time on the critical path, or what each pair rests on.
+        """Inferred edges by rule with their time on the critical path, or the evidence by pair.
 
         Waits that no record names are inferred from the order and times of events;
         ``compile(infer=False)`` leaves them out.
@@ -314,10 +314,10 @@ class Questions(ABC):
         return self._ask("inferences", by=by)
 
     def profiler_overhead(self) -> pd.DataFrame:
-        """Recorded work of the profiler and the driver, and how much of it is on the path.
+        """Recorded overhead of the profiler and the driver, and how much of it is on the path.
 
-        What it takes to record each event is not recorded: that of the profiler is the least by
-        which times of the path are too long.
+        The cost of recording each event is not recorded, so path times are too long by at least the
+        profiler's share.
         """
         return self._ask("profiler_overhead")
 
@@ -342,5 +342,5 @@ class Questions(ABC):
         return self._ask("cupti_rates", by=by)
 
     def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
-        """Means and extremes of what monitoring or another instrument sampled meanwhile."""
+        """Mean, minimum and maximum of counters that monitoring or another tool sampled."""
         return self._ask("sampled_counters", by=by)

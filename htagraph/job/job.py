@@ -234,6 +234,7 @@ class Job(Questions):
 
     def _ask(self, question: str, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` says why others have none."""
+        check_options(type(self), question, options)
         answers = self.map(Asked.of(question, **options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:
