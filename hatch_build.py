@@ -1,7 +1,7 @@
-"""Puts the bitcode of everything compiled into a wheel, so that no machine has to wait for numba.
+"""Puts the bitcode of all compiled functions into a wheel, so that users need not wait for numba.
 
-Where the dependencies of the package are not installed, as in an isolated build, the wheel goes
-without: its first trace takes longer. `.ci/package` builds what is published, and looks.
+If the dependencies of the package are not installed, as in an isolated build, the wheel has none,
+and its first trace takes longer. `.ci/package` builds the published wheel, and checks.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NEEDED = ("numba", "pandas", "rustworkx", "typer")
 
 
 class BitcodeHook(BuildHookInterface):  # type: ignore[misc]
-    """Compiles for no machine in particular, in a process of its own."""
+    """Compiles for a generic CPU, in a process of its own."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the bitcode to what a wheel holds."""
+        """Add the bitcode to the wheel."""
         if version == "editable" or not all(find_spec(name) for name in _NEEDED):
             return
         kept = Path(os.environ.get("HTAGRAPH_BITCODE") or mkdtemp())

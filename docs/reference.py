@@ -18,7 +18,8 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 import htagraph
 from htagraph.cli.main import app_of
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.model import answers, frames, job_answers
+from htagraph.model import frames
+from htagraph.model.columns import schema_of
 from htagraph.model.schema import Schema
 from htagraph.questions import ARGS_READERS, QUESTIONS, Questions
 
@@ -57,8 +58,7 @@ def pages() -> dict[str, str]:
 def _answers() -> str:
     """The page of the questions that a trace answers."""
     asked = "\n".join(
-        _question(name, Questions, getattr(answers, name.upper()), "graph", "FILE")
-        for name in QUESTIONS
+        _question(name, Questions, schema_of(name), "graph", "FILE") for name in QUESTIONS
     )
     return (
         "# Answers of a trace\n\n"
@@ -72,21 +72,14 @@ def _answers() -> str:
 def _job_answers() -> str:
     """The page of the questions that only a job answers, or answers otherwise."""
     asked = "\n".join(
-        _question(name, Job, _job_schema(name), "job", "FOLDER") for name in JOB_QUESTIONS
+        _question(name, Job, schema_of(name, of_job=True), "job", "FOLDER")
+        for name in JOB_QUESTIONS
     )
     return (
         "# Answers of a job\n\n"
         'What `job = hg.load_job("FOLDER")` can be asked beyond the questions of '
         "[a trace](answers.md).\n\n" + asked
     )
-
-
-def _job_schema(name: str) -> Schema:
-    """Schema of a question of a job: its own, or that of a trace."""
-    for home, title in ((job_answers, f"MATCHED_{name.upper()}"), (job_answers, name.upper())):
-        if hasattr(home, title):
-            return getattr(home, title)
-    return getattr(answers, name.upper())
 
 
 def _tables() -> str:
@@ -138,8 +131,10 @@ def _columns(schema: Schema) -> str:
         f"| `{name}` | {column.dtype} | {column.unit} | {_cell(column.meaning)} |"
         for name, column in schema.columns.items()
     )
+    first = ", ".join(f"`{name}`" for name in schema.first.split())
+    shown = [f"On the terminal by default: {first}.", ""] if first else []
     return "\n".join(
-        ["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows, ""]
+        ["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows, "", *shown]
     )
 
 

@@ -147,10 +147,7 @@ _ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
 
 
 def __getattr__(name: str) -> object:
-    """A public name: what it stands for is imported when it is first asked for.
-
-    So the command line is there at once, and can end in silence, while the rest is loaded.
-    """
+    """A public name, imported on first use: the command starts, and can be stopped, at once."""
     if name in _ROOMS:
         value: object = import_module(f"htagraph.{_ROOMS[name]}")
     elif name in _HOMES:

@@ -1,10 +1,10 @@
-"""A trace and its graph in one go; kept in a folder, both are read back instead of made again."""
+"""A trace and its graph in one go; a cache folder keeps both."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -15,51 +15,43 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, OutputError, TraceFormatError
 from htagraph.graph import TraceGraph
 from htagraph.model.archive import VERSION, pack_recording
-from htagraph.model.recording import Progress
+from htagraph.model.progress import Listener, listening
 from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
-from htagraph.writers.text_file import new_folder
+from htagraph.writers.output_file import new_folder
 
-__all__ = ["Compiled", "Reading", "compiled", "kept_file", "load_graph", "opened", "saved"]
+__all__ = ["Compiled", "LoadOptions", "compiled", "kept_file", "load_graph", "opened", "saved"]
 
-_ENDS = 1 << 16  # bytes at each end of a file that tell it from another
+_ENDS = 1 << 16
+"""Bytes at each end of a file that identify it in a cache (chosen)."""
 
 
 class Compiled(NamedTuple):
-    """What was recorded on one rank, and the graph of it."""
+    """A recorded rank, and its graph."""
 
     trace: Trace
     graph: TraceGraph
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadOptions:
     """How a trace is read and compiled.
 
     Parameters
     ----------
     stacks : bool
-        Python stacks are read, too.
+        Load Python stacks, too.
     infer : bool
-        Waits that no record names are inferred.
+        Infer waits that were not recorded.
     """
 
     class_rules: tuple[ClassRule, ...] = ()
     stacks: bool = False
     infer: bool = True
 
-    def made(
-        self,
-        path: str | Path,
-        beside: Sequence[Path] = (),
-        *,
-        progress: Progress | None = None,
-        stage: Callable[[str], None] | None = None,
-    ) -> Compiled:
-        """The trace in a file, with what files beside it say, and its graph."""
-        trace = load(path, stacks=self.stacks, beside=beside, progress=progress)
-        if stage is not None:
-            stage("Compiling the graph")
+    def made(self, path: str | Path, beside: Sequence[Path] = ()) -> Compiled:
+        """The trace in a file, with its companion files, and its graph."""
+        trace = load(path, stacks=self.stacks, beside=beside)
         return Compiled(trace, trace.compile(class_rules=self.class_rules, infer=self.infer))
 
 
@@ -71,13 +63,13 @@ def load_graph(
     infer: bool = True,
     beside: Iterable[str | Path] = (),
     cache: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> TraceGraph:
-    """The graph of a trace: `load` and `Trace.compile`, or what a folder keeps of them.
+    """The graph of a trace: `load` and `Trace.compile`, or what a cache folder keeps of them.
 
-    What is kept is used while the file, those beside it, the options and htagraph itself are what
-    they were: a file is known by its path, size and times of change, and by its first and last
-    bytes. What is damaged is made again. Nothing in a kept file is executed.
+    A cached graph is valid as long as the file, its companions, the options and htagraph itself are
+    unchanged: a file is identified by its path, size and times of change, and by its first and last
+    bytes. Damaged entries are replaced. Nothing in a cached file is executed.
 
     Parameters
     ----------
@@ -87,7 +79,7 @@ def load_graph(
     infer : bool, default=True
     beside : iterable of str or Path, optional
     cache : str or Path, optional
-        Folder for what is kept; nothing is by default. Nobody removes what is no longer used.
+        Cache folder; none by default. Unused entries are never removed.
     progress : callable, optional
 
     Returns
@@ -99,12 +91,12 @@ def load_graph(
     TraceFormatError
         If the file is no trace.
     TraceLimitError
-        If it exceeds a stated limit.
+        If it exceeds a documented limit.
 
     Warns
     -----
     IncompleteTraceWarning
-        If nothing can be kept, as the disk is full or the folder cannot be written.
+        If the cache folder cannot be written.
 
     Examples
     --------
@@ -117,37 +109,28 @@ def load_graph(
     >>> [*graph.steps["name"]]
     ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
     """
-    reading = Reading(tuple(class_rules), stacks, infer)
+    options = LoadOptions(tuple(class_rules), stacks, infer)
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
-    return compiled(Path(source), files, reading, folder=folder, progress=progress).graph
+    with listening(progress):
+        return compiled(Path(source), files, options, folder=folder).graph
 
 
 def compiled(
     path: Path,
     beside: Sequence[Path],
-    reading: Reading,
+    options: LoadOptions,
     *,
     folder: Path | None = None,
-    progress: Progress | None = None,
-    stage: Callable[[str], None] | None = None,
 ) -> Compiled:
-    """A trace and its graph, from a folder that keeps them, where there is one; see `load_graph`.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        Called while the file is read.
-    stage : callable, optional
-        Called with what is done after that.
-    """
+    """A trace and its graph, from the cache `folder` if it has them; see `load_graph`."""
     if folder is None or not file_of(path).is_file():  # a pipe can be read only once
-        return reading.made(path, beside, progress=progress, stage=stage)
-    kept = kept_file(path, beside, folder, reading)
+        return options.made(path, beside)
+    kept = kept_file(path, beside, folder, options)
     found = opened(kept, path)
     if found is not None:
         return found
-    made = reading.made(path, beside, progress=progress, stage=stage)
+    made = options.made(path, beside)
     try:
         new_folder(folder, hint="choose another cache.")
         saved(made, kept)
@@ -156,21 +139,15 @@ def compiled(
     return made
 
 
-def kept_file(path: Path, beside: Sequence[Path], folder: Path, reading: Reading) -> Path:
-    """The file for a trace and its graph: one per state of its files, and way of reading them."""
+def kept_file(path: Path, beside: Sequence[Path], folder: Path, options: LoadOptions) -> Path:
+    """The cache entry of a trace and its graph: one per state of its files, and options."""
     states = [(str(file.absolute()), _state(file_of(file))) for file in (path, *beside)]
-    key = f"{VERSION} {_code()} {reading} {states}"
+    key = f"{VERSION} {_code()} {options} {states}"
     return folder / f"{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
 
 
 def opened(kept: Path, path: Path) -> Compiled | None:
-    """The trace in a file and its graph, as they were kept; None where they were not, or damaged.
-
-    Parameters
-    ----------
-    path : Path
-        The trace.
-    """
+    """The cached trace and graph of the trace in `path`; None if absent or damaged."""
     if not kept.is_file():
         return None
     from htagraph.readers.graph_file import read_compiled  # noqa: PLC0415  only where kept
@@ -183,12 +160,7 @@ def opened(kept: Path, path: Path) -> Compiled | None:
 
 
 def saved(made: Compiled, kept: Path) -> Path:
-    """Keep a trace and its graph in one file; a graph alone can be opened from it as well.
-
-    Returns
-    -------
-    Path
-        The file.
+    """Write a trace and its graph to one file; the graph alone can be opened from it as well.
 
     Raises
     ------
@@ -204,7 +176,7 @@ def saved(made: Compiled, kept: Path) -> Path:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """What changes with the content of a file; nothing where it is not there."""
+    """What changes with the content of a file; nothing if it is missing."""
     if not path.is_file():
         return ()
     try:
@@ -220,7 +192,7 @@ def _state(path: Path) -> tuple[object, ...]:
 
 @lru_cache
 def _code() -> str:
-    """The package as it is: when its files were last changed."""
+    """The state of the package: when its files were last changed."""
     states = ((file, file.stat()) for file in sorted(Path(__file__).parent.rglob("*.py")))
     known = [(file.name, stat.st_size, stat.st_mtime_ns) for file, stat in states]
     return sha256(str(known).encode()).hexdigest()

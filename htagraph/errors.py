@@ -8,20 +8,20 @@
     │   │   ├── TraceLimitError              larger or deeper than a stated limit  .offset
     │   │   └── TraceNotFoundError(FileNotFoundError)   no such file
     │   └── MissingEventsError               the trace lacks events of this kind   .missing
-    ├── GraphError(RuntimeError)             the graph breaks one of its laws      .events
+    ├── GraphError(RuntimeError)             the graph is inconsistent             .events
     ├── QueryError(ValueError)               the question is wrong
     │   ├── WindowNotFoundError(KeyError)    no such step, annotation or range     .name .available
     │   ├── RankNotFoundError(KeyError)      no such rank in the job               .rank .available
-    │   └── CaptureNotChosenError            which of several captures is asked    .listing
+    │   └── CaptureNotChosenError            the folder holds several captures     .listing
     ├── OutputError(OSError)                 the answer cannot be written          .path
     └── RankFailedError(RuntimeError)        one rank of a job failed              .rank
     HTAGraphWarning(UserWarning)
-    ├── AmbiguousWindowWarning               several ranges match, and one of them was taken
+    ├── AmbiguousWindowWarning               several ranges match; one was taken
     ├── IncompleteTraceWarning               the answer is an approximation, and why
     └── ClockSkewWarning                     clocks could not be aligned within tolerance
 
-Every class also inherits the builtin that a stranger would catch. A message says what, where, and
-what to do.
+Every class also inherits from the builtin that Python code would catch. A message says what is
+wrong and where; the hint says what to do.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ __all__ = [
 ]
 
 _MAX_LISTED = 8
+"""Chosen: steps or ranks that an error lists."""
 _MAX_COMPARED = 5_000
-"""Names that a mistyped one is compared with: 0.1 s at most."""
+"""Most names that a mistyped one is compared with: chosen, so that it takes 0.1 s at most."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The name that a word was probably meant to be, as the beginning of a hint; empty for none.
+    """Start of a hint: the known name closest to a word; empty if none is close.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def one_of(word: str, known: Iterable[str], what: str = "one of") -> str:
-    """Hint for a word that is none of those that are known: the one that was meant, and all.
+    """Hint for an unknown word: the closest known one, and all of them.
 
     Examples
     --------
@@ -106,15 +107,15 @@ class HTAGraphError(Exception):
         return self.message if self.hint is None else f"{self.message} Hint: {self.hint}"
 
     def __reduce__(self) -> tuple[Callable[..., HTAGraphError], tuple[object, ...]]:
-        """Travel to another process as it is: what errors are made with does not fit `args`."""
+        """Pickle for another process: `args` alone does not fit the constructors."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
 def _restored(
     kind: type[HTAGraphError], args: tuple[object, ...], state: dict[str, object]
 ) -> HTAGraphError:
-    """An error that came from another process."""
-    made = OSError if issubclass(kind, OSError) else Exception  # the first base may be another
+    """An unpickled error."""
+    made = OSError if issubclass(kind, OSError) else Exception
     error: HTAGraphError = made.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -137,7 +138,7 @@ class TraceError(HTAGraphError, ValueError):
 
 
 class TraceFormatError(TraceError):
-    """A file is not a trace that can be read."""
+    """A file is not a readable trace."""
 
     def __init__(
         self,
@@ -161,7 +162,7 @@ class TraceNotFoundError(TraceFormatError, FileNotFoundError):
 
 
 class MissingEventsError(TraceError):
-    """A question needs events that the trace does not have."""
+    """A question needs events that the trace lacks."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class MissingEventsError(TraceError):
 
 
 class GraphError(HTAGraphError, RuntimeError):
-    """A graph breaks one of its laws; a defect of this package, worth reporting."""
+    """A graph is inconsistent: a bug in htagraph, worth reporting."""
 
     def __init__(
         self, message: str, *, events: Sequence[int] = (), hint: str | None = None
@@ -196,12 +197,13 @@ class WindowNotFoundError(QueryError, KeyError):
     Parameters
     ----------
     name : str
-        What was asked for.
+        The requested window.
     available : iterable of str
-        Steps that there are.
-    where : str
+        Steps of the trace.
+    where : str, default="this trace"
+        Where they were looked up.
     similar : iterable of str
-        Other names, among which is perhaps the one that was meant.
+        Further names to suggest.
     """
 
     def __init__(
@@ -239,7 +241,7 @@ class RankNotFoundError(QueryError, KeyError):
 
 
 class CaptureNotChosenError(QueryError):
-    """A folder holds several captures, and nothing says which one is asked.
+    """A folder holds several captures, and none was chosen.
 
     Parameters
     ----------
@@ -259,7 +261,7 @@ class CaptureNotChosenError(QueryError):
 
 
 class OutputError(HTAGraphError, OSError):
-    """An answer cannot be written where it was asked to be."""
+    """An output file cannot be written."""
 
     def __init__(self, message: str, *, path: str | Path, hint: str | None = None) -> None:
         self.path = Path(path)
@@ -279,7 +281,7 @@ class HTAGraphWarning(UserWarning):
 
 
 class AmbiguousWindowWarning(HTAGraphWarning):
-    """Several ranges have the name of a window; which was taken, and how many there are."""
+    """Several ranges have the name of a window; the message says which was taken."""
 
 
 class IncompleteTraceWarning(HTAGraphWarning):

@@ -21,7 +21,6 @@ from htagraph.lookup.selecting import Kinds, events_in, kind_mask, name_mask, un
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.kinds import EdgeKind, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
@@ -48,7 +47,7 @@ class TraceGraph(Questions):
     ----------
     dag : Dag
     interval : Window
-        What questions are asked of.
+        The window that questions are answered for.
     rank : int
     origin : Origin, optional
         The file that the trace was read from.
@@ -58,8 +57,6 @@ class TraceGraph(Questions):
     interval: Window
     rank: int = 0
     origin: Origin | None = None
-
-    at = renamed("graph.at", "graph.interval", lambda graph: graph.interval)
 
     @property
     def dur_ns(self) -> int:
@@ -127,25 +124,20 @@ class TraceGraph(Questions):
             (``"5"``: ``ProfilerStep#5``), ``"first"``, ``"last"`` or ``"median"`` (the
             representative one of `steady_state`); times from the start of the trace
             (``"10ms:20ms"``); ``"trace"`` for all of it; or ``(start_ns, end_ns)``. An annotation
-            that is really called ``"last"`` or ``"5"`` goes first.
+            named ``"last"`` or ``"5"`` takes precedence.
         on : {"host", "device"}
-            For a name: the host range ("why did the host take this long"), or the span of the
-            device work launched in it ("why did the device").
+            For a name: the host range, or the span of the device work launched in it.
         instance : int, optional
-            Which of several ranges of this name, in order of time; negative from the end. By
-            default the first, with a warning where there are more.
-
-        Returns
-        -------
-        TraceGraph
+            Which of several ranges with this name, in order of time; negative from the end. By
+            default the first, with a warning.
 
         Raises
         ------
         WindowNotFoundError
             If nothing has this name; the hint lists the steps.
         QueryError
-            If the times are in the wrong order, the pattern is no regular expression, or no step
-            is the median one, as too few are alike.
+            If the times are in the wrong order, the pattern is no regular expression, or too few
+            steps are alike for a median one.
 
         Warns
         -----
@@ -174,7 +166,7 @@ class TraceGraph(Questions):
         under: str | re.Pattern[str] | Selection | None = None,
         on_path: bool | None = None,
     ) -> Selection:
-        """The events of the window for which everything that is asked holds.
+        """Events of the window that match all conditions.
 
         Parameters
         ----------
@@ -192,10 +184,6 @@ class TraceGraph(Questions):
             Below these in the call tree: nested in them, or launched from there.
         on_path : bool, optional
             On the window's critical path, or not.
-
-        Returns
-        -------
-        Selection
 
         Raises
         ------
@@ -230,7 +218,7 @@ class TraceGraph(Questions):
         )
 
     def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
-        """Every way in which events of the window follow each other along a chain of edges.
+        """Chains of events of the window that match patterns, linked by edges of given kinds.
 
         Parameters
         ----------
@@ -251,10 +239,7 @@ class TraceGraph(Questions):
         return find_matches(self.dag, self._event_rows, chain)
 
     def critical_path(self) -> CriticalPath:
-        """The critical path of the window.
-
-        Its segments tile the window; each is what the next had to wait for.
-        """
+        """The critical path of the window: segments that tile it, each waits for the one before."""
         return CriticalPath(self.dag, self.interval, self.rank, self.origin)
 
     def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
@@ -268,7 +253,7 @@ class TraceGraph(Questions):
         """The ``args`` of events, from the original."""
         if self.origin is None or self.origin.args is None:
             raise MissingEventsError(
-                "the args of events are not kept in the graph.",
+                "the graph does not keep the args of events.",
                 missing="args",
                 hint="load the trace and compile it.",
             )
@@ -276,15 +261,6 @@ class TraceGraph(Questions):
 
     def save(self, out: str | Path) -> Path:
         """Write the compiled graph of the whole trace to one file, for `open`.
-
-        Parameters
-        ----------
-        out : str or Path
-
-        Returns
-        -------
-        Path
-            The file.
 
         Raises
         ------
@@ -295,16 +271,7 @@ class TraceGraph(Questions):
 
     @classmethod
     def open(cls, path: str | Path) -> TraceGraph:
-        """A graph that was saved; nothing in the file is executed.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Returns
-        -------
-        TraceGraph
-            Of the whole trace.
+        """Open a saved graph; nothing in the file is executed.
 
         Raises
         ------
@@ -323,13 +290,9 @@ class TraceGraph(Questions):
         two. Edges carry a dict of ``edge``, ``kind``, ``lag_ns`` and ``residual_ns``; the longest
         path over ``lag_ns + residual_ns`` is as long as the window.
 
-        Returns
-        -------
-        rustworkx.PyDiGraph
-
         Notes
         -----
-        About 1 us an edge: take a window of a large trace.
+        About 1 us per edge: take a window of a large trace.
         """
         from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need it
 
@@ -355,20 +318,15 @@ class TraceGraph(Questions):
     ) -> str:
         """The window's graph as DOT, the critical path marked; write it if a file is given.
 
-        What crosses the bounds of the window is left out.
+        Edges that cross the bounds of the window are left out.
 
         Parameters
         ----------
         out : str or Path, optional
         max_nodes : int, default=300
         reduce : bool, default=False
-            Whether arrows that others imply are left out (the transitive reduction), as those from
-            the launch of a CUDA graph to all but its first kernels; never those of the path.
-
-        Returns
-        -------
-        str
-            DOT text.
+            Leave out redundant arrows (transitive reduction), such as those from the launch of a
+            CUDA graph to all but its first kernels; arrows of the path stay.
 
         Raises
         ------
@@ -395,12 +353,12 @@ class TraceGraph(Questions):
         )
 
     def verdict(self) -> Verdict:
-        """What bounds the window, what it costs, and what to try: the causes of its critical path.
+        """What bounds the window, its cost, and what to try: the causes of its critical path.
 
         Returns
         -------
         Verdict
-            Withheld where too much of the path is unexplained to tell.
+            Withheld if too much of the path is unexplained.
 
         Examples
         --------
@@ -413,7 +371,7 @@ class TraceGraph(Questions):
         return find_bounds(self.critical_path())
 
     def __repr__(self) -> str:
-        """Say what is in the graph."""
+        """Summary in one line."""
         where = "" if self.interval.name == self.dag.span.name else f"{self.interval.name}, "
         return (
             f"TraceGraph(rank={self.rank}, {where}{human_count(len(self._event_rows), 'event')}, "

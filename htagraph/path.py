@@ -1,4 +1,4 @@
-"""CriticalPath: the answer to why a window took as long as it did."""
+"""CriticalPath: why a window took as long as it did."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_l
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
 if TYPE_CHECKING:
@@ -39,11 +38,14 @@ BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
 
 _TOP = 3
-_WORTH_SAYING = 0.005
+"""Chosen: bounds in the line that represents a path."""
+_SHOWN_SHARE = 0.005
+"""Least share of a bound in that line: it rounds to 1%."""
 _JSON_STARTS_WITHIN = 64
+"""Chosen: bytes of a file in which its first bracket, after white space, shows that it is JSON."""
 _ABOUT = (
-    "Segments tile the window: every instant is covered by exactly one. Back from the end of the "
-    "window, each one is what the next had to wait for."
+    "Segments tile the window: each instant belongs to exactly one. Each segment is what the next "
+    "one had to wait for."
 )
 
 
@@ -76,8 +78,6 @@ class CriticalPath:
     rank: int = 0
     origin: Origin | None = None
 
-    claims = renamed("path.claims", "path.attributed_time", lambda path: path.attributed_time)
-
     @property
     def dur_ns(self) -> int:
         """Length of the path, which is the length of the window."""
@@ -94,12 +94,12 @@ class CriticalPath:
         return segment_frame(self.dag, self.coded)
 
     def segments_at(self, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
-        """Some of the segments, by their rows, which are the index."""
+        """Some of the segments, indexed by their rows."""
         return segment_frame(self.dag, self.coded.take(rows)).set_index(pd.Index(rows))
 
     @cached_property
     def coded(self) -> Segments:
-        """Segments in codes, which is all that sums over them need."""
+        """Segments in codes, which suffice for sums."""
         return path_segments(self.dag, [self.window])
 
     @property
@@ -132,32 +132,32 @@ class CriticalPath:
 
     @cached_property
     def attributed_labels(self) -> pd.DataFrame:
-        """The same with categories instead of texts: a small part of the memory and time."""
+        """`attributed_time` with categories instead of texts: much less memory and time."""
         return self._attributed.labels()
 
     @cached_property
     def _attributed(self) -> Attributed:
-        """The same in codes."""
+        """`attributed_time` in codes."""
         from htagraph.explain.attributed_time import attributed  # noqa: PLC0415  deferred
 
         return attributed(self.dag, self.coded)
 
     @cached_property
     def excerpt(self) -> Excerpt:
-        """What is replayed to predict what would help; of a large graph, steps that are alike."""
+        """Part of the trace that predictions replay; of a large graph, typical steps."""
         from htagraph.replay.excerpt import excerpt_of  # noqa: PLC0415  deferred: few need it
 
         return excerpt_of(self.dag, self.window)
 
     @property
     def unexplained_share(self) -> float:
-        """Share of the path for which no recorded dependency says what it waited for."""
+        """Share of the path whose wait no dependency explains."""
         unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNEXPLAINED].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     @property
     def inferred_share(self) -> float:
-        """Share of the path on edges that rest on order and times of events, not on a record."""
+        """Share of the path on edges that are inferred from order and times of events."""
         inferred = self.coded.dur_ns[self.coded.is_inferred(self.dag)].sum()
         return float(inferred) / self.dur_ns if self.dur_ns else 0.0
 
@@ -167,7 +167,7 @@ class CriticalPath:
         Parameters
         ----------
         by : {"bound", "kind", "name", "op", "track", "rule", "step"}
-            ``step`` cuts the path at the boundaries of the trace's steps; what lies in none is
+            ``step`` cuts the path at the boundaries of the trace's steps; the rest is
             ``(outside steps)``.
 
         Returns
@@ -202,11 +202,7 @@ class CriticalPath:
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
     def sums(self, *, by: BreakdownKey = "bound") -> dict[str, npt.NDArray[Any]]:
-        """The columns of a `breakdown` by a label, without steps, as arrays: pandas is not needed.
-
-        Parameters
-        ----------
-        by : {"bound", "kind", "name", "op", "track", "rule"}
+        """Columns of a `breakdown` by a label as arrays, without pandas.
 
         Returns
         -------
@@ -217,7 +213,7 @@ class CriticalPath:
         return label_sums(codes, labels, self.coded.dur_ns, by, self.dur_ns)
 
     def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
-        """Segments cut at the boundaries of steps, as `split_by_steps` gives them."""
+        """Segments cut at the boundaries of steps; see `split_by_steps`."""
         return split_by_steps(self.coded.start_ns, self.coded.dur_ns, steps)
 
     @property
@@ -232,27 +228,21 @@ class CriticalPath:
 
     @property
     def origin_ns(self) -> int:
-        """The time that is 0 in what `to_perfetto` writes: the first in the trace."""
+        """Time 0 of the file that `to_perfetto` writes: the first event of the trace."""
         return int(self.dag.events.ts_ns.min(initial=self.window.start_ns))
 
     def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
-        Segments are called by their bound; what ran, cause, rule and evidence are arguments. Times
-        of device work are those of the graph: moved by ``dag.clock_shift_ns`` where the clocks
-        disagreed.
+        Segments are named by their bound; what ran, cause, rule and evidence are arguments. Device
+        times are shifted by ``dag.clock_shift_ns`` if the clocks disagreed.
 
         Parameters
         ----------
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            What to say of each cause beside it, such as `Verdict.by_cause`.
-
-        Returns
-        -------
-        Path
-            The file.
+            A note on each cause, such as `Verdict.by_cause`.
 
         Raises
         ------
@@ -269,15 +259,10 @@ class CriticalPath:
         out : str or Path
             ``.json``, or ``.json.gz`` to compress.
 
-        Returns
-        -------
-        Path
-            The file.
-
         Raises
         ------
         MissingEventsError
-            If the trace was not loaded from a file, or that is no JSON.
+            If the trace was not loaded from a JSON file.
         OutputError
             If the file cannot be written.
         """
@@ -292,7 +277,7 @@ class CriticalPath:
         head = first_bytes(file, _JSON_STARTS_WITHIN).lstrip(b"\xef\xbb\xbf \t\r\n")
         if head and head[:1] not in {b"{", b"["}:
             raise MissingEventsError(
-                "the original is no JSON, to which events could be added.",
+                "the original is not JSON, so events cannot be added to it.",
                 missing="file",
                 path=self.origin.path,
                 hint="write a Perfetto trace with to_perfetto().",
@@ -315,12 +300,7 @@ class CriticalPath:
         ----------
         out : str or Path, optional
         max_nodes : int, default=200
-            Longest segments that are drawn; the others are joined between them.
-
-        Returns
-        -------
-        str
-            DOT text.
+            Number of longest segments to draw; the others are merged between them.
 
         Raises
         ------
@@ -344,10 +324,10 @@ class CriticalPath:
         )
 
     def __repr__(self) -> str:
-        """Say how long the path is and what it is bound by."""
+        """Summary in one line."""
         sums = self.sums()
         shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
-        top = [(name, share) for name, share in shares if share >= _WORTH_SAYING]
+        top = [(name, share) for name, share in shares if share >= _SHOWN_SHARE]
         bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
@@ -372,12 +352,12 @@ def write_path_trace(
     origin_ns: int | None = None,
     taken: set[int] | None = None,
 ) -> Path:
-    """Write a trace with its critical path on top; one of several runs, where it is named.
+    """Write a trace with its critical path on top; of several runs, the named one.
 
     Parameters
     ----------
     findings : mapping of str to str, optional
-        What to say of each cause.
+        A note on each cause.
     run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
 
@@ -394,7 +374,7 @@ def write_path_trace(
 
     dag, segments = path.dag, path.segments
     moved_by = dag.calibration.moved_by
-    moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
+    moved = f" Device times are shifted by {moved_by} to match the host clock." if moved_by else ""
     events = segments["event"].to_numpy()
     causes = segment_causes(path.attributed_labels, len(segments))
     return write_pftrace(
@@ -432,7 +412,7 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
     Path
         The file.
     """
-    from htagraph.writers.joined import write_joined  # noqa: PLC0415  deferred: few need it
+    from htagraph.writers.output_file import write_joined  # noqa: PLC0415  deferred: few need it
 
     taken: set[int] = set()
     places = zip(runs.items(), origins, strict=True)

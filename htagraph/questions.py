@@ -1,4 +1,4 @@
-"""Questions, registered once: a trace answers for its window, a job for every rank."""
+"""Questions, declared once: a trace answers for its window, a job for every rank."""
 
 from __future__ import annotations
 
@@ -65,24 +65,25 @@ missing.
 """
 
 _MAX_INT = 2**62
+"""Largest integer option: sums of two still fit int64."""
 
 ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 """Questions that also need the ``args`` of events, which are in the file only."""
 
 
 def question_of(name: str) -> Question:
-    """The function of a question; its file is loaded once somebody asks it."""
+    """The function of a question; its module is loaded on first use."""
     question: Question = getattr(import_module(f"htagraph.queries.{name}"), name)
     return question
 
 
 def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
-    """Check options of a question against the signature of the method of that name.
+    """Check options of a question against the signature of its method.
 
     Raises
     ------
     QueryError
-        If there is no such option, or it does not take this value.
+        If an option or its value is unknown.
     """
     method = getattr(asked, question)
     parameters = signature(method, eval_str=True).parameters.values() if callable(method) else ()
@@ -99,17 +100,16 @@ def check_options(asked: type[Questions], question: str, options: Mapping[str, A
                 f"{question} has no {name} {value!r}.", hint=one_of(str(value), labels)
             )
         if takes[name] is int and not (isinstance(value, Integral) and 0 <= int(value) <= _MAX_INT):
-            raise QueryError(f"{name} of {question} is a whole number from 0 on, not {value!r}.")
+            raise QueryError(f"{name} of {question} must be a whole number >= 0, not {value!r}.")
         is_name = takes[name] is not int and not labels
         if is_name and not isinstance(value, (str, re.Pattern, NoneType)):
-            raise QueryError(f"{name} of {question} is a name, not {value!r}.")
+            raise QueryError(f"{name} of {question} must be a name, not {value!r}.")
 
 
 class Questions(ABC):
-    """Questions to a graph or a job.
+    """Questions that a graph or a job answers, each with a DataFrame of a declared schema.
 
-    Every answer is a DataFrame of a declared schema: that of `idle_time` is
-    `htagraph.model.answers.IDLE_TIME`.
+    The schema of `idle_time` is `htagraph.model.answers.IDLE_TIME`.
     """
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Questions(ABC):
         """Answer to a question."""
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        """Answer to a question by its name: what the method of that name returns.
+        """Answer to a question by name: the result of the method of that name.
 
         Parameters
         ----------
@@ -129,12 +129,11 @@ class Questions(ABC):
         Raises
         ------
         QueryError
-            If there is no such question, or it has no such option, or not with this value; the
-            hint lists those there are.
+            If the question, an option or its value is unknown; the hint lists the known ones.
         """
         if question not in QUESTIONS:
             raise QueryError(
-                f"there is no question {question!r}.",
+                f"unknown question {question!r}.",
                 hint=one_of(question, sorted(QUESTIONS)),
             )
         check_options(type(self), question, options)
@@ -185,7 +184,7 @@ class Questions(ABC):
         return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
-        """Communication that overlapped compute, and communication that was exposed."""
+        """Communication that overlapped with computation, and communication that was exposed."""
         return self._ask("overlap")
 
     def exposed_communication(self) -> pd.DataFrame:
@@ -248,14 +247,14 @@ class Questions(ABC):
         return self._ask("operator_tree", max_depth=max_depth)
 
     def opportunities(self) -> pd.DataFrame:
-        """Changes predicted to shorten the window, with what each saves.
+        """Changes that would make the window shorter, each with its predicted saving.
 
-        The graph is replayed with each change; `what_if` takes your own.
+        The graph is replayed with each change; `what_if` replays others.
         """
         return self._ask("opportunities")
 
     def memory_timeline(self) -> pd.DataFrame:
-        """Memory allocations and releases over time, if recorded."""
+        """Allocations and releases over time, if recorded."""
         return self._ask("memory_timeline")
 
     def execution_nodes(self) -> pd.DataFrame:
@@ -271,7 +270,7 @@ class Questions(ABC):
         return self._ask("steady_state")
 
     def choke_points(self) -> pd.DataFrame:
-        """Events that every chain of dependencies through the window passes."""
+        """Events that every chain of dependencies through the window passes, and the rest."""
         return self._ask("choke_points")
 
     def collectives(self) -> pd.DataFrame:
@@ -279,7 +278,7 @@ class Questions(ABC):
         return self._ask("collectives")
 
     def slack(self) -> pd.DataFrame:
-        """Total and free float of events: how much later each may end without a delay."""
+        """Events with total and free float: how much later each may end without delaying others."""
         return self._ask("slack")
 
     def drag(
@@ -295,29 +294,28 @@ class Questions(ABC):
         return self._ask("drag", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
-        """Nearly critical chains: they would be critical if delayed by a little.
+        """Chains of events that are almost critical.
 
-        ``within_ns`` is the largest such delay, by default a twentieth of the window.
+        ``within_ns`` is their largest distance from the path, by default 5% of the window.
         """
         return self._ask("near_critical", within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
-        """Checks of what was recorded, linked and classified, and what a failed check means."""
+        """Checks of what is linked, classified and recorded, and which answers suffer."""
         return self._ask("quality")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
-        """Inferred edges by rule with their time on the critical path, or the evidence by pair.
+        """Inferred edges by rule, with their time on the critical path, or each pair with evidence.
 
-        Waits that no record names are inferred from the order and times of events;
-        ``compile(infer=False)`` leaves them out.
+        Waits that are not recorded are inferred from the order and times of events;
+        ``compile(infer=False)`` turns that off.
         """
         return self._ask("inferences", by=by)
 
     def profiler_overhead(self) -> pd.DataFrame:
-        """Recorded overhead of the profiler and the driver, and how much of it is on the path.
+        """Recorded work of the profiler and the driver, and its share of the path.
 
-        The cost of recording each event is not recorded, so path times are too long by at least the
-        profiler's share.
+        The cost of recording each event is not in the trace: this is a lower bound.
         """
         return self._ask("profiler_overhead")
 
@@ -342,5 +340,5 @@ class Questions(ABC):
         return self._ask("cupti_rates", by=by)
 
     def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
-        """Mean, minimum and maximum of counters that monitoring or another tool sampled."""
+        """Mean and extremes of each metric that another tool sampled in the window."""
         return self._ask("sampled_counters", by=by)

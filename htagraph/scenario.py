@@ -97,11 +97,6 @@ class Scenario:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
 
-        Returns
-        -------
-        Path
-            The file.
-
         Raises
         ------
         OutputError

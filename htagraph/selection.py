@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
@@ -34,9 +33,9 @@ Via = str | tuple[str, ...] | None
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """A set of events of a graph, made by `TraceGraph.select` and by asking further.
+    """A set of events of a graph, made by `TraceGraph.select`.
 
-    Sets of one graph combine with ``& | - ^`` and ``~`` (what else is in the window); ``len``,
+    Sets of one graph combine with ``& | - ^`` and ``~`` (the rest of the window); ``len``,
     ``in`` and ``==`` work as for sets.
 
     Parameters
@@ -66,8 +65,6 @@ class Selection:
     rows: npt.NDArray[np.int64]
     origin: Origin | None = None
 
-    at = renamed("selection.at", "selection.window", lambda selection: selection.window)
-
     def __post_init__(self) -> None:
         """Freeze the rows."""
         self.rows.setflags(write=False)
@@ -83,7 +80,7 @@ class Selection:
     def _same_graph(self, other: Selection) -> Selection:
         if other.dag is not self.dag:
             raise QueryError(
-                "selections of different graphs do not combine.", hint="select from one graph."
+                "selections of different graphs cannot be combined.", hint="select from one graph."
             )
         return other
 
@@ -151,19 +148,14 @@ class Selection:
         return int(self.dag.events.dur_ns[self.rows].sum())
 
     def follow(self, kind: str) -> Selection:
-        """The events that edges of a kind lead to from these.
+        """The events at the other end of edges of a kind that leave these.
 
-        An operator leads by ``LAUNCH`` to all device work launched under it.
+        From an operator, ``LAUNCH`` leads to all device work launched under it.
 
         Parameters
         ----------
         kind : str
             An `EdgeKind` (``"LAUNCH"``), or ``"CHILD"``.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
         """
         tail, head = linked_events(self.dag, kind)
         return self._of(head[self._mask()[tail]])
@@ -176,11 +168,6 @@ class Selection:
         kind : str
             An `EdgeKind`, or ``"CHILD"``. By ``LAUNCH``, device work leads back to its call and to
             all that enclose it.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
         """
         tail, head = linked_events(self.dag, kind)
         return self._of(tail[self._mask()[head]])
@@ -201,65 +188,54 @@ class Selection:
         return np.isin(self.dag.edges.kind, [int(EdgeKind.parse(kind)) for kind in kinds])
 
     def ancestors(self, *, via: Via = None) -> Selection:
-        """The events that had to begin first: all from which edges lead to the starts of these.
+        """The events that had to begin first: all with a chain of edges to the starts of these.
 
         Parameters
         ----------
         via : str or tuple of str, optional
             Edge kinds to follow; all by default.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
         """
-        dag = self.dag
-        seeds = np.zeros(2 * len(dag.events), dtype=bool)
-        seeds[2 * self.rows] = True
-        reached = ancestors(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
-        return self._of(np.flatnonzero(reached) >> 1) - self
+        return self._reached(ancestors, 2 * self.rows, via)
 
     def descendants(self, *, via: Via = None) -> Selection:
-        """The events that could end only later: all that edges from the ends of these reach.
+        """The events that had to wait: all with a chain of edges from the ends of these.
 
         Parameters
         ----------
         via : str or tuple of str, optional
-            Edge kinds to follow; all by default.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
+            Edge kinds to follow; all by default. Some, such as ``LAUNCH``, leave the start of an
+            event, so with `via` chains may also begin there.
         """
+        ends = 2 * self.rows + 1
+        nodes = ends if via is None else np.concatenate([2 * self.rows, ends])
+        return self._reached(descendants, nodes, via)
+
+    def _reached(
+        self,
+        spread: Callable[..., npt.NDArray[np.bool_]],
+        nodes: npt.NDArray[np.int64],
+        via: Via,
+    ) -> Selection:
+        """The other events that chains of edges connect with nodes."""
         dag = self.dag
         seeds = np.zeros(2 * len(dag.events), dtype=bool)
-        seeds[2 * self.rows + 1] = True
-        if (
-            via is not None
-        ):  # along edges that leave starts (LAUNCH), the end is not where they begin
-            seeds[2 * self.rows] = True
-        reached = descendants(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
+        seeds[nodes] = True
+        reached = spread(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def between(self, other: Selection) -> Selection:
-        """The events on the ways from these to others."""
+        """The events on chains from these to others."""
         return self.descendants() & self._same_graph(other).ancestors()
 
     def to_chrome_json(self, out: str | Path) -> Path:
-        """Write the events as a smaller trace, each as it stands in the original.
+        """Write the events as a smaller trace, each as in the original.
 
-        Launch arrows, names of threads and what the file says beside events are kept.
+        Launch arrows, thread names and the metadata of the file are kept.
 
         Parameters
         ----------
         out : str or Path
             ``.json``, or ``.json.gz`` to compress.
-
-        Returns
-        -------
-        Path
-            The file.
 
         Raises
         ------
@@ -290,15 +266,10 @@ class Selection:
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
         """The events and the edges among them as DOT, and write it if a file is given.
 
-        Parameters
-        ----------
-        out : str or Path, optional
-        max_nodes : int, default=300
-
         Raises
         ------
         QueryError
-            If there are more boxes to draw.
+            If there are more boxes.
         OutputError
             If the file cannot be written.
         """
@@ -330,7 +301,7 @@ class Selection:
         return to_rustworkx(tail, head, self.rows.tolist(), payload)
 
     def __repr__(self) -> str:
-        """Say how many events there are and how long they are together."""
+        """Summary in one line."""
         return (
             f"Selection({human_count(len(self), 'event')} of {self.window.name}, "
             f"{human_duration(self.sum_ns)})"
@@ -355,53 +326,17 @@ def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -
 
 
 def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """A pattern for a device kernel.
-
-    Parameters
-    ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
-    where : str, optional
-        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
-
-    Returns
-    -------
-    Pattern
-    """
+    """A pattern for a device kernel; parameters are those of `op`."""
     return Pattern("kernel", name, where)
 
 
 def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """A pattern for an API call that launched device work.
-
-    Parameters
-    ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
-    where : str, optional
-        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
-
-    Returns
-    -------
-    Pattern
-    """
+    """A pattern for an API call that launched device work; parameters are those of `op`."""
     return Pattern("launch", name, where)
 
 
 def collective(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """A pattern for a communication kernel.
-
-    Parameters
-    ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
-    where : str, optional
-        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
-
-    Returns
-    -------
-    Pattern
-    """
+    """A pattern for a communication kernel; parameters are those of `op`."""
     return Pattern("collective", name, where)
 
 

@@ -23,11 +23,12 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
 from htagraph.model.kinds import EventKind, in_words
-from htagraph.model.recording import STACKS, Progress, Reader, Recording
+from htagraph.model.progress import Listener, begin_stage, listening
+from htagraph.model.recording import STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.kineto.categories import LAUNCH_FLOWS
+from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
-from htagraph.readers.perfetto.head import is_perfetto
+from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 
@@ -35,11 +36,11 @@ __all__ = ["Trace", "load"]
 
 
 def _reader(name: str) -> Reader:
-    """The reader of a package in `readers`, which is loaded with the first file that needs it."""
+    """The reader of a package in `readers`, imported with the first file that needs it."""
 
-    def read(source: str | Path | bytes, **asked: Any) -> Recording:  # noqa: ANN401
+    def read(source: str | Path | bytes, **options: Any) -> Recording:  # noqa: ANN401
         reader: Reader = getattr(import_module(f"htagraph.readers.{name}.reader"), f"read_{name}")
-        return reader(source, **asked)
+        return reader(source, **options)
 
     return read
 
@@ -47,17 +48,17 @@ def _reader(name: str) -> Reader:
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
     (is_nsys, _reader("nsys")),
     (is_perfetto, _reader("perfetto")),
-    (lambda _: True, _reader("kineto")),  # last: its errors say what else a file is
+    (lambda _: True, _reader("kineto")),  # last: its errors identify other formats
 )
-"""Tests whether a source is of a format, and readers of it; the first that fits reads it."""
+"""Tests whether a source is of a format, and readers of it; the first match reads it."""
 
 _NAMED_BY_USERS = ("user_annotation",)
-"""Categories of ranges that programs name, among them the steps of the profiler."""
+"""Categories of ranges that programs name, including the profiler's steps."""
 
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """One rank as it was recorded; made by `load`, or from events that are at hand.
+    """One rank as it was recorded; made by `load`, or from events in memory.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class Trace:
 
     @classmethod
     def from_events(cls, events: EventTable, *, rank: int = 0) -> Trace:
-        """A trace of events that are at hand.
+        """A trace of events in memory.
 
         Parameters
         ----------
@@ -94,18 +95,18 @@ class Trace:
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks of the job, None where the file does not say."""
+        """Number of ranks of the job, None if the file does not record it."""
         return self.recording.world_size
 
     @property
     def path(self) -> Path | None:
-        """File that the trace was read from."""
+        """The file of the trace, None for content in memory."""
         origin = self.recording.origin
         return origin.path if origin else None
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Header of the file: every top-level key but ``traceEvents``."""
+        """Header of the file: every top-level key except ``traceEvents``."""
         origin = self.recording.origin
         return origin.metadata if origin else {}
 
@@ -116,7 +117,7 @@ class Trace:
 
     @property
     def has_unread_stacks(self) -> bool:
-        """Whether the file has Python stacks that ``load(stacks=True)`` would have read."""
+        """Whether the file has Python stacks that ``load(stacks=True)`` would read."""
         return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
@@ -126,12 +127,12 @@ class Trace:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """Steps, schema `frames.STEPS`; empty where nothing marks them."""
+        """Steps, schema `frames.STEPS`; empty if nothing marks them."""
         return find_steps(self.recording.events)
 
     @property
     def repairs(self) -> pd.DataFrame:
-        """Defects of the file that were repaired or set aside, schema `frames.REPAIRS`."""
+        """Repaired or skipped defects of the file, schema `frames.REPAIRS`."""
         repairs = self.recording.repairs
         return REPAIRS.frame(
             {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
@@ -139,7 +140,7 @@ class Trace:
 
     @cached_property
     def sizes(self) -> pd.DataFrame:
-        """What each category takes of the file, largest first; schema `frames.SIZES`."""
+        """How much of the file each category takes, largest first; schema `frames.SIZES`."""
         events, n_bytes = self.recording.events, self.recording.n_bytes
         n_symbols = len(events.symbols)
         counts = np.bincount(events.category, minlength=n_symbols)
@@ -175,7 +176,7 @@ class Trace:
         return ATTACHED.frame({**frame, "path": [str(one.path) for one in attached]})
 
     def args(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
-        """The ``args`` of events as the file has them; reads the file again.
+        """The ``args`` of events as in the file; reads the file again.
 
         Parameters
         ----------
@@ -185,7 +186,7 @@ class Trace:
         Returns
         -------
         list of dict
-            Empty dicts where an event has none, or where the trace was not read from a file.
+            Empty dicts for events without any, or if the trace was not read from a file.
         """
         rows = np.atleast_1d(np.asarray(events, dtype=np.int64))
         origin = self.recording.origin
@@ -197,22 +198,23 @@ class Trace:
         Parameters
         ----------
         class_rules : sequence of ClassRule
-            Rules that say which kernels compute, communicate or move memory; tried before the
+            Rules that tell which kernels compute, communicate or move memory; tried before the
             built-in ones.
         infer : bool, default=True
-            Whether waits that no record names are inferred from order and times; each such edge is
-            labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
+            Whether to infer waits that were not recorded from order and times. Each inferred edge
+            is labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
 
         Returns
         -------
         TraceGraph
         """
+        begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
         dag = replace(dag, notes={**dag.notes, "n_unread_stacks": self.skipped.get(STACKS, 0)})
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:
-        """Say what is in the trace."""
+        """Summarise the trace in a line."""
         events = self.recording.events
         span_ns = int(events.end_ns.max() - events.ts_ns.min()) if len(events) else 0
         name = f"{name_of(self.path)}, " if self.path else ""
@@ -222,7 +224,7 @@ class Trace:
         )
 
     def _repr_html_(self) -> str:
-        """The same as a table, for a notebook."""
+        """The same as a table, for notebooks."""
         kinds = self.recording.events.kind
         present = [(kind.label, int(np.count_nonzero(kinds == kind))) for kind in EventKind]
         rows = [(in_words(label), f"{count:,}") for label, count in present if count]
@@ -239,30 +241,30 @@ def load(
     window: str | tuple[int, int] | None = None,
     instance: int | None = None,
     beside: Iterable[str | Path] = (),
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> Trace:
     """The trace of one rank, read from the file of a profiler.
 
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content. Or
-        an SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto
-        trace (``.pftrace``), which we or another tool wrote; any Chrome trace. A URL, such as
+        A trace of the PyTorch profiler, plain or gzip whatever its name; or its content. Or an
+        SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto trace
+        (``.pftrace``) of htagraph or another tool; any Chrome trace. A URL, such as
         ``s3://bucket/rank-0.json.gz``, is opened by ``fsspec``.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
         Load only events of these categories.
     window : (int, int) or str, optional, unit=ns
-        Load only events that overlap ``[start_ns, end_ns)``; or a step or another range by its
-        name, as `TraceGraph.window` takes it, with as much again before and after it.
+        Load only events that overlap ``[start_ns, end_ns)``; or the name of a step or another
+        range, as in `TraceGraph.window`, which loads as much again before and after it.
     instance : int, optional
         Which of several ranges of that name; by default the first, with a warning.
     beside : iterable of str or Path, optional
-        Files of other instruments about the same run: `Trace.attached` says what they added.
+        Files of other instruments about the same run: `Trace.attached` lists what they added.
     progress : callable, optional
-        Called with (bytes read, bytes in all) now and then.
+        Called with a `Progress` now and then; ``print`` shows it.
 
     Returns
     -------
@@ -271,13 +273,13 @@ def load(
     Raises
     ------
     TraceFormatError
-        If the file is no trace; the message says where and what to do.
+        If the file is no trace; the message tells where and what to do.
     TraceLimitError
-        If it exceeds a stated limit.
+        If it exceeds a documented limit.
     WindowNotFoundError
         If nothing has the name of the window.
     QueryError
-        If the window ends before it starts, or is called by what only a whole trace can tell.
+        If the window ends before it starts, or only the whole trace can tell what its name means.
 
     Examples
     --------
@@ -286,15 +288,17 @@ def load(
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
-    if isinstance(window, str):
-        window = _surroundings(source, read, window, instance)
-    elif window is not None:
-        window = bounds_of(window)
-    recording = read(source, stacks=stacks, categories=categories, window=window, progress=progress)
-    if files := list(beside):
-        from htagraph.readers.beside import with_beside  # noqa: PLC0415  deferred: few need it
+    with listening(progress):
+        begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")
+        if isinstance(window, str):
+            window = _surroundings(source, read, window, instance)
+        elif window is not None:
+            window = bounds_of(window)
+        recording = read(source, stacks=stacks, categories=categories, window=window)
+        if files := list(beside):
+            from htagraph.readers.beside import with_beside  # noqa: PLC0415  deferred: few need it
 
-        recording = with_beside(recording, files)
+            recording = with_beside(recording, files)
     return Trace(recording)
 
 
@@ -303,19 +307,19 @@ def _surroundings(
 ) -> tuple[int, int]:
     """The range with a name, and as much again before and after it.
 
-    Ranges that a user named are few, and enough for most names: nothing else is read for these.
+    Most names are of user ranges, which are few: only those are read at first.
     """
 
     def ranges(categories: Collection[str] | None) -> TraceGraph:
-        everything = read(source, stacks=False, categories=categories, window=None, progress=None)
+        everything = read(source, stacks=False, categories=categories, window=None)
         return Trace(everything).compile(infer=False)
 
     graph = ranges(_NAMED_BY_USERS)
     of_whole = name in (MEDIAN, WHOLE) or times_in(name) is not None
     if of_whole and not is_annotation(graph.dag, name):
         raise QueryError(
-            f"what {name!r} is, only the whole trace can tell.",
-            hint="name a step, or give (start_ns, end_ns); or load all, and take graph.window.",
+            f"only the whole trace can tell what {name!r} is.",
+            hint="name a step, or give (start_ns, end_ns); or load all, and use graph.window.",
         )
     try:
         found = graph.window(name, instance=instance).interval

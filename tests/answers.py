@@ -94,7 +94,7 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A document without its sentences, and without what says where files are."""
+    """A document without its sentences and file names."""
     if isinstance(value, dict):
         return {
             key: _plain(item)

@@ -1,42 +1,31 @@
-"""How hard hypothesis tries, what coverage sees, and which tests need traces that are not here."""
+"""What coverage sees, and which tests are left out as the public traces are not here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from coverage import Coverage
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test
 
+import tests.examples  # noqa: F401  loads the profile of hypothesis, before any law is read
 from tests.public_traces import FOLDER, is_here
 
 _N_LEFT_OUT = pytest.StashKey[int]()
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile(
-    "ci",
-    max_examples=50,  # half of the usual: CI runs often, and other examples every time
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Leave laws, and tests marked slow, out of coverage, which more than doubles their time.
+    """Leave laws out of coverage, which more than doubles their time.
 
-    They go through the same code many times over; what they alone reach is not counted.
+    They run the same code many times; lines that only laws reach do not count.
     """
-    is_law = is_hypothesis_test(getattr(item, "function", None))
     coverage = Coverage.current()
-    if coverage is None or not (is_law or item.get_closest_marker("slow")):
+    if coverage is None or not is_hypothesis_test(getattr(item, "function", None)):
         return (yield)
     coverage.stop()
-    coverage.get_data()  # keeps what was seen so far; a start forgets it
+    coverage.get_data()  # a start would forget the lines seen so far
     try:
         return (yield)
     finally:

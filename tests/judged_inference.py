@@ -20,21 +20,26 @@ __all__ = ["INFERRED", "UNNAMED", "Judgement", "judge", "path_time"]
 
 INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
 
-_WAIT = (Rule.RECORD_AND_WAIT_ORDER, Rule.ENDED_RIGHT_BEFORE)
-_LEARNT = (Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
+_STREAM_WAITS = (
+    Rule.RECORD_AND_WAIT_ORDER,
+    Rule.ENDED_RIGHT_BEFORE,
+    Rule.RECURRING_IN_REPLAYS,
+)
 UNNAMED: dict[Release, tuple[Rule, ...]] = {
-    Release.STREAM_WAIT: (*_WAIT, *_LEARNT),
-    Release.GRAPH: (*_WAIT, *_LEARNT),
+    Release.STREAM_WAIT: _STREAM_WAITS,
+    Release.GRAPH: _STREAM_WAITS,
     Release.DEVICE_FULL: (Rule.DEVICE_FULL,),
     Release.BEFORE_CAPTURE: (Rule.FIRST_DEVICE_WORK,),
-    Release.POLL: (Rule.HOST_WAITS_FOR_KERNEL, Rule.HOST_POLLS),
+    Release.POLL: (Rule.HOST_POLLS,),
     Release.QUEUE: (Rule.QUEUE_FULL,),
-    Release.HAND_OVER: (Rule.HAND_OVER, Rule.WORKER_CALLED),
-    Release.CALL: (Rule.HAND_OVER, Rule.WORKER_CALLED),
+    Release.HANDOFF: (Rule.HANDOFF, Rule.WORKER_CALLED),
+    Release.CALL: (Rule.HANDOFF, Rule.WORKER_CALLED),
+    Release.REQUEST: (Rule.WAITS_FOR_WORK,),
 }
 """Waits that a trace may not name, and the rules that may find them."""
 
-_OF_THREADS = (Release.HAND_OVER.value, Release.CALL.value)
+_OF_THREADS = (Release.HANDOFF.value, Release.CALL.value)
+_OTHERS = (Release.QUEUE.value, Release.REQUEST.value)
 _NO_RULE = -1
 
 
@@ -61,7 +66,7 @@ class Judgement:
 
 
 def judge(rank: SimulatedRank) -> Judgement:
-    """Inference on the trace of a rank, beside the truth about it."""
+    """Inference on the trace of a rank, and the truth about it."""
     causes = rank.causes.set_index("node")
     plain, dag = (compile_events(rank.events, infer=infer) for infer in (False, True))
     is_right = _is_right(dag, causes)
@@ -97,10 +102,12 @@ def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
     same_thread = (source >= 0) & (lane[source] == lane[edges.tail >> 1])
     right = (source >= 0) & (source == edges.tail >> 1)
     right |= np.isin(release, _OF_THREADS) & same_thread
-    # What fills the device is the cause, wherever the edge comes from.
+    # A full device is the cause, from whichever thread the edge comes.
     right |= (edges.rule == Rule.DEVICE_FULL) & (source >= 0) & (source == edges.event)
     first = edges.rule == Rule.FIRST_DEVICE_WORK
     right[first] = release[first] == Release.BEFORE_CAPTURE.value
+    outside = edges.rule == Rule.WAITS_FOR_WORK
+    right[outside] = release[outside] == Release.REQUEST.value
     # To wait for room and to wait for the end of the same work are two things.
     right &= (release == Release.DEVICE_FULL.value) == (edges.rule == Rule.DEVICE_FULL)
     return right
@@ -111,7 +118,7 @@ def _waits(
 ) -> pd.DataFrame:
     """The waits that no record names, each with the rule that found it."""
     unnamed = causes[causes["release"].isin([release.value for release in UNNAMED])]
-    counts = unnamed["release"].isin((*_OF_THREADS, Release.QUEUE.value))
+    counts = unnamed["release"].isin((*_OF_THREADS, *_OTHERS))
     usual_ns = max(dag.calibration.launch_usual_ns, 2 * dag.calibration.stream_usual_ns)
     unnamed = unnamed[counts | (unnamed["late_ns"] > usual_ns)]
     nodes = unnamed.index.to_numpy(np.int64)

@@ -78,6 +78,7 @@ def fetch(trace: PublicTrace) -> None:
     """Download a trace; a file with another checksum is refused."""
     import pooch
 
+    pooch.get_logger().setLevel("WARNING")
     if trace.path is None or not trace.path.endswith(".tar.gz"):
         pooch.retrieve(trace.url, trace.sha256, trace.file.name, trace.file.parent)
         return
@@ -111,7 +112,7 @@ def main() -> int:
             fetch(trace)
         except (OSError, ValueError, StopIteration) as error:
             n_failed += 1
-            print(f"{trace.name}: {error}")
+            print(f"{trace.name}: {type(error).__name__}: {trace.url}")
     n_here = sum(trace.file.is_file() for trace in PUBLIC_TRACES)
     print(f"{n_here} of {len(PUBLIC_TRACES)} public traces are in {FOLDER}")
     return int(n_failed > 0)

@@ -13,10 +13,11 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import main
-from htagraph.compiled import Compiled, Reading, compiled, kept_file
+from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
+from htagraph.model.progress import Progress
 from htagraph.reports.json_document import json_document
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
@@ -33,9 +34,9 @@ def trace(tmp_path: Path) -> Path:
 
 def _n_reads(trace: Path, folder: Path, **options: object) -> int:
     """How often the file was read to answer: once, or not at all."""
-    told: list[int] = []
-    hg.load_graph(trace, cache=folder, progress=lambda done, _: told.append(done), **options)
-    return int(bool(told))
+    heard: list[Progress] = []
+    hg.load_graph(trace, cache=folder, progress=heard.append, **options)
+    return int(bool(heard))
 
 
 def _assert_equal(one: Compiled, two: Compiled) -> None:
@@ -51,7 +52,7 @@ def _assert_equal(one: Compiled, two: Compiled) -> None:
 
 def test_what_is_opened_is_what_was_made(trace, tmp_path):
     """Graph, recording, the place of each event in its file."""
-    made, again = (compiled(trace, (), Reading(), folder=tmp_path / "kept") for _ in range(2))
+    made, again = (compiled(trace, (), LoadOptions(), folder=tmp_path / "kept") for _ in range(2))
 
     _assert_equal(made, again)
     documents = [json_document(hg.Summary(*one)) for one in (made, again)]
@@ -71,7 +72,7 @@ def test_what_is_opened_is_what_was_made(trace, tmp_path):
 )
 def test_what_is_opened_of_a_real_trace_is_what_was_made(name, tmp_path):
     """Clocks are moved or not, and headers differ."""
-    _assert_equal(*(compiled(located(name), (), Reading(), folder=tmp_path) for _ in range(2)))
+    _assert_equal(*(compiled(located(name), (), LoadOptions(), folder=tmp_path) for _ in range(2)))
 
 
 def test_times_that_were_moved_to_the_host_clock_are_moved_back():
@@ -129,8 +130,8 @@ def _with(**changed: object) -> Callable[[bytes], dict[str, object]]:
 )
 def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper):
     """Nothing in it is believed that does not hold of every graph."""
-    made = compiled(trace, (), Reading(), folder=tmp_path / "kept")
-    kept = kept_file(trace, (), tmp_path / "kept", Reading())
+    made = compiled(trace, (), LoadOptions(), folder=tmp_path / "kept")
+    kept = kept_file(trace, (), tmp_path / "kept", LoadOptions())
     changed = tamper(kept.read_bytes())
     if isinstance(changed, bytes):
         kept.write_bytes(changed)
@@ -138,7 +139,7 @@ def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper
         np.savez(kept, **{**np.load(kept), **changed})
 
     assert _n_reads(trace, tmp_path / "kept") == 1
-    _assert_equal(made, compiled(trace, (), Reading(), folder=tmp_path / "kept"))
+    _assert_equal(made, compiled(trace, (), LoadOptions(), folder=tmp_path / "kept"))
     assert _n_reads(trace, tmp_path / "kept") == 0
 
 
@@ -166,8 +167,8 @@ def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
 
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
-    """That there is no folder is said, and no failure."""
-    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* no folder can be made"):
+    """A missing folder is reported, and is no failure."""
+    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot create"):
         graph = hg.load_graph(trace, cache=trace / "below a file")
     assert repr(graph) == repr(hg.load_graph(trace))
 
@@ -175,7 +176,7 @@ def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
 def test_commands_keep_what_a_variable_of_the_environment_asks_for(
     trace, tmp_path, monkeypatch, capsys
 ):
-    """The second opens what the first one made, and says the same."""
+    """The second opens what the first one made, and prints the same."""
     monkeypatch.setenv("HTAGRAPH_GRAPH_CACHE", str(tmp_path / "kept"))
     printed = []
     for _ in range(2):

@@ -180,7 +180,7 @@ def test_a_selection_draws_itself(graph):
 
 
 def test_a_selection_is_written_as_a_smaller_trace(tmp_path):
-    """Each event as it stands in the original, and the launches still linked."""
+    """Each event equals the original, and launches stay linked."""
     content = simulate(training_rank(steps=1, layers=2)).to_json()
     graph = hg.load(content).compile()
     step = graph.select(under="aten::linear") | graph.select(name="aten::linear")

@@ -1,4 +1,4 @@
-"""A trace is what a reader returned, whatever the format."""
+"""A trace holds what a reader returned, for any format."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def trace(monkeypatch):
 
 
 def test_load_asks_the_reader_of_the_format(trace):
-    """What the reader found is what the trace says."""
+    """The trace repeats what the reader found."""
     assert (trace.rank, trace.rank_source, trace.world_size) == (3, "file name", 8)
     assert (trace.path, trace.metadata) == (Path("rank3.other"), {"tool": "other"})
     assert trace.repairs["kind"].tolist() == ["torn page"]
@@ -141,7 +141,7 @@ def test_one_of_several_windows_of_a_name_is_read_by_its_place(tmp_path):
 def test_what_only_a_whole_trace_can_tell_is_no_window_to_be_read(tmp_path, word):
     """Which step is the median one depends on all of them."""
     path = simulate(training_rank(steps=2, layers=1)).write(tmp_path / "rank.json")
-    with pytest.raises(hg.errors.QueryError, match="only the whole trace can tell"):
+    with pytest.raises(hg.errors.QueryError, match="needs the whole trace"):
         hg.load(path, window=word)
     with pytest.raises(hg.errors.WindowNotFoundError):
         hg.load(path, window="ProfilerStep#77")

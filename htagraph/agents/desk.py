@@ -17,6 +17,7 @@ from htagraph.agents.target import Session
 from htagraph.agents.tool import Tool
 from htagraph.agents.tools import TOOLS
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
+from htagraph.model.progress import Progress, begin_stage, listening
 
 __all__ = ["INSTRUCTIONS", "AbandonedError", "Desk", "Report"]
 
@@ -79,21 +80,17 @@ class Desk:
             JSON, or an error of one line.
         """
 
-        def stage(doing: str) -> None:
-            """Begin a stage, unless the call was cancelled."""
+        def hear(progress: Progress) -> None:
+            """Report progress, or cancel the call."""
             if abandoned.is_set():
                 raise AbandonedError
-            report(doing)
+            report(str(progress))
 
-        def progress(done: int, total: int) -> None:
-            """Continue reading, unless the call was cancelled."""
-            stage(f"Reading: {done / total:.0%}" if total else "Reading")
-
-        with self._one_at_a_time:
+        with self._one_at_a_time, listening(hear):
             try:
-                stage(f"Answering {tool}")
+                begin_stage(f"Answering {tool}")
                 called = _tool(tool).read(arguments)
-                session = Session(self.root, self.loaded, stage, progress)
+                session = Session(self.root, self.loaded)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those that matter are in the notes
                     return as_json(called.answer(session)), False

@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from htagraph.compiled import LoadOptions
 from htagraph.errors import HTAGraphWarning
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.model.recording import Progress
-from htagraph.trace import Trace, load
+from htagraph.trace import Trace
 
-__all__ = ["Loaded", "LoadedRun", "Stage"]
-
-Stage = Callable[[str], None]
-"""Called with what is done next; raises once the call is cancelled."""
+__all__ = ["Loaded", "LoadedRun"]
 
 _MOST_EVENTS = 10_000_000
 """Events that stay loaded, chosen: a few GB. `docs/agents.md` states it, and a test reads that."""
@@ -73,29 +70,22 @@ class Loaded:
         """Let go of everything; temporary files of jobs go with them."""
         self._runs.clear()
 
-    def trace(self, path: Path, stage: Stage, progress: Progress) -> LoadedRun:
+    def trace(self, path: Path) -> LoadedRun:
         """A trace of one rank."""
 
         def read() -> LoadedRun:
-            stage(f"Reading {path.name}")
-            trace = load(path, progress=progress)
-            stage("Compiling the graph")
-            graph = trace.compile()
+            trace, graph = LoadOptions().made(path)
             return LoadedRun(graph, len(graph.dag.events), trace)
 
         return self._kept(_state(path), read)
 
-    def job(self, paths: Sequence[Path], stage: Stage) -> LoadedRun:
+    def job(self, paths: Sequence[Path]) -> LoadedRun:
         """A job of some ranks; those that cannot be used are left out and reported."""
 
-        def advance(done: int, total: int) -> None:
-            stage(f"Reading rank {min(done + 1, total)} of {total}")
-
         def read() -> LoadedRun:
-            advance(0, len(paths))
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", HTAGraphWarning)
-                job = load_job(paths, on_error="skip", progress=advance)
+                job = load_job(paths, on_error="skip")
             notes = (one.message for one in caught if issubclass(one.category, HTAGraphWarning))
             n_events = sum(rank.n_events for rank in job.summaries.values())
             return LoadedRun(job, n_events, notes=tuple(map(str, notes)))

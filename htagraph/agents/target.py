@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from htagraph.agents.files import Root
-from htagraph.agents.loaded import Loaded, LoadedRun, Stage
+from htagraph.agents.loaded import Loaded, LoadedRun
 from htagraph.errors import AmbiguousWindowWarning, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
-from htagraph.model.recording import Progress
+from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.discover import holds_several
 from htagraph.reports.job_summary import JobSummary
@@ -22,23 +22,15 @@ from htagraph.reports.summary import Summary
 
 __all__ = ["Session", "Target"]
 
-_OF_A_STEP = f"About the representative one of the similar steps; window={WHOLE!r}: all."
+_OF_A_STEP = f"Predicted for a representative step; window={WHOLE!r}: for the whole trace."
 
 
 @dataclass(frozen=True)
 class Session:
-    """What a call uses of the server.
-
-    Parameters
-    ----------
-    stage, progress : callable
-        Called while it works; they raise once the call is cancelled.
-    """
+    """What a call uses of the server."""
 
     root: Root
     loaded: Loaded
-    stage: Stage
-    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -68,9 +60,7 @@ class Target:
         """The file or folder."""
         path = self.session.root.existing(self.name)
         if self.capture and not holds_several(path):
-            raise QueryError(
-                "capture chooses among the traces of a folder.", hint=f"{self.name} is a file."
-            )
+            raise QueryError("capture needs a folder.", hint=f"{self.name} is one file.")
         return path
 
     @cached_property
@@ -95,13 +85,13 @@ class Target:
     def _loaded(self) -> LoadedRun:
         if not self.is_job:
             file = self._files[0][0]
-            return self.session.loaded.trace(file, self.session.stage, self.session.progress)
+            return self.session.loaded.trace(file)
         if self.times is not None:
             raise QueryError(
                 "every rank has its own clock: times of one are not those of another.",
                 hint="name a step, or ask about the file of one rank.",
             )
-        return self.session.loaded.job(self._files[0], self.session.stage)
+        return self.session.loaded.job(self._files[0])
 
     @cached_property
     def _windowed(self) -> tuple[TraceGraph | Job, list[str]]:
@@ -148,10 +138,10 @@ class Target:
         assert trace is not None
 
         def make() -> Summary:
-            self.session.stage("Finding what bounds it")
+            begin_stage("Finding what bounds it")
             if self.window or self.times:
                 return Summary(trace, self.graph)
-            return Summary.by_default(trace, self.graph)
+            return Summary.of(trace, self.graph)
 
         return self._loaded.summary((self.window, self.times), make)
 
@@ -160,7 +150,7 @@ class Target:
         """Of a folder, the summary of its ranks."""
 
         def make() -> JobSummary:
-            self.session.stage("Finding what bounds it")
+            begin_stage("Finding what bounds it")
             return JobSummary(self.job, self.path.name)
 
         return self._loaded.summary(self.window, make)

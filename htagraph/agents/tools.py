@@ -21,6 +21,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
+from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS
@@ -103,7 +104,7 @@ class PathTool(TableTool, RunTool):
     def answer(self, session: Session) -> dict[str, Any]:
         """The critical path as a table."""
         target = self.target(session)
-        session.stage("Finding the critical path")
+        begin_stage("Finding the critical path")
         found = target.run.critical_path()
         is_trace = isinstance(found, CriticalPath)
         if self.by in ("rank", "step") and (self.by == "step") != is_trace:
@@ -139,7 +140,7 @@ class KernelsTool(TableTool, RunTool):
         """Device work by group."""
         target = self.target(session)
         run = target.run
-        session.stage("Summing up kernels")
+        begin_stage("Summing up kernels")
         frame = run.kernel_breakdown(by=self.by)
         if isinstance(run, TraceGraph) and self.by == "name":
             on_path = run.critical_path().breakdown(by="name")["dur_ns"]
@@ -179,9 +180,9 @@ class WhatIfTool(TableTool, RunTool):
         target = self.target(session)
         if changes.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
-            raise QueryError("equalise and rank are about the ranks of a job.", hint=hint)
+            raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
         run, target_notes = (target.job, target.notes) if target.is_job else target.step
-        session.stage("Replaying")
+        begin_stage("Replaying")
         scenario: Any = what_if(run, *made, on="window")
         notes = notes_part([trust_in_words(scenario), *target_notes])
         head = _head(run)
@@ -237,7 +238,7 @@ class DiffTool(TableTool):
         before, after = (
             Target(session, path, self.window).graph for path in (self.before, self.after)
         )
-        session.stage("Comparing")
+        begin_stage("Comparing")
         found = diff(before, after)
         head = {
             "before": _head(before)["window"],
@@ -291,13 +292,13 @@ class AskTool(TableTool, RunTool):
         """The requested rows."""
         if self.question not in QUESTIONS and self.question not in JOB_QUESTIONS:
             hint = one_of(self.question, sorted({*QUESTIONS, *JOB_QUESTIONS}))
-            raise QueryError(f"there is no question {self.question!r}.", hint=hint)
+            raise QueryError(f"unknown question {self.question!r}.", hint=hint)
         target = self.target(session)
         if self.question not in QUESTIONS and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError(f"{self.question!r} is a question about a job.", hint=hint)
         run = target.run
-        session.stage(f"Asking {self.question}")
+        begin_stage(f"Answering {self.question}")
         frame = run.ask(self.question, **self.options)
         if self.where:
             frame = rows_where(frame, self.where)

@@ -1,6 +1,6 @@
 """Clocks of members that meet: offset and drift from common instants, and how sure they are.
 
-Members of a collective end together, up to a small jitter, and nobody ends before everybody has
+Members of a collective end together, up to a small jitter, and no member ends before all have
 started. The first gives an estimate, the second a bound: of two members ``r`` and ``q``, what has
 to be added to the clock of ``r`` lies in ``[max(start_q - end_r), min(end_q - start_r)]``.
 Some members end each on its own, as those of a one-sided all-to-all: they give the bound only.
@@ -120,7 +120,7 @@ class ClockFit:
 def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
     """Slope between the medians of the first and of the second half.
 
-    It stands in for the median of all slopes (Theil, 1950; Sen, 1968), which takes quadratic time,
+    It replaces the median of all slopes (Theil, 1950; Sen, 1968), which takes quadratic time,
     and bears single late ends as well.
     """
     half = len(time_ns) // 2
@@ -148,7 +148,7 @@ def fit_clock(
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
     fitted only where it halves the spread of the differences: without drift, fitting it does harm.
-    Both are taken from collectives that end together. Where there are none, the ends still give a
+    Both are taken from collectives that end together. Without any, the ends still give a
     first guess of the offset, but no drift.
 
     Parameters
@@ -257,7 +257,7 @@ def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
 def _bounds(
     lows: I64, highs: I64, waits: Bools | None, is_awaited: Bools | None
 ) -> tuple[int, int]:
-    """The least and the most that can be added; who waits for nobody bounds none."""
+    """The least and the most that can be added; a rank that waits for no other bounds none."""
     lows = lows if waits is None else lows[waits]
     highs = highs if is_awaited is None else highs[is_awaited]
     return int(lows.max(initial=-_UNBOUNDED_NS)), int(highs.min(initial=_UNBOUNDED_NS))

@@ -8,7 +8,7 @@ and blocks. What a profiler did not write down limits nothing.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ _P100 = (6, 0)
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
+@unique
 class Limit(IntEnum):
     """What keeps more blocks from fitting."""
 

@@ -100,7 +100,7 @@ def rows(lane: I32, start: I64, end: I64) -> Rows:
 
     Notes
     -----
-    ``O(n log n)`` for the sort, and the pass looks at each row of a lane once per interval.
+    ``O(n log n)`` for the sort, and the pass visits each row of a lane once per interval.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import Any
 
 from htagraph.capture.trace_name import TraceName
 from htagraph.errors import OutputError
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["TraceFile"]
 

@@ -4,97 +4,86 @@ from __future__ import annotations
 
 import io
 import re
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
-from htagraph.cli.columns import DEFAULT_COLUMNS
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    ColumnsOption,
-    DaskOption,
-    FormatOption,
-    InferOption,
-    JobArgument,
-    QuietOption,
-    RankOption,
-    StacksOption,
-    WindowOption,
-    WorkersOption,
-    windowed,
-)
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
+from htagraph.compiled import LoadOptions
 from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
-from htagraph.questions import QUESTIONS, check_options
+from htagraph.model.columns import schema_of
+from htagraph.model.progress import begin_stage
+from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["ask"]
 
 _MAX_ROWS = 40
+"""Chosen: rows of a table on the terminal."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 """A whole number, as an option has it."""
 
 
 def ask(
     question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="A question by name; `list` lists them.")
+        str, typer.Argument(metavar="QUESTION", help="Name of a question; `list` lists all.")
     ],
-    paths: JobArgument = None,
+    paths: options.JobPaths = None,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     where: Annotated[
-        str, typer.Option(help="Keep rows for which this holds: 'idle_ns > 1000 and device == 0'.")
+        str, typer.Option(help="Keep only rows that match: 'idle_ns > 1000 and device == 0'.")
     ] = "",
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="Option of the question; repeatable."
+            "--option", "-o", metavar="NAME=VALUE", help="Option of the question. Repeatable."
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
     ] = None,
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    stacks: StacksOption = False,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    stacks: options.Stacks = False,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
+    """Answer a question; for a folder, on every rank. `htagraph ask list` lists all questions."""
     console = output()
     if question == "list" or not paths:
         print_frame(console, all_questions(), form)
         return
-    if capture == "list":
-        print_captures(Source.of(paths, rank, capture).found, form)
-        return
-    options = _parsed(option or [])
+    question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, options)
-    source = Source.of(paths, rank, capture, beside or ())
-    _check(question, options, of_job=source.is_job)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+    _check(question, question_options)
+    source = given(paths, rank, capture, beside, form)
+    _check(question, question_options, of_job=source.is_job)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         for number in source.captures:
-            asked = _asked(waiting, source, executor, stacks=stacks, infer=infer, capture=number)
-            waiting.stage("Asking")
-            answers[number] = _answer(asked, question, window, options)
+            run: Questions = (
+                windowed(loaded_job(source, number, reading, executor), window)
+                if source.is_job
+                else windowed(loaded_trace(source, number, reading).graph, window)
+            )
+            begin_stage(f"Answering {question}")
+            answers[number] = run.ask(question, **question_options)
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -104,7 +93,7 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    first = _default_columns(question, options)
+    first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, aside=aside)
     if frame.empty and form is Format.TABLE:
@@ -113,63 +102,21 @@ def ask(
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
-def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """Columns of an answer that a table shows by default; empty for all."""
-    by = f"{question} by={options.get('by')}"
-    columns = DEFAULT_COLUMNS.get(by, DEFAULT_COLUMNS.get(question, ()))
-    return tuple(dict.fromkeys(("rank", *columns))) if columns else ()
-
-
-def _asked(
-    waiting: Waiting,
-    source: Source,
-    executor: Executor | None,
-    *,
-    stacks: bool,
-    infer: bool,
-    capture: CaptureName,
-) -> Job | TraceGraph:
-    """What is asked: the ranks of a folder, or the graph of a trace."""
-    if source.is_job:
-        return loaded_job(waiting, source, executor, stacks=stacks, infer=infer, capture=capture)
-    return compiled_trace(waiting, source, capture, stacks=stacks, infer=infer).graph
-
-
 def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
-    """Check a question and its options, before anything is read.
-
-    Parameters
-    ----------
-    of_job : bool, optional
-        Whether a job is asked; None where that is not known yet.
-
-    Raises
-    ------
-    QueryError
-        If there is no such question or option, or it is asked of a job only.
-    """
+    """Check a question and its options before a file is read; `of_job` is None if unknown."""
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
         raise QueryError(
-            f"there is no question {question!r}.",
+            f"unknown question {question!r}.",
             hint=one_of(question, sorted({*QUESTIONS, *JOB_QUESTIONS})),
         )
     if of_job is False and question not in QUESTIONS:
         raise QueryError(
-            f"{question!r} is asked of a job.",
+            f"{question!r} needs a job.",
             hint="give the folder with the traces of its ranks.",
         )
     if of_job is None:
         of_job = question not in QUESTIONS
     check_options(Job if of_job else TraceGraph, question, options)
-
-
-def _answer(
-    asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]
-) -> pd.DataFrame:
-    """Answer of a trace, or of the ranks of a job."""
-    if isinstance(asked, TraceGraph):
-        return windowed(asked, window).ask(question, **options)
-    return windowed_job(asked, window).ask(question, **options)
 
 
 def _parsed(options: list[str]) -> dict[str, Any]:

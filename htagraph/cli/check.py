@@ -10,23 +10,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import (
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    WindowOption,
-    WorkersOption,
-)
-from htagraph.cli.ranks import executor_of
-from htagraph.cli.runs import loaded_run
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.settings import settings_near
 from htagraph.cli.tables import print_titled
 from htagraph.cli.units import duration_of, share_of
 from htagraph.comparison.limits import Check, Limits, State, check_run
+from htagraph.model.progress import begin_stage
 from htagraph.reports.gate import check_document, limits_table, markdown_check, shown_diff
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["EXIT_CODES", "check", "end_with"]
 
@@ -34,6 +27,7 @@ EXIT_CODES: dict[State, int] = {"passed": 0, "withheld": 1, "broken": 3}
 """How a check ends; 2 is wrong usage, as everywhere."""
 
 _TOP = 8
+"""Chosen: bounds in the table that compares critical paths."""
 _STYLES: dict[State, str] = {"passed": "green", "withheld": "yellow", "broken": "red"}
 
 
@@ -45,29 +39,28 @@ class CheckFormat(StrEnum):
     JSON = "json"
 
 
-def _limit(of: str) -> str:
-    return f"Most that {of}."
-
-
 def check(
-    trace: ReportArgument,
+    trace: options.RunPaths,
     *,
     max_step: Annotated[
-        str, typer.Option(metavar="LENGTH", help=_limit("a step may take, on average: 120ms"))
+        str, typer.Option(metavar="LENGTH", help="Limit for the mean step time: 120ms.")
     ] = "",
     max_exposed: Annotated[
         str,
         typer.Option(
             metavar="SHARE",
-            help=_limit("devices may communicate without computing, of the steps: 10%"),
+            help="Limit for exposed communication, as a share of the steps: 10%.",
         ),
     ] = "",
     max_idle: Annotated[
-        str, typer.Option(metavar="SHARE", help=_limit("devices may be idle, of the steps: 15%"))
+        str,
+        typer.Option(metavar="SHARE", help="Limit for idle devices, as a share of the steps: 15%."),
     ] = "",
     max_unexplained: Annotated[
         str,
-        typer.Option(metavar="SHARE", help=_limit("of the critical path may be unexplained: 5%")),
+        typer.Option(
+            metavar="SHARE", help="Limit for the unexplained share of the critical path: 5%."
+        ),
     ] = "",
     baseline: Annotated[
         Path | None,
@@ -79,26 +72,26 @@ def check(
         str,
         typer.Option(
             metavar="SHARE",
-            help="Most that steps may be longer than those of the baseline, beyond noise.",
+            help="Limit for how much slower than the baseline steps may be, beyond noise.",
             show_default="5%",
         ),
     ] = "",
-    rank: RankOption = None,
-    window: WindowOption = "",
-    form: Annotated[CheckFormat, typer.Option("--format", "-f", help="How to print it.")] = (
+    rank: options.Rank = None,
+    window: options.Window = "",
+    form: Annotated[CheckFormat, typer.Option("--format", "-f", help="Output format.")] = (
         CheckFormat.TABLE
     ),
     out: Annotated[
-        Path | None, typer.Option(help="Also write it as Markdown, for a pull request.")
+        Path | None, typer.Option(help="Also write Markdown, for a pull request.")
     ] = None,
-    workers: WorkersOption = 0,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    workers: options.Workers = 0,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Hold a run against limits. Ends with 0: kept, 1: not known, 2: wrong usage, 3: broken.
+    """Check a run against limits. Exit code 0: within, 1: unknown, 2: wrong usage, 3: exceeded.
 
-    What is not given is taken from [tool.htagraph] of the nearest pyproject.toml, by the names of
-    the options. See docs/gate.md.
+    Defaults are read from [tool.htagraph] in the nearest pyproject.toml, under the names of the
+    options. See docs/gate.md.
     """
     given = {
         "max-step": max_step,
@@ -110,14 +103,14 @@ def check(
     }
     asked = settings_near(Path.cwd()) | {key: text for key, text in given.items() if text}
     limits = _limits(asked)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
+    with shown_progress(quiet=quiet), executor_of(workers) as executor:
         earlier = (
-            loaded_run(waiting, Path(asked["baseline"]), executor=executor, infer=infer)
+            loaded_run(Path(asked["baseline"]), executor=executor, infer=infer)
             if "baseline" in asked
             else None
         )
-        run = loaded_run(waiting, trace, window, rank=rank, executor=executor, infer=infer)
-        waiting.stage("Checking")
+        run = loaded_run(trace, window, rank=rank, executor=executor, infer=infer)
+        begin_stage("Checking")
         found = check_run(run, limits, baseline=earlier, is_step=bool(window))
     if out is not None:
         write_text(out, markdown_check(found))
@@ -129,11 +122,11 @@ def _limits(asked: dict[str, str]) -> Limits:
     """The limits that are asked for; at least one, or a baseline."""
     if not asked:
         raise typer.BadParameter(
-            "there is nothing to check: give --max-step, --max-exposed, --max-idle, "
+            "no limits: give --max-step, --max-exposed, --max-idle, "
             "--max-unexplained or --baseline, or [tool.htagraph] in pyproject.toml."
         )
     if "fail-above" in asked and "baseline" not in asked:
-        raise typer.BadParameter("--fail-above is about a --baseline, which is missing.")
+        raise typer.BadParameter("--fail-above needs a --baseline.")
     shares = {
         key.replace("-", "_"): share_of(text)
         for key, text in asked.items()
@@ -159,14 +152,12 @@ def _print(console: Console, found: Check, form: CheckFormat) -> None:
 
 
 def end_with(found: Check, *, quiet: bool) -> None:
-    """End with the exit code of a check; say where it did not pass."""
+    """End with the exit code of a check, after a notice for each limit that did not pass."""
     code = EXIT_CODES[found.state]
     if code:
         not_passed = [one for one in found.limits if one.state == found.state]
         for one in not_passed:
-            said = f": {one.said}" if one.said else ""
-            notices(quiet=quiet).print(f"{one.limit} is {_SAID[one.state]}{said}", markup=False)
+            outcome = "exceeded" if one.state == "broken" else "unknown"
+            reason = f": {one.said}" if one.said else ""
+            notices(quiet=quiet).print(f"{one.limit} {outcome}{reason}", markup=False)
         raise typer.Exit(code)
-
-
-_SAID: dict[State, str] = {"broken": "broken", "withheld": "not known", "passed": "kept"}

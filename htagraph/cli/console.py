@@ -6,38 +6,28 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from rich import filesize
+import rich.progress
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.text import Text
 
-from htagraph.compiled import Compiled, Reading, compiled
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
-from htagraph.model.progress import heard_by
-from htagraph.readers.rank_paths import name_of
+from htagraph.model.progress import Progress, listening
 from htagraph.writers.labels import printable
 
-__all__ = ["Waiting", "complain", "notices", "output", "sentences"]
+__all__ = ["complain", "notices", "output", "sentences", "shown_progress"]
 
 _LOG = logging.getLogger("htagraph")
 _PIPED_WIDTH = 140
+"""Chosen: characters in a line of output that goes into a pipe or a file."""
 
 
 class Terminal(Console):
-    """Console on which text is data: what a trace calls an event moves no cursor and rings no bell.
+    """Console on which text is data: escapes in names of a trace have no effect.
 
     Only rich itself writes escapes, for colors and for the progress line.
     """
@@ -45,16 +35,16 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Segments of what is printed, with pictures of control characters; line ends stay."""
+        """Segments to print, with control characters replaced by symbols; line ends stay."""
         for text, style, control in super().render(renderable, options):
             shown = text if control else "\n".join(map(printable, text.split("\n")))
             yield Segment(shown, style, control)
 
 
 def output() -> Console:
-    """Console of the answer; where it is no terminal, of a fixed width and without colors.
+    """Console of the answer; into a pipe, of a fixed width and without colors.
 
-    ``COLUMNS`` of the environment goes before the fixed width.
+    The environment variable ``COLUMNS`` overrides the fixed width.
     """
     is_asked = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Terminal(width=None if is_asked else _PIPED_WIDTH, highlight=False)
@@ -66,7 +56,7 @@ def notices(*, quiet: bool = False) -> Console:
 
 
 def complain(error: HTAGraphError) -> None:
-    """Print an error in one line; before it, the table that it is about."""
+    """Print an error in one line, after the table that it refers to."""
     console = notices()
     text = str(error)
     if isinstance(error, CaptureNotChosenError):
@@ -78,7 +68,7 @@ def complain(error: HTAGraphError) -> None:
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Print what the package warns of as sentences, each once; other warnings are not for users."""
+    """Print warnings of the package as sentences, each once; hide all others."""
     said: set[str] = set()
 
     def say(message: Warning | str, *_where: object) -> None:
@@ -98,21 +88,25 @@ def sentences() -> Iterator[None]:
             _LOG.handlers[:] = before
 
 
-class Waiting:
-    """Progress line shown while a command works.
+@contextmanager
+def shown_progress(*, quiet: bool = False) -> Iterator[None]:
+    """Show the progress of the block on a line, if the error stream is a terminal.
 
-    It has the stage, what is done in it, and how many of how many there are, with the share and the
-    time that is left. Where nobody knows how much there is, it has the time since the stage began.
-
-    Parameters
-    ----------
-    quiet : bool
-        Show nothing; nothing is shown either where the error stream is no terminal.
+    Notices of the package go above the line; later ones go below.
     """
+    line = _ProgressLine(quiet=quiet)
+    others = [one for one in _LOG.handlers if not isinstance(one, _ToConsole)]
+    _LOG.handlers[:] = [*others, _ToConsole(line.console)]
+    with line, listening(line.hear):
+        yield
+
+
+class _ProgressLine(rich.progress.Progress):
+    """A line with the stage, its part, what is counted and the time left."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         console = notices(quiet=quiet)
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=16),
             TextColumn("{task.fields[amount]}", markup=False),
@@ -122,77 +116,23 @@ class Waiting:
             transient=True,
             disable=quiet or not console.is_terminal,
         )
-        self._stage, self._part = "Opening", ""
-        self._task = self._added(None)
+        self._last = Progress("Opening")
+        self._task = self.add_task("Opening", total=None, amount="")
 
-    def _added(self, total: int | None) -> TaskID:
-        """Begin to count anew."""
-        text = f"{self._stage} · {self._part}" if self._part else self._stage
-        return self._progress.add_task(text, total=total, amount="")
-
-    @contextmanager
-    def shown(self) -> Iterator[Waiting]:
-        """Show the progress line while the block runs; notices go above it, and later below."""
-        others = [one for one in _LOG.handlers if not isinstance(one, _ToConsole)]
-        _LOG.handlers[:] = [*others, _ToConsole(self._progress.console)]
-        with self._progress, heard_by(self._hear):
-            yield self
-
-    def stage(self, doing: str) -> None:
-        """Show the next stage, whose length is not known."""
-        self._progress.remove_task(self._task)
-        self._stage, self._part = doing, ""
-        self._task = self._added(None)
-
-    def _hear(self, doing: str, done: int, total: int, awaited: str) -> None:
-        """Show a part of the stage; of several that take as long, how many are done."""
-        if doing != self._part or not total:
-            self._part = doing
-            description = f"{self._stage} · {doing}"
-            if total:
-                self._progress.remove_task(self._task)
-                self._task = self._added(total)
-            else:
-                self._progress.update(self._task, description=description, total=None, amount="")
-        if total:
-            amount = f"{min(done + 1, total):,} of {total:,}, {done / total:.0%}"
-            amount += f", awaiting {awaited}" if awaited else ""
-            self._progress.update(self._task, completed=done, total=total, amount=amount)
-
-    def compiled(
-        self,
-        path: Path,
-        *,
-        stacks: bool = False,
-        infer: bool = True,
-        beside: Sequence[Path] = (),
-        folder: Path | None = None,
-    ) -> Compiled:
-        """Read a trace and what is beside it, compile it, and show the progress.
-
-        A folder, where one is given, keeps both.
-        """
-        self.stage(f"Reading {name_of(path)}")
-
-        def advance(done: int, total: int) -> None:
-            """Move the bar."""
-            amount = filesize.decimal(done)
-            if total:
-                amount = f"{amount} of {filesize.decimal(total)}, {done / total:.0%}"
-            self._progress.update(self._task, completed=done, total=total or None, amount=amount)
-
-        return compiled(
-            path,
-            beside,
-            Reading(stacks=stacks, infer=infer),
-            folder=folder,
-            progress=advance,
-            stage=self.stage,
+    def hear(self, now: Progress) -> None:
+        """Show progress; the clock restarts when a stage or a count begins."""
+        last, self._last = self._last, now
+        total = now.total or None
+        if now.stage != last.stage or (now.total and now.part != last.part):
+            self.remove_task(self._task)
+            self._task = self.add_task(now.title, total=total, amount="")
+        self.update(
+            self._task, description=now.title, completed=now.done, total=total, amount=now.amount
         )
 
 
 class _TimeLeft(ProgressColumn):
-    """Time that is left at the speed so far; nothing where it is not known."""
+    """Estimated time left, if known."""
 
     def render(self, task: Task) -> Text:
         """Show it in minutes and seconds."""
@@ -203,7 +143,7 @@ class _TimeLeft(ProgressColumn):
 
 
 class _ToConsole(logging.Handler):
-    """Prints what the package logs for its users, above the progress line."""
+    """Prints log messages of the package above the progress line."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)

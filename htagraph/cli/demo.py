@@ -1,4 +1,4 @@
-"""`htagraph demo`: reports on simulated training runs, each with a planted fault."""
+"""`htagraph demo`: reports on training runs, each with a planted fault."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import QuietOption
-from htagraph.cli.ranks import loaded_job
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.report import print_summary
+from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import print_titled
+from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
-from htagraph.reports.files import write_files
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.report_files import write_files
 from htagraph.reports.summary import Summary
 
 __all__ = ["PLANTED", "demo"]
@@ -31,6 +32,7 @@ PLANTED = {
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
+    "captured": "a real run on a CPU: loading a batch sleeps 40 ms",
 }
 """Faults of the demo traces, in words."""
 
@@ -44,23 +46,22 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for traces and reports.")] = Path(
         "htagraph-demo"
     ),
-    quiet: QuietOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
+    """Report on training runs, each with a planted fault. Nothing is downloaded."""
     summaries: dict[str, Summary] = {}
-    with Waiting(quiet=quiet).shown() as waiting:
+    with shown_progress(quiet=quiet):
         for fault in PLANTED:
-            made = waiting.compiled(_copied(demo_trace(fault), out))
-            summaries[fault] = Summary(made.trace, made.graph)
-            write_files(summaries[fault], out / fault, doing=waiting.stage, page=fault == _SHOWN)
+            summaries[fault] = Summary(*LoadOptions().made(_copied(demo_trace(fault), out)))
+            write_files(summaries[fault], out / fault, page=fault == _SHOWN)
         ranks = out / _JOB
         for rank in sorted(demo_trace(_JOB).iterdir()):
             _copied(rank, ranks)
-        job = JobSummary(loaded_job(waiting, Source.of(ranks)), "a job of four ranks")
-        job_files = write_files(job, out / f"{_JOB}-report", doing=waiting.stage)
+        job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
+        job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
     print_summary(console, summaries[_SHOWN])
-    print_titled(console, "All simulated runs", _comparison(summaries))
+    print_titled(console, "All runs: simulated, and one captured", _comparison(summaries))
     console.print(
         f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
     )

@@ -10,29 +10,22 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.check import end_with
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import (
-    ColumnsOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    WindowOption,
-    WorkersOption,
-)
-from htagraph.cli.ranks import executor_of
-from htagraph.cli.runs import loaded_run
+from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.tables import Format, print_frame
 from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
+from htagraph.model.progress import begin_stage
 from htagraph.reports.gate import diff_document, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
 
 __all__ = ["What", "diff"]
 
 _TOP = 20
+"""Chosen: rows of a table on the terminal."""
 
 
 class What(StrEnum):
@@ -52,15 +45,15 @@ def diff(
             metavar="BEFORE", help="Trace, folder, or JSON of a report before the change."
         ),
     ],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after it.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after the change.")],
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     what: Annotated[
         What,
         typer.Option(
-            help="Compare critical paths (deltas add up), kernels, operators or devices; all is "
-            "for JSON."
+            help="Compare critical paths (deltas add up), kernels, operators or devices; all: "
+            "everything as JSON."
         ),
     ] = What.PATH,
     by: Annotated[str, typer.Option(help="For paths: bound, op or name.")] = "bound",
@@ -68,27 +61,27 @@ def diff(
         str,
         typer.Option(
             metavar="SHARE",
-            help="Exit with 3 if steps are longer by more than this (5%) and than noise, with 1 "
-            "if that is not known.",
+            help="Exit with 3 if steps are slower by more than this (5%) and by more than noise, "
+            "with 1 if that is unknown.",
         ),
     ] = "",
     out: Annotated[
-        Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with all of it.")
+        Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with everything.")
     ] = None,
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    workers: WorkersOption = 0,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    workers: options.Workers = 0,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Compare the steps of two runs, with noise. The largest change comes first."""
+    """Compare the steps of two runs, with noise. The largest change is first."""
     limit = share_of(fail_above) if fail_above else None
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
+    with shown_progress(quiet=quiet), executor_of(workers) as executor:
         runs = [
-            loaded_run(waiting, path, window, rank=rank, executor=executor, infer=infer)
+            loaded_run(path, window, rank=rank, executor=executor, infer=infer)
             for path in (before, after)
         ]
-        waiting.stage("Comparing")
+        begin_stage("Comparing")
         found = RunDiff(*runs)
         frame = _asked(found, what, by)
     console, aside = output(), notices(quiet=quiet)

@@ -7,49 +7,42 @@ from typing import Annotated
 
 import typer
 
-from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    TraceArgument,
-    WindowOption,
-    windowed,
-)
-from htagraph.cli.ranks import compiled_trace, print_captures
-from htagraph.cli.sources import Source
+from htagraph.cli import options
+from htagraph.cli.console import notices, shown_progress
+from htagraph.cli.runs import loaded_trace, windowed
+from htagraph.cli.sources import given
+from htagraph.compiled import LoadOptions
+from htagraph.model.progress import begin_stage
 
 __all__ = ["dot"]
 
 
 def dot(
-    paths: TraceArgument,
+    paths: options.TracePaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
     whole: Annotated[
-        bool, typer.Option("--graph", help="Draw all events of the window, not only the path.")
+        bool, typer.Option("--graph", help="Draw all events of the window, not just the path.")
     ] = False,
     reduce: Annotated[
-        bool, typer.Option("--reduce", help="With --graph, leave out arrows that others imply.")
+        bool,
+        typer.Option(
+            "--reduce", help="With --graph, leave out redundant arrows (transitive reduction)."
+        ),
     ] = False,
-    max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    max_nodes: Annotated[int, typer.Option(help="Maximum number of boxes.", min=2)] = 200,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found)
-        return
-    with Waiting(quiet=quiet).shown() as waiting:
-        made = compiled_trace(waiting, source, source.one_capture, infer=infer)
-        waiting.stage("Drawing")
+    source = given(paths, rank, capture, beside)
+    with shown_progress(quiet=quiet):
+        made = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
+        begin_stage("Drawing")
         graph = windowed(made.graph, window)
         file = None if out == "-" else Path(out)
         if whole:

@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems given to a command: their export is read, or made on request."""
+"""Reports of Nsight Systems (.nsys-rep): their SQLite export is read, or made on request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _LOG = logging.getLogger("htagraph")
 
 
 def readable(path: Path) -> Path:
-    """What is read where a path is given: of a report that is exported, its export.
+    """Path to read: of a report, its export if there is one; other paths unchanged.
 
-    Where `nsys` is on this machine and somebody sits in front of it, the export is offered. A
-    report that is not exported stays as it is: who reads it says what to do.
+    On a terminal with `nsys` installed, the user is asked whether to export. Otherwise the reader
+    of the report raises an error with the command to run.
     """
     if not is_report(path) or not path.is_file():
         return path
     export = export_of(path)
     if export.is_file() and export.stat().st_mtime >= path.stat().st_mtime:
-        _LOG.warning("%s is read through its export, %s.", path.name, export.name)
+        _LOG.warning("reading %s, the export of %s.", export.name, path.name)
         return export
     is_asked = shutil.which("nsys") and sys.stdin.isatty() and sys.stderr.isatty()
     question = f"{path.name} is not exported yet. Export it with nsys to {export.name}?"

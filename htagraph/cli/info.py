@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    TraceArgument,
-)
-from htagraph.cli.ranks import compiled_trace, print_captures
-from htagraph.cli.sources import Source
+from htagraph.cli import options
+from htagraph.cli.console import output, shown_progress
+from htagraph.cli.runs import loaded_trace
+from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame, print_titled
+from htagraph.compiled import LoadOptions
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
+from htagraph.model.progress import begin_stage
 from htagraph.reports.capture_cost import capture_cost
 from htagraph.reports.doctor import examine
 from htagraph.reports.summary import Summary
@@ -28,23 +22,20 @@ __all__ = ["info"]
 
 
 def info(
-    paths: TraceArgument,
+    paths: options.TracePaths,
     *,
-    rank: RankOption = None,
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    rank: options.Rank = None,
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Say what is in a trace, what is missing, what follows from it, and how to record it."""
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found, form)
-        return
-    with Waiting(quiet=quiet).shown() as waiting:
-        loaded, graph = compiled_trace(waiting, source, source.one_capture, infer=infer)
-        waiting.stage("Checking")
+    """List what a trace holds and lacks, what that affects, and how to record the rest."""
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet):
+        loaded, graph = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
+        begin_stage("Checking")
         summary = Summary(loaded, graph)
         quality = summary.quality
         cost = _cost(loaded, summary.graph)
@@ -65,10 +56,10 @@ def info(
     )
     if len(missing):
         print_titled(console, "Not recorded, and how to record it", missing, header=False)
-    print_titled(console, "What the capture took", cost, header=False)
+    print_titled(console, "Cost of the capture", cost, header=False)
     if len(loaded.attached):
         shown = ["instrument", "n", "n_matched", "detail"]
-        print_titled(console, "Files beside the trace", loaded.attached[shown])
+        print_titled(console, "Companion files", loaded.attached[shown])
     if len(loaded.repairs):
         print_titled(console, "Repairs of the file", loaded.repairs)
     else:
@@ -104,12 +95,12 @@ def _metadata(trace: Trace) -> pd.DataFrame:
         ),
         **plain,
     }
-    return pd.DataFrame({"kind": list(rows), "name": list(rows.values())})
+    return pd.DataFrame({"check": list(rows), "name": list(rows.values())})
 
 
 def _categories(trace: Trace) -> pd.DataFrame:
     """What each category takes of the file: events that were loaded and were not, and bytes."""
-    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, kept out of the graph"}})
+    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, not in the graph"}})
     return frame.rename(columns={"category": "name"})
 
 

@@ -1,7 +1,7 @@
 """Layout of a table on the terminal: no figure is ever cut.
 
-A name stands in full where there is room; else it is shortened to what tells it from the others.
-Sentences fold. Where that is not enough, the last columns are left out and named.
+Names are shortened, if there is no room, to what distinguishes them. Sentences fold. If that is not
+enough, the last columns are left out and listed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.reports.headings import SENTENCES, heading, holds_names
-from htagraph.reports.markdown import Columns, full_names, human_columns
+from htagraph.model.columns import heading, quantity
+from htagraph.model.schema import Quantity
+from htagraph.reports.cells import Columns, full_names, human_columns
 from htagraph.writers.labels import distinct_names
 
 __all__ = ["fitted"]
 
 _LEAST_NAME, _LEAST_SENTENCE = 16, 24
+"""Chosen: fewest characters of a shortened name, and of a folded sentence."""
 _GAP = 2
+"""Characters between two columns, as rich prints them."""
 _MIN_COLUMNS = 2
+"""Chosen: columns that even a narrow terminal shows."""
 
 
 class _Column(NamedTuple):
@@ -45,7 +49,8 @@ class _Column(NamedTuple):
     ) -> _Column:
         """Column of a frame, with its cells as texts; of names, they stay in full."""
         title = heading(name)
-        is_name, folds = holds_names(name, values), name in SENTENCES
+        kind = quantity(name, values)
+        is_name, folds = kind is Quantity.NAME, kind is Quantity.TEXT
         cells = full_names(values) if is_name else cells
         head = cell_len(title) if header else 0
         whole = max([head, *map(cell_len, cells)])

@@ -33,11 +33,11 @@ VERBS = (
     "mcp",
     "warm",
 )
-"""Each is a file beside this one, with a function of its name."""
+"""Each is a module of this package with a function of the same name."""
 
 
 def app_of(verbs: Sequence[str] = VERBS) -> typer.Typer:
-    """The application with some verbs; their files alone are loaded."""
+    """The application with some verbs; only their modules are loaded."""
     app = typer.Typer(
         name="htagraph",
         help="Find what bounds a PyTorch run: the exact critical path of a profiler trace.",
@@ -73,7 +73,7 @@ def _options(
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line; exit code 0, 1 for input that cannot be answered, 2 for wrong usage.
+    """Run the command line; exit code 0, 1 for unusable input, 2 for wrong usage.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ def main(args: Sequence[str] | None = None) -> None:
         if not is_interrupted():
             complain(error)
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         _leave_output()
-    except OSError as error:  # the disk that our output or a temporary file goes to
+    except OSError as error:  # the disk of the output, or of a temporary file
         place = error.filename or "the output"
         hint = "check the free space and the permissions."
         complain(HTAGraphError(f"{place}: {error.strerror or error}.", hint=hint))
@@ -100,7 +100,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _leave_output() -> NoReturn:
-    """End, without another try to write what could not be written."""
+    """End without flushing the output again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1)
 

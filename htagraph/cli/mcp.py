@@ -17,10 +17,10 @@ __all__ = ["mcp"]
 def mcp(
     *,
     root: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The only folder whose files are read.")
+        Path, typer.Option(metavar="FOLDER", help="Only files below this folder are read.")
     ] = Path(),
 ) -> None:
-    """Serve coding agents (MCP) on standard input and output. Nothing is written."""
+    """Serve coding agents over MCP (stdio). Nothing is written."""
     if not root.is_dir():
         raise TraceNotFoundError("no such folder.", path=root, hint="give --root FOLDER.")
     try:

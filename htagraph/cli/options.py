@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share; used as `options.Rank`."""
 
 from __future__ import annotations
 
@@ -7,55 +7,45 @@ from typing import Annotated
 
 import typer
 
-from htagraph.cli.tables import Format
-from htagraph.graph import TraceGraph
+from htagraph.cli import tables
 from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 
 __all__ = [
-    "BesideOption",
-    "CaptureOption",
-    "ColumnsOption",
-    "DaskOption",
-    "FormatOption",
-    "InferOption",
-    "JobArgument",
-    "QuietOption",
-    "RankOption",
-    "ReportArgument",
-    "StacksOption",
-    "TraceArgument",
-    "WindowOption",
-    "WorkersOption",
-    "windowed",
+    "Beside",
+    "Capture",
+    "Columns",
+    "Dask",
+    "Format",
+    "Infer",
+    "JobPaths",
+    "Quiet",
+    "Rank",
+    "RunPaths",
+    "Stacks",
+    "TracePaths",
+    "Window",
+    "Workers",
 ]
 
-TraceArgument = Annotated[
+TracePaths = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH...",
-        help="Trace of one rank (.json, .json.gz), or a folder, glob or files with it; of several "
-        "ranks, --rank N says which.",
+        help="Trace of one rank (.json, .json.gz); or a folder, glob or files, with --rank N for "
+        "one of several ranks.",
     ),
 ]
-ReportArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH...",
-        help="Trace of one rank; or a folder, a glob or files with the traces of a job.",
-    ),
-]
-JobArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="PATH...",
-        help="Trace of one rank; or a folder, a glob or files with the traces of a job.",
-    ),
-]
-RankOption = Annotated[
+_RUN = typer.Argument(
+    metavar="PATH...",
+    help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
+)
+RunPaths = Annotated[list[Path], _RUN]
+JobPaths = Annotated[list[Path] | None, _RUN]
+Rank = Annotated[
     int | None,
-    typer.Option("--rank", metavar="N", min=0, help="One rank of a job, by itself."),
+    typer.Option("--rank", metavar="N", min=0, help="Analyze only this rank of a job."),
 ]
-WindowOption = Annotated[
+Window = Annotated[
     str,
     typer.Option(
         "--window",
@@ -64,58 +54,56 @@ WindowOption = Annotated[
         help=WINDOWS_IN_WORDS,
     ),
 ]
-DaskOption = Annotated[
+Dask = Annotated[
     str,
-    typer.Option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers read the ranks."),
+    typer.Option(
+        "--dask", metavar="ADDRESS", help="Address of a Dask scheduler; its workers read the ranks."
+    ),
 ]
-WorkersOption = Annotated[
-    int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: automatic.")
+Workers = Annotated[
+    int,
+    typer.Option("--workers", min=0, help="Number of worker processes for a job; 0: automatic."),
 ]
-BesideOption = Annotated[
+Beside = Annotated[
     list[Path] | None,
     typer.Option(
         "--beside",
         metavar="FILE",
-        help="What another instrument saw of the same run: an execution trace, Nsight Compute CSV, "
-        "a log of nvidia-smi or DCGM; may be given again.",
+        help="Add data from the same run: an execution trace, Nsight Compute CSV, or a log of "
+        "nvidia-smi or DCGM. Repeatable.",
     ),
 ]
-CaptureOption = Annotated[
+Capture = Annotated[
     str,
     typer.Option(
         "--capture",
         metavar="N|FILE|all|list",
-        help="Capture of a folder that holds several, by its number, or by one of its files; all, "
-        "one after another; or list them. By default the latest complete one.",
+        help="Which capture, if the folder holds several: a number, one of its files, all (one by "
+        "one), or list. Default: the latest complete one.",
     ),
 ]
-StacksOption = Annotated[
+Stacks = Annotated[
     bool,
     typer.Option(
-        "--stacks", help="Also read Python stacks, which name the code of host gaps (slower)."
+        "--stacks", help="Also read Python stacks: they name the code in host gaps (slower)."
     ),
 ]
-InferOption = Annotated[
+Infer = Annotated[
     bool,
     typer.Option(
         "--infer/--no-infer",
-        help="Whether waits that no record names are inferred from order and times.",
+        help="Infer waits that the trace does not record from the order and times of events.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
-ColumnsOption = Annotated[
+Format = Annotated[tables.Format, typer.Option("--format", "-f", help="Format of the table.")]
+Columns = Annotated[
     str,
     typer.Option(
         "--columns",
         metavar="NAME,…",
-        help="Columns to print, in this order, however wide; `all` for all.",
+        help="Columns to print, in this order; `all` for all.",
     ),
 ]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the answer only, without progress and notices.")
 ]
-
-
-def windowed(graph: TraceGraph, window: str) -> TraceGraph:
-    """Part of a graph that `--window` names; all of it for an empty name."""
-    return graph.window(window) if window else graph

@@ -10,28 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 import typer
 
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    ColumnsOption,
-    DaskOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    WindowOption,
-    WorkersOption,
-    windowed,
-)
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
+from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError
 from htagraph.explain.segments import LABELS
+from htagraph.model.frames import SEGMENTS
+from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
-from htagraph.reports.markdown import Columns
+from htagraph.reports.cells import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -39,20 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
-_SEGMENT = (
-    "start_ns",
-    "dur_ns",
-    "rank",
-    "bound",
-    "name",
-    "track",
-    "op",
-    "kind",
-    "rule",
-    "is_inferred",
-    "step",
-)
-"""Columns of a segment that a table shows by default."""
+"""Chosen: rows of a table on the terminal."""
 
 
 class By(StrEnum):
@@ -70,48 +47,45 @@ class By(StrEnum):
 
 
 def path(
-    paths: ReportArgument,
+    paths: options.RunPaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     by: Annotated[
-        By, typer.Option(help="Group by this; `segment` lists the path itself.")
+        By, typer.Option(help="Group by this; `segment` lists every segment.")
     ] = By.BOUND,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the path: .pftrace (Perfetto); of one trace also .json (the original "
-            "with the path added), .dot."
+            help="Also write the path: .pftrace (Perfetto); for one rank also .json (the original "
+            "with the path added) or .dot."
         ),
     ] = None,
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Print the critical path of a trace, or of a job, by its parts. They add up to the window."""
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found, form)
-        return
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+    """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         found: CriticalPath | JobPath
+        number, reading = source.one_capture, LoadOptions(infer=infer)
         if source.has_several:
-            number = source.one_capture
-            job = loaded_job(waiting, source, executor, infer=infer, capture=number)
-            waiting.stage("Finding the path across ranks")
-            found = windowed_job(job, window).critical_path()
+            job = windowed(loaded_job(source, number, reading, executor), window)
+            begin_stage("Finding the path across ranks")
+            found = job.critical_path()
         else:
-            graph = compiled_trace(waiting, source, source.one_capture, infer=infer).graph
-            waiting.stage("Finding the critical path")
+            graph = loaded_trace(source, number, reading).graph
+            begin_stage("Finding the critical path")
             found = windowed(graph, window).critical_path()
         parts = _parts(found, by)
         if out is not None:
-            waiting.stage(f"Writing {out}")
+            begin_stage(f"Writing {out}")
             _write(found, out)
     console, aside = output(), notices(quiet=quiet)
     if form is Format.TABLE:
@@ -121,7 +95,7 @@ def path(
             {str(name): values[:_MAX_ROWS] for name, values in parts.items()},
             form,
             columns=columns,
-            first=_SEGMENT if by is By.SEGMENT else (),
+            first=SEGMENTS.shown(parts) if by is By.SEGMENT else (),
             aside=aside,
         )
         n_more = len(parts["dur_ns"]) - _MAX_ROWS
@@ -152,5 +126,5 @@ def _write(found: CriticalPath | JobPath, out: Path) -> None:
         writers |= {".json": found.to_chrome_json, ".dot": found.to_dot}
         hint = "end the name in .pftrace, .json or .dot."
     if suffix not in writers:
-        raise OutputError(f"no format is called {suffix!r}.", path=out, hint=hint)
+        raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)
     writers[suffix](out)

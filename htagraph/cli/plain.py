@@ -1,4 +1,4 @@
-"""Output where few characters have a code, as with ``LC_ALL=C``: plain ones stand for them."""
+"""Output in encodings with few characters, as with ``LC_ALL=C``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from io import TextIOWrapper
 __all__ = ["speaks_plainly"]
 
 _PLAIN = str.maketrans("·…–—→µ×▏▎▍▌▋▊▉█", "-~--" + ">ux" + "   " + "#####")
-"""Of one width, so that tables stay in line."""
+"""Replacements, each of one character, so that tables stay aligned."""
 
 
 def speaks_plainly() -> None:
-    """Let output and notices say in plain characters what their encoding lacks."""
+    """Replace characters that the encoding of output and notices lacks."""
     codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -21,7 +21,7 @@ def speaks_plainly() -> None:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """What stands for a text that cannot be encoded: a name is escaped, so that none is lost."""
+    """Replacement for text that cannot be encoded; letters of names are escaped."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_PLAIN)

@@ -1,4 +1,4 @@
-"""What the terminal says of predictions: what would help, or what changes would do."""
+"""Predictions on the terminal: what would help, or what changes would save."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from htagraph.scenario import Scenario
 __all__ = ["print_next", "print_opportunities", "print_prediction"]
 
 _MAX_ROWS = 20
+"""Chosen: changes in the table on the terminal."""
 
 
 def print_opportunities(
@@ -67,7 +68,7 @@ def print_prediction(
     asked: tuple[Format, str],
     aside: Console,
 ) -> None:
-    """Print what the changes would do: the saving, each reading, and what bounds the run then."""
+    """Print the saving of the changes, under each assumption, and the next bottleneck."""
     console, (form, columns) = output(), asked
     found = readings_of(scenario)
     if columns or form is not Format.TABLE:
@@ -87,7 +88,7 @@ def print_prediction(
 
 
 def print_next(source: Source, *, changed: bool, out: Path | None, aside: Console) -> None:
-    """Print where to go on."""
+    """Print the commands to try next."""
     name, of_job = " ".join(quote(str(path)) for path in source.given), source.is_job
     if source.rank is not None:
         name += f" --rank {source.rank}"
@@ -102,7 +103,7 @@ def print_next(source: Source, *, changed: bool, out: Path | None, aside: Consol
             f"What else would help: htagraph what-if {name}",
         ]
         if changed
-        else [f"One change in full: htagraph what-if {name} {example} (--help: others)"]
+        else [f"Details of one change: htagraph what-if {name} {example} (--help: others)"]
     )
     aside.print()
     for line in said:

@@ -8,32 +8,33 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import FormatOption, QuietOption, RankOption
+from htagraph.cli import options
+from htagraph.cli.console import output, shown_progress
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
-from htagraph.readers.kineto import repair_kineto
-from htagraph.writers.atomic import output_file
+from htagraph.model.progress import begin_stage
+from htagraph.readers.kineto.rewriting import repair_kineto
+from htagraph.writers.output_file import output_file
 
 __all__ = ["repair"]
 
 
 def repair(
     broken: Annotated[
-        Path, typer.Argument(metavar="IN", help="The broken trace, or a folder with it.")
+        Path, typer.Argument(metavar="IN", help="Broken trace, or a folder with it.")
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The valid one: .json, or .json.gz to compress.")
+        Path, typer.Argument(metavar="OUT", help="Repaired trace: .json, or .json.gz to compress.")
     ],
     *,
-    rank: RankOption = None,
-    form: FormatOption = Format.TABLE,
-    quiet: QuietOption = False,
+    rank: options.Rank = None,
+    form: options.Format = Format.TABLE,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Make a broken trace valid and list the repairs. All else is unchanged."""
+    """Make a broken trace valid and list the repairs. Everything else stays byte for byte."""
     file_in = Source.of(broken, rank).file()
-    with Waiting(quiet=quiet).shown() as waiting:
-        waiting.stage(f"Repairing {file_in.name}")
+    with shown_progress(quiet=quiet):
+        begin_stage(f"Repairing {file_in.name}")
         with output_file(out) as file:
             repairs = repair_kineto(file_in, file)
     rows = [(found.kind, found.n, found.first_offset, found.detail) for found in repairs]
@@ -42,4 +43,4 @@ def repair(
     if len(frame) or form is not Format.TABLE:
         print_frame(console, frame, form)
     else:
-        console.print("Nothing had to be repaired.")
+        console.print("Nothing to repair.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import webbrowser
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,42 +15,34 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.job_report import print_job
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    DaskOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    StacksOption,
-    WindowOption,
-    WorkersOption,
-    windowed,
-)
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.pipes import lasting
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
+from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
+from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
-from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.markdown import job_tables
+from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["print_summary", "report"]
 
 _N_TOP = 6
-_N_STEPS = 12
+"""Chosen: operators and names that a report lists."""
+_N_ROWS = 12
+"""Chosen: rows of every other table of a report."""
 _WHERE_TO_OPEN = {
     "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
     "page": "  (in a browser)",
@@ -60,10 +51,10 @@ _COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
 
 
 def report(
-    paths: ReportArgument,
+    paths: options.RunPaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -77,50 +68,50 @@ def report(
         ),
     ] = "",
     files: Annotated[
-        bool, typer.Option("--files/--no-files", help="Write files, or print only.")
+        bool, typer.Option("--files/--no-files", help="Write files, or only print.")
     ] = True,
     whole: Annotated[
         bool,
         typer.Option(
-            "--whole", help="Write all of a large trace for Perfetto, not steps that stand for it."
+            "--whole", help="Write all of a large trace for Perfetto, not only typical steps."
         ),
     ] = False,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Open the page in a browser when it is written.")
-    ] = False,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    stacks: StacksOption = False,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    stacks: options.Stacks = False,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
+    """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
     _check_files(out, files=files, open_page=open_page)
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found)
-        return
+    source = given(paths, rank, capture, beside)
     captures = source.captures
     if len(captures) > 1 and (out is not None or json_file):
         raise QueryError(
-            "--out and --json are for one report, not for all captures.", hint="give --capture N."
+            "--out and --json write one report, not one per capture.", hint="give --capture N."
         )
-    asked = _Asked(source, window, stacks=stacks, infer=infer)
+    reading = LoadOptions(stacks=stacks, infer=infer)
     for number in captures:
         with executor_of(workers, dask) as executor:
-            waiting = Waiting(quiet=quiet)
-            with waiting.shown():
+            with shown_progress(quiet=quiet):
                 summary, origin = (
-                    asked.of_job(waiting, number, executor, has_page=files)
+                    _job_summary(source, window, number, reading, executor, has_page=files)
                     if source.is_job
-                    else asked.of_trace(waiting, number)
+                    else _trace_summary(source, window, number, reading)
                 )
                 if out is not None:
                     origin.check(out)
-            _print(summary, waiting, quiet=json_file == "-")
-            written = _write(summary, origin, waiting, out, whole=whole) if files else {}
+            if json_file != "-":
+                _print(summary, quiet=quiet)
+            written: dict[str, Path] = {}
+            if files:
+                with shown_progress(quiet=quiet):
+                    into = out or origin.folder(summary.name)
+                    written = write_files(summary, into, whole=whole, record=origin.record)
+                    origin.remove_stale(into, written.values())
             _write_json(summary, json_file, written)
         if json_file != "-":
             _print_files(written, quiet=quiet, has_page=files)
@@ -128,86 +119,62 @@ def report(
             _open(written)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is reported on: it gives a summary, and what the report is about."""
+def _trace_summary(
+    source: Source, window: str, capture: CaptureName, reading: LoadOptions
+) -> tuple[Summary, ReportOrigin]:
+    """Read the one trace, and find what bounds it."""
+    loaded, graph = loaded_trace(source, capture, reading)
+    begin_stage("Finding the critical path")
+    summary = Summary.of(loaded, graph, window)
+    begin_stage("Finding what bounds it")
+    _ = summary.verdict
+    return summary, ReportOrigin.of(lasting(source.file(capture)), window)
 
-    source: Source
-    window: str
-    stacks: bool
-    infer: bool
 
-    def of_trace(self, waiting: Waiting, capture: CaptureName) -> tuple[Summary, ReportOrigin]:
-        """Read the one trace, and find what bounds it."""
-        loaded, graph = compiled_trace(
-            waiting, self.source, capture, stacks=self.stacks, infer=self.infer
-        )
-        waiting.stage("Finding the critical path")
-        summary = (
-            Summary(loaded, windowed(graph, self.window))
-            if self.window
-            else Summary.by_default(loaded, graph)
-        )
-        waiting.stage("Finding what bounds it")
-        _ = summary.verdict
-        waiting.stage("Summing up")
-        return summary, ReportOrigin.of(lasting(self.source.file(capture)), self.window)
-
-    def of_job(
-        self, waiting: Waiting, capture: CaptureName, executor: Executor | None, *, has_page: bool
-    ) -> tuple[JobSummary, ReportOrigin]:
-        """Read all ranks, and find what bounds the job."""
-        source = self.source
-        job = loaded_job(
-            waiting, source, executor, stacks=self.stacks, infer=self.infer, capture=capture
-        )
-        waiting.stage("Finding the path across ranks")
-        also = page_work(len(job)) if has_page else ()
-        summary = JobSummary.of_answering(windowed_job(job, self.window), source.name, also)
-        _ = summary.path
-        waiting.stage("Finding what bounds it")
-        _ = summary.verdict
-        waiting.stage("Summing up")
-        return summary, ReportOrigin.of(source.path, self.window, capture)
+def _job_summary(
+    source: Source,
+    window: str,
+    capture: CaptureName,
+    reading: LoadOptions,
+    executor: Executor | None,
+    *,
+    has_page: bool,
+) -> tuple[JobSummary, ReportOrigin]:
+    """Read all ranks, and find what bounds the job."""
+    job = loaded_job(source, capture, reading, executor)
+    begin_stage("Finding the path across ranks")
+    also = page_work(len(job)) if has_page else ()
+    summary = JobSummary.of_answering(windowed(job, window), source.name, also)
+    _ = summary.path
+    begin_stage("Finding what bounds it")
+    _ = summary.verdict
+    return summary, ReportOrigin.of(source.path, window, capture)
 
 
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
     """Check what is to be done with files, before anything is read."""
     if not files and (out is not None or open_page):
-        raise QueryError("--no-files writes none.", hint="leave it out, or --out and --open.")
+        raise QueryError(
+            "--no-files conflicts with --out and --open.", hint="leave out one of them."
+        )
     if open_page and find_spec("plotly") is None:
         raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 
 
-def _print(summary: Summary | JobSummary, waiting: Waiting, *, quiet: bool) -> None:
-    """Print a report, each part when it is made: of one trace the verdict, then the tables."""
-    if isinstance(summary, JobSummary):
-        parts = [partial(print_job, summary=summary)]
-    else:
-        parts = [partial(print_head, summary=summary), partial(_print_tables, summary=summary)]
-    for part in parts:
+def _print(summary: Summary | JobSummary, *, quiet: bool) -> None:
+    """Print a report, each part as soon as it is made."""
+    tables = (
+        partial(_print_job_tables, summary=summary)
+        if isinstance(summary, JobSummary)
+        else partial(_print_tables, summary=summary)
+    )
+    for part in (partial(print_head, summary=summary), tables):
         console = output()
-        with waiting.shown(), console.capture() as captured:
+        with shown_progress(quiet=quiet), console.capture() as captured:
+            begin_stage("Summing up")
             part(console)
-        if not quiet:
-            console.file.write(captured.get())
-            console.file.flush()
-
-
-def _write(
-    summary: Summary | JobSummary,
-    origin: ReportOrigin,
-    waiting: Waiting,
-    out: Path | None,
-    *,
-    whole: bool,
-) -> dict[str, Path]:
-    """Write the files; the result names them."""
-    with waiting.shown():
-        into = out or origin.folder(summary.name)
-        written = write_files(summary, into, doing=waiting.stage, whole=whole, record=origin.record)
-        origin.remove_stale(into, written.values())
-    return written
+        console.file.write(captured.get())
+        console.file.flush()
 
 
 def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str, Path]) -> None:
@@ -257,8 +224,8 @@ def _print_tables(console: Console, summary: Summary) -> None:
     """Print what is behind the verdict: the path, what the devices do, and what to check."""
     if len(summary.by_step):
         n_steps = len(summary.by_step)
-        of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
-        print_titled(console, f"By step{of}", summary.by_step.head(_N_STEPS))
+        of = f", first {_N_ROWS} of {n_steps:,}" if n_steps > _N_ROWS else ""
+        print_titled(console, f"By step{of}", summary.by_step.head(_N_ROWS))
     segments = human_count(summary.path.n_segments, "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
@@ -280,9 +247,18 @@ def _print_tables(console: Console, summary: Summary) -> None:
         print_titled(console, "What the trace does not show", weak)
     lost = summary.trace.attached.query("n_matched == 0")[["path", "detail"]]
     if len(lost):
-        print_titled(console, "Files beside the trace of which nothing was found in it", lost)
+        print_titled(console, "Companion files that match nothing in the trace", lost)
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", summary.trace.repairs)
+
+
+def _print_job_tables(console: Console, summary: JobSummary) -> None:
+    """Print the tables of a job: late ranks, its critical path."""
+    if summary.inferred:
+        console.print(f"\n{summary.inferred}", style="dim", markup=False)
+    for title, frame in job_tables(summary):
+        of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
+        print_titled(console, f"{title}{of}", frame.head(_N_ROWS))
 
 
 def _bound_table(summary: Summary, width: int) -> Table:

@@ -1,25 +1,108 @@
-"""Runs that a command compares: traces, jobs, and stored baselines."""
+"""Runs that a command asks about: one trace, the ranks of a job, or a stored baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from htagraph.cli.console import Waiting
-from htagraph.cli.options import windowed
-from htagraph.cli.ranks import compiled_trace, loaded_job, windowed_job
 from htagraph.cli.sources import Source
-from htagraph.comparison.job_profiling import job_profile
-from htagraph.comparison.profiling import graph_profile
-from htagraph.comparison.run_profile import RunProfile, is_baseline
-from htagraph.errors import QueryError
+from htagraph.compiled import Compiled, LoadOptions, compiled
+from htagraph.errors import MissingEventsError, QueryError
+from htagraph.graph import TraceGraph
+from htagraph.model.progress import begin_stage
+from htagraph.readers.captures import CaptureName
 
-__all__ = ["loaded_run"]
+if TYPE_CHECKING:
+    from htagraph.comparison.run_profile import RunProfile
+    from htagraph.job.job import Job
+
+__all__ = ["executor_of", "loaded_job", "loaded_run", "loaded_trace", "windowed"]
+
+Run = TypeVar("Run", TraceGraph, "Job")
+
+CACHE_VARIABLE = "HTAGRAPH_GRAPH_CACHE"
+"""Environment variable: the folder that keeps traces and their graphs."""
+
+
+@contextmanager
+def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
+    """Executor for `--workers` or `--dask`; None for the default."""
+    if dask:
+        try:
+            from distributed import Client  # noqa: PLC0415  deferred: an extra
+        except ImportError as exc:
+            raise MissingEventsError(
+                "--dask needs distributed.",
+                missing="distributed",
+                hint="pip install 'htagraph[dask]'.",
+            ) from exc
+        try:
+            client = Client(dask)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError, ImportError) as exc:
+            raise QueryError(
+                f"--dask {dask}: {exc}.",
+                hint="`dask scheduler` starts one and prints its address; or use --workers.",
+            ) from exc
+        with client:
+            yield client.get_executor()  # type: ignore[no-untyped-call]
+    elif workers > 0:
+        from htagraph.job.executors import IsolatedProcesses  # noqa: PLC0415 - only for jobs
+
+        with IsolatedProcesses(workers) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.end()  # or Ctrl-C would wait for the work under way
+                raise
+    else:
+        yield None
+
+
+def windowed(run: Run, window: str) -> Run:
+    """Part of a run that `--window` names; all of it for an empty name."""
+    return run.window(window) if window else run
+
+
+def loaded_trace(
+    source: Source, capture: CaptureName = "latest", reading: LoadOptions = LoadOptions()
+) -> Compiled:
+    """The one trace of a source with its companion files, and its graph."""
+    file = source.file(capture)
+    return compiled(file, source.beside_of(file), reading, folder=_cache())
+
+
+def loaded_job(
+    source: Source,
+    capture: CaptureName = "latest",
+    reading: LoadOptions = LoadOptions(),
+    executor: Executor | None = None,
+) -> Job:
+    """Job of a source; ranks that cannot be used are left out and reported."""
+    from htagraph.job.loading import load_job  # noqa: PLC0415 - only for jobs
+
+    return load_job(
+        source.ranks(capture),
+        capture=capture,
+        executor=executor,
+        on_error="skip",
+        stacks=reading.stacks,
+        infer=reading.infer,
+        cache=_cache(),
+        beside=source.beside,
+    )
+
+
+def _cache() -> Path | None:
+    """Folder that keeps graphs; None by default."""
+    folder = os.environ.get(CACHE_VARIABLE)
+    return Path(folder).expanduser() if folder else None
 
 
 def loaded_run(
-    waiting: Waiting,
     given: Sequence[Path] | Path,
     window: str = "",
     *,
@@ -27,33 +110,26 @@ def loaded_run(
     executor: Executor | None = None,
     infer: bool = True,
 ) -> RunProfile:
-    """The profile of what was given: a stored baseline, a job, or a trace.
+    """Profile of a stored baseline, a job, or a trace."""
+    # Deferred: only `check` and `diff` compare runs.
+    from htagraph.comparison.job_profiling import job_profile  # noqa: PLC0415
+    from htagraph.comparison.profiling import graph_profile  # noqa: PLC0415
+    from htagraph.comparison.run_profile import RunProfile, is_baseline  # noqa: PLC0415
 
-    Parameters
-    ----------
-    given : Path or sequence of Path
-        Arguments of a command.
-    window : str
-        As `--window` names it.
-    rank : int, optional
-        One rank of a job by itself.
-    executor : Executor, optional
-        Of the ranks of a job.
-    """
     paths = [given] if isinstance(given, Path) else list(given)
     if len(paths) == 1 and is_baseline(paths[0]):
         if window or rank is not None:
             raise QueryError(
-                f"{paths[0]} is a stored baseline, of the window and ranks that it was made with.",
+                f"{paths[0]} is a stored baseline: its window and ranks are fixed.",
                 hint="store another with htagraph report --window … --rank … --json FILE.",
             )
         return RunProfile.read(paths[0])
-    source = Source.of(paths, rank)
+    source, reading = Source.of(paths, rank), LoadOptions(infer=infer)
     if source.has_several:
-        job = windowed_job(loaded_job(waiting, source, executor, infer=infer), window)
-        waiting.stage("Finding the path across ranks")
+        job = windowed(loaded_job(source, reading=reading, executor=executor), window)
+        begin_stage("Finding the path across ranks")
         return job_profile(job, name=source.name)
     file = source.file()
-    trace, graph = compiled_trace(waiting, source, infer=infer)
-    waiting.stage("Finding the critical path")
+    trace, graph = loaded_trace(source, reading=reading)
+    begin_stage("Finding the critical path")
     return graph_profile(windowed(graph, window), name=file.name, world_size=trace.world_size)

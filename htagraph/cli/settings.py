@@ -18,19 +18,9 @@ _FILE = "pyproject.toml"
 
 
 def settings_near(folder: Path) -> dict[str, str]:
-    """Settings in the first pyproject.toml of a folder and those around it, as texts.
+    """Settings in the nearest pyproject.toml of a folder and its parents, as texts.
 
-    A baseline is relative to that file.
-
-    Returns
-    -------
-    dict of str to str
-        Empty where there is no such file, or no such table in it.
-
-    Raises
-    ------
-    typer.BadParameter
-        If the file cannot be read, or has a key that is not known.
+    Empty if there is no such file or table. The path of a baseline is relative to that file.
     """
     folder = folder.resolve()
     file = next(
@@ -44,7 +34,7 @@ def settings_near(folder: Path) -> dict[str, str]:
         raise typer.BadParameter(f"{file}: {exc}") from exc
     table = tool.get("htagraph", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        raise typer.BadParameter(f"{file}: tool.htagraph is no table.")
+        raise typer.BadParameter(f"{file}: tool.htagraph must be a table.")
     return {key: _text(file, key, value) for key, value in table.items()}
 
 
@@ -52,7 +42,7 @@ def _text(file: Path, key: str, value: object) -> str:
     """The value of a key as an option would have it."""
     if key not in KEYS:
         meant = one_of(key.replace("_", "-"), KEYS)
-        raise typer.BadParameter(f"{file}: [tool.htagraph] has no key {key!r}: {meant}")
+        raise typer.BadParameter(f"{file}: unknown key {key!r} in [tool.htagraph]: {meant}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise typer.BadParameter(f'{file}: {key} is no text, such as "10%".')
+        raise typer.BadParameter(f'{file}: {key} must be a text such as "10%".')
     return str(file.parent / str(value)) if key == "baseline" else str(value)

@@ -1,4 +1,4 @@
-"""What a command is asked about: a trace, one rank of a job, or a job; made of its arguments."""
+"""Source: the trace, the rank of a job, or the job that the arguments of a command name."""
 
 from __future__ import annotations
 
@@ -10,35 +10,68 @@ from os.path import commonpath
 from pathlib import Path
 
 import pandas as pd
+import typer
 
+from htagraph.cli.console import output
 from htagraph.cli.exports import readable
 from htagraph.cli.pipes import from_pipe
+from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
+from htagraph.readers.captures import (
+    CaptureName,
+    choose_capture,
+    companions,
+    discover,
+    files_in_words,
+)
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
-from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import file_of
-from htagraph.readers.storage import exists, is_remote
+from htagraph.readers.storage import exists, is_remote, not_found
 
-__all__ = ["Source"]
+__all__ = ["Source", "given"]
 
 _LOG = logging.getLogger("htagraph")
 _N_NAMED = 8
+"""Chosen: ranks that an error lists."""
+
+
+def given(
+    paths: Sequence[Path] | Path,
+    rank: int | None = None,
+    capture: str = "",
+    beside: Sequence[Path] | None = None,
+    form: Format = Format.TABLE,
+) -> Source:
+    """Source that the arguments of a command name; `--capture list` lists it and ends the command.
+
+    Raises
+    ------
+    typer.Exit
+        After the list.
+    """
+    source = Source.of(paths, rank, capture, beside or ())
+    if capture != "list":
+        return source
+    if form is Format.TABLE:
+        output().print(files_in_words(source.found), markup=False, soft_wrap=True)
+    else:
+        print_frame(output(), source.found, form)
+    raise typer.Exit
 
 
 @dataclass(frozen=True)
 class Source:
-    """Files, folders or globs as they were given, and the rank that is asked about.
+    """Files, folders or globs, and the requested rank.
 
     Parameters
     ----------
     rank : int, optional
-        One rank by itself; None for all that there is.
+        One rank; None for all.
     capture : str
-        As asked for: a number, ``all``, ``latest``; empty for the latest.
+        A number, a file, ``all`` or ``latest``; empty for the latest.
     beside : tuple of Path
-        Files of other instruments about the same run.
+        Companion files: data of other tools from the same run.
     """
 
     given: tuple[Path, ...]
@@ -54,15 +87,7 @@ class Source:
         capture: str = "",
         beside: Sequence[Path] = (),
     ) -> Source:
-        """What some arguments name.
-
-        Raises
-        ------
-        TraceNotFoundError
-            If one of them is not there; the hint names one that is called alike.
-        QueryError
-            If a capture is asked of a file.
-        """
+        """Source of some arguments."""
         every = (given,) if isinstance(given, Path) else given
         paths = tuple(readable(from_pipe(path)) for path in every)
         for path in paths:
@@ -70,9 +95,7 @@ class Source:
                 raise not_found(path)
         source = cls(paths, rank, capture, tuple(beside))
         if capture and source._is_one_file:
-            raise QueryError(
-                "--capture chooses among the traces of a folder.", hint=f"{paths[0]} is no folder."
-            )
+            raise QueryError("--capture needs a folder.", hint=f"{paths[0]} is one file.")
         return source
 
     @property
@@ -91,7 +114,7 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """Where it lies: the one path that was given, or the folder of all files."""
+        """The one path that was given, or the common folder of all files."""
         if len(self.given) == 1 and not is_glob(self.given[0]):
             return self.given[0]
         folders = {file.parent for file in self._files}
@@ -112,7 +135,7 @@ class Source:
 
     @property
     def _traces(self) -> list[Path]:
-        """The files that are traces, not what stands beside them."""
+        """The files that are traces, without companion files."""
         if len(self._files) == 1:
             return self._files
         return [Path(path) for path in self.found.loc[self.found["capture"] > 0, "path"]]
@@ -124,13 +147,7 @@ class Source:
 
     @property
     def captures(self) -> list[CaptureName]:
-        """The captures that are asked for: one, or all there are.
-
-        Raises
-        ------
-        QueryError
-            If it is none.
-        """
+        """The requested captures: one or all."""
         if self.capture == "all":
             return sorted({int(number) for number in self.found["capture"] if number})
         if self.capture.endswith(TRACE_SUFFIXES):
@@ -140,8 +157,8 @@ class Source:
         if self.capture.isascii() and self.capture.isdigit():
             return [int(self.capture)]
         raise QueryError(
-            f"{self.capture!r} is no capture.",
-            hint="give its number, all, or list, which numbers them.",
+            f"unknown capture {self.capture!r}.",
+            hint="give its number, all, or list, which prints the numbers.",
         )
 
     def _capture_with(self, file: str) -> int:
@@ -151,25 +168,19 @@ class Source:
         if numbers.empty:
             meant = did_you_mean(file, names)
             hint = f"{meant}--capture list shows them."
-            raise QueryError(f"{self.path} holds no trace {file}.", hint=hint)
+            raise QueryError(f"no trace {file} in {self.path}.", hint=hint)
         return int(numbers.iloc[0])
 
     @property
     def one_capture(self) -> CaptureName:
-        """The capture that is asked for, where only one can be.
-
-        Raises
-        ------
-        QueryError
-            If all are.
-        """
+        """The requested capture, for commands that take one."""
         captures = self.captures
         if self.capture == "all" and len(captures) != 1:
-            raise QueryError("one capture is asked about at a time.", hint="give --capture N.")
+            raise QueryError("this command takes one capture.", hint="give --capture N.")
         return captures[0]
 
     def ranks(self, capture: CaptureName = "latest") -> Path | list[Path]:
-        """What `load_job` is to load; of several files, it is said that they are one job."""
+        """Argument for `load_job`; several files are taken as one job, with a notice."""
         if len(self.given) == 1:
             return self.given[0]
         if capture != "latest" or not self._are_one_job:
@@ -180,18 +191,18 @@ class Source:
         return self._traces
 
     def beside_of(self, file: Path) -> tuple[Path, ...]:
-        """Files beside a trace: those that were given, and those of its process in its folder."""
+        """Companion files of a trace: the given ones, and those of its process in its folder."""
         found = () if self._is_one_file else companions(self.found, file)
         return (*found, *self.beside)
 
     @property
     def _are_one_job(self) -> bool:
-        """Whether several files are of different ranks, and so can be one job."""
+        """Whether all files are of different ranks, as in one job."""
         ranks = self.found.loc[self.found["capture"] > 0, "rank"]
         return bool((ranks >= 0).all() and ranks.is_unique)
 
     def _chosen(self, capture: CaptureName) -> list[Path]:
-        """The files of a capture; what is to be said of the choice is."""
+        """The files of a capture; the choice is logged."""
         where = self.given[0] if len(self.given) == 1 else "the list of files"
         paths, note = choose_capture(self.found, where, capture)
         if note:
@@ -199,19 +210,7 @@ class Source:
         return paths
 
     def file(self, capture: CaptureName = "latest") -> Path:
-        """The file of the one trace: the only one, or that of the rank.
-
-        Parameters
-        ----------
-        capture : int or "latest"
-
-        Raises
-        ------
-        TraceError
-            If there are several, and no rank is named.
-        RankNotFoundError
-            If there is no such rank.
-        """
+        """The file of the only trace, or of the requested rank."""
         if self._is_one_file and self.rank is None:
             return self.given[0]
         if self.rank is None and len(self._traces) == 1:
@@ -223,9 +222,9 @@ class Source:
             more = " …" if len(by_rank) > _N_NAMED else ""
             named = ", ".join(str(rank) for rank in list(by_rank)[:_N_NAMED])
             raise TraceError(
-                f"traces of {human_count(len(by_rank), 'rank')}; this command takes one.",
+                f"{human_count(len(by_rank), 'rank')}, and this command takes one.",
                 path=self.path,
-                hint=f"--rank N, of {named}{more}; or give one file, for example "
+                hint=f"give --rank N, one of {named}{more}; or one file, for example "
                 f"{next(iter(by_rank.values()))}.",
             )
         if self.rank not in by_rank:
@@ -233,7 +232,7 @@ class Source:
         return by_rank[self.rank]
 
     def _by_rank(self, capture: CaptureName) -> dict[int, Path]:
-        """The file of each rank; files that do not say their rank are numbered in order."""
+        """The file of each rank; files without a rank are numbered in order."""
         paths = self._traces if len(self._traces) == 1 else self._chosen(capture)
         ranks = dict(zip(self.found["path"], self.found["rank"].tolist(), strict=True))
         by_rank = {ranks[str(path)]: path for path in paths if ranks[str(path)] >= 0}
@@ -242,7 +241,7 @@ class Source:
         numbered = dict(zip(free, unnamed, strict=False))
         if self.rank in numbered and len(paths) > 1:
             _LOG.warning(
-                "%s does not say its rank; it is taken as rank %s.",
+                "%s records no rank; it is taken as rank %s.",
                 numbered[self.rank].name,
                 self.rank,
             )

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError, one_of
-from htagraph.reports.headings import heading
-from htagraph.reports.markdown import Columns, human_frame, markdown_table
+from htagraph.model.columns import heading
+from htagraph.reports.cells import Columns, human_frame
+from htagraph.reports.markdown import markdown_table
 from htagraph.writers.labels import printable
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 BAR_WIDTH = 24
+"""Characters of the bar for 100%: chosen, to leave room for names at 80 columns."""
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, also in full width."""
 _STYLES = {

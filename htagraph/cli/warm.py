@@ -1,28 +1,26 @@
-"""`htagraph warm`: everything compiled beforehand, for an image or a shared folder."""
+"""`htagraph warm`: all native code compiled in advance, for an image or a shared folder."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from htagraph.algorithms.clocks import follow
-from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import QuietOption
+from htagraph.cli import options
+from htagraph.cli.console import output, shown_progress
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
+from htagraph.model.progress import begin_stage
 from htagraph.native.code_cache import at_home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
-from htagraph.readers.nsys.operator_texts import operator_texts
-from htagraph.readers.nsys.stepping import Stepper, can_step
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.summary import Summary
@@ -31,38 +29,37 @@ from htagraph.trace import load
 __all__ = ["warm"]
 
 _MANY = 12_000
-"""Names, more than a table of them begins with."""
+"""Chosen: more names than the initial size of a symbol table."""
 
 
-def warm(*, quiet: QuietOption = False) -> None:
-    """Compile everything now, so that the first trace takes no longer than the second: for images.
+def warm(*, quiet: options.Quiet = False) -> None:
+    """Compile all native code now, so that the first trace is as fast as the second.
 
-    A released wheel brings its code along, and has it for this machine in seconds; a checkout
-    compiles for half a minute. What is there already is not compiled again.
+    Meant for container images. Takes seconds with a released wheel, half a minute in a checkout;
+    code that is already compiled is skipped.
     """
     started = time.perf_counter()
     with (
         TemporaryDirectory() as folder,
         at_home() as place,
-        Waiting(quiet=quiet).shown() as waiting,
+        shown_progress(quiet=quiet),
     ):
-        waiting.stage("Compiling the readers")
+        begin_stage("Compiling the readers")
         load(_broken_trace())
-        _query(Path(folder) / "some.sqlite")
-        waiting.stage("Compiling what a rank is asked")
+        begin_stage("Compiling the analysis of a rank")
         _ask_a_rank(Path(folder))
-        waiting.stage("Compiling what a job is asked")
+        begin_stage("Compiling the analysis of a job")
         _ask_a_job()
     n_passes = sum(len(forms) for forms in PASSES.values())
     seconds = time.perf_counter() - started
-    where = f"kept in {place}" if place else "kept nowhere: no folder for it can be written"
+    where = f"kept in {place}" if place else "not kept: no folder for them can be written"
     output().print(
         f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False, soft_wrap=True
     )
 
 
 def _broken_trace() -> bytes:
-    """A trace as crashes leave them, with more names and bytes than one piece of a file has."""
+    """A damaged trace, with more names and bytes than one piece of a file has."""
     events = [
         {"ph": "X", "cat": "cpu_op", "name": f"{k:0200}", "pid": 1, "tid": 1, "ts": k, "dur": 1}
         for k in range(_MANY)
@@ -72,37 +69,24 @@ def _broken_trace() -> bytes:
     return good.replace(b'"dur": 1}', b'"dur": 0x1}', 1) + b", {nothing"
 
 
-def _query(path: Path) -> None:
-    """Ask a database for numbers and texts, as files of Nsight Systems are asked."""
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("create table some (number, text)")
-        database.commit()
-    operator_texts(np.frombuffer(b"aten::mm, seq = 7", dtype=np.uint8), np.array([17]))
-    if can_step():
-        stepper = Stepper(f"file:{path}")
-        stepper.columns("select number from some", 1, -1)
-        stepper.texts("select text from some")
-        stepper.close()
-
-
 def _ask_a_rank(folder: Path) -> None:
-    """Ask a rank of the demo all that it can be asked by itself."""
+    """Answer all questions about a rank of the demo."""
     trace = load(demo_trace("dataloader"))
     graph = trace.compile()
     for question in QUESTIONS:
-        with suppress(HTAGraphError, TypeError):  # it is asked about something
+        with suppress(HTAGraphError, TypeError):  # it needs an option
             graph.ask(question)
     _ = graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
     graph.critical_path().to_perfetto(folder / "critical.pftrace")
     load(folder / "critical.pftrace")
-    follow(*np.zeros((3, 2), dtype=np.int64))  # of clocks that drift: ours do not
+    follow(*np.zeros((3, 2), dtype=np.int64))  # the clocks of the demo do not drift
     summary = Summary(trace, graph)
     json_document(summary)
     _ = summary.speed_ups
 
 
 def _ask_a_job() -> None:
-    """Ask the job of the demo all that it can be asked by itself."""
+    """Answer all questions about the job of the demo."""
     job = load_job(demo_trace("job"))
     for question in JOB_QUESTIONS:
         with suppress(HTAGraphError, TypeError):

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    ColumnsOption,
-    DaskOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    StacksOption,
-    WindowOption,
-    WorkersOption,
-    windowed,
-)
+from htagraph.cli import options
+from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import Format
+from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError, QueryError
 from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
-from htagraph.readers.captures import CaptureName
+from htagraph.model.progress import begin_stage
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.replay.changes import Change
 from htagraph.reports.job_summary import JobSummary
@@ -43,11 +31,11 @@ from htagraph.reports.prediction import prediction_document
 from htagraph.reports.summary import Summary
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["what_if"]
 
-_OF_A_STEP = f"Asked of the representative one of the steps that are alike; -w {WHOLE}: of all."
+_OF_A_STEP = f"Predicted for a representative step; -w {WHOLE}: for the whole trace."
 _PERFETTO = (".pftrace", ".pftrace.gz")
 
 
@@ -57,36 +45,36 @@ def _named(option: str, metavar: str, meaning: str) -> Any:  # noqa: ANN401  typ
 
 
 def what_if(
-    paths: ReportArgument,
+    paths: options.RunPaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     scale: Annotated[
-        list[str] | None, _named("--scale", "NAME=FACTOR", "Take FACTOR times as long.")
+        list[str] | None, _named("--scale", "NAME=FACTOR", "These take FACTOR times as long.")
     ] = None,
     remove: Annotated[
         list[str] | None,
-        _named("--remove", "NAME", "Are not there; `sync`: no call waits for the device."),
+        _named("--remove", "NAME", "These are removed; `sync`: no call waits for the device."),
     ] = None,
     no_wait: Annotated[
-        list[str] | None, _named("--no-wait", "NAME", "Do not wait for the device.")
+        list[str] | None, _named("--no-wait", "NAME", "These calls do not wait for the device.")
     ] = None,
     insert: Annotated[
         list[str] | None,
-        _named("--insert", "NAME=TIME", "Are followed by as much more (50us, 2ms)."),
+        _named("--insert", "NAME=TIME", "TIME is added after each (50us, 2ms)."),
     ] = None,
     overlap: Annotated[
-        list[str] | None, _named("--overlap", "NAME", "Run beside all other device work.")
+        list[str] | None, _named("--overlap", "NAME", "These overlap with all other device work.")
     ] = None,
     fuse: Annotated[
         list[str] | None,
-        _named("--fuse", "NAME,NAME,…", "Kernels that follow each other become one."),
+        _named("--fuse", "NAME,NAME,…", "These consecutive kernels become one."),
     ] = None,
     prefetch: Annotated[
-        bool, typer.Option("--prefetch", help="Data is loaded beside the step, one batch ahead.")
+        bool, typer.Option("--prefetch", help="Load data in the background, one batch ahead.")
     ] = False,
     graphed: Annotated[
-        bool, typer.Option("--graphed", help="Each step is replayed as a CUDA or HIP graph.")
+        bool, typer.Option("--graphed", help="Capture each step as a CUDA or HIP graph.")
     ] = False,
     bandwidth: Annotated[
         float | None,
@@ -94,19 +82,19 @@ def what_if(
     ] = None,
     equalise: Annotated[
         bool,
-        typer.Option("--equalise", help="Of a job: no rank comes later than the median rank."),
+        typer.Option("--equalise", help="Job only: no rank arrives later than the median rank."),
     ] = False,
     on_rank: Annotated[
         int | None,
         typer.Option(
-            "--on-rank", metavar="N", help="Of a job: the changes are made on this rank only."
+            "--on-rank", metavar="N", help="Job only: apply the changes to this rank alone."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the run as it was and as it would be (of a job, as it would be): "
-            ".pftrace (Perfetto)."
+            help="Also write the run before and after the changes (a job: only after): .pftrace "
+            "(Perfetto)."
         ),
     ] = None,
     json_file: Annotated[
@@ -115,25 +103,22 @@ def what_if(
             "--json", metavar="FILE", help="Also write the answer as JSON; - prints only the JSON."
         ),
     ] = "",
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    stacks: StacksOption = False,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    stacks: options.Stacks = False,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Say what would help, and by how much; with changes, what these would do.
+    """Predict what would help, and by how much; with changes, what they would save.
 
-    NAME is a name, glob or regex of kernels, operators or calls. Options combine into one run. A
-    folder holds the ranks of a job, which are replayed together.
+    NAME is a name, glob or regex of kernels, operators or calls. Several changes are applied
+    together. A folder is a job; its ranks are replayed together.
     """
-    if capture == "list":
-        print_captures(Source.of(paths, rank, capture).found, form)
-        return
-    options = ChangeOptions(
+    asked = ChangeOptions(
         scale=scale,
         remove=remove,
         no_wait=no_wait,
@@ -146,22 +131,23 @@ def what_if(
         equalise=equalise,
         rank=on_rank,
     )
-    changes = options.changes()
+    changes = asked.changes()
     _check_out(out, has_changes=bool(changes))
-    source = Source.of(paths, rank, capture, beside or ())
-    if options.needs_job and not source.is_job:
+    source = given(paths, rank, capture, beside, form)
+    if asked.needs_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
-        raise QueryError("--equalise and --on-rank are about the ranks of a job.", hint=hint)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        made = _Asking(waiting, source, window, changes, stacks=stacks, infer=infer)
-        number = source.one_capture
+        raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
+        reading = LoadOptions(stacks=stacks, infer=infer)
         scenario, summary, caveats = (
-            made.of_job(number, executor) if source.is_job else made.of_trace(number)
+            _of_job(source, window, changes, reading, executor)
+            if source.is_job
+            else _of_trace(source, window, changes, reading)
         )
-        waiting.stage("Replaying")
+        begin_stage("Replaying")
         document = prediction_document(scenario) if changes else opportunities_document(summary)
         if out is not None:
-            waiting.stage(f"Writing {out}")
+            begin_stage(f"Writing {out}")
             run = scenario if isinstance(scenario, Scenario) else scenario.critical_path()
             run.to_perfetto(out)
     aside = notices(quiet=quiet)
@@ -180,53 +166,37 @@ def what_if(
         print_next(source, changed=bool(changes), out=out, aside=aside)
 
 
-@dataclass(frozen=True)
-class _Asking:
-    """What is asked of a path: it gives a scenario, a summary, and caveats on the window."""
+def _of_trace(
+    source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
+) -> tuple[Scenario, Summary, list[str]]:
+    """Scenario, summary and caveats of a trace; by default of its representative step."""
+    loaded, graph = loaded_trace(source, source.one_capture, reading)
+    step = None if window else representative_window(graph.dag)
+    summary = (
+        Summary.of(loaded, graph, window)
+        if step is None
+        else Summary(loaded, replace(graph, interval=step))
+    )
+    scenario = replayed(summary.graph, *changes, on="window")
+    return scenario, summary, summary.window_caveats if step is None else [_OF_A_STEP]
 
-    waiting: Waiting
-    source: Source
-    window: str
-    changes: tuple[Change, ...]
-    stacks: bool
-    infer: bool
 
-    def of_trace(self, capture: CaptureName) -> tuple[Scenario, Summary, list[str]]:
-        """Read a trace, and ask about its representative step, unless a window is named."""
-        loaded, graph = compiled_trace(
-            self.waiting, self.source, capture, stacks=self.stacks, infer=self.infer
-        )
-        step = None if self.window else representative_window(graph.dag)
-        summary = (
-            Summary(loaded, windowed(graph, self.window))
-            if self.window
-            else Summary(loaded, replace(graph, interval=step))
-            if step is not None
-            else Summary.by_default(loaded, graph)
-        )
-        scenario = replayed(summary.graph, *self.changes, on="window")
-        return scenario, summary, [_OF_A_STEP] if step is not None else summary.window_caveats
-
-    def of_job(
-        self, capture: CaptureName, executor: Executor | None
-    ) -> tuple[JobScenario, JobSummary, list[str]]:
-        """Read the ranks of a job, and open each once for all that is asked of it."""
-        job = loaded_job(
-            self.waiting,
-            self.source,
-            executor,
-            stacks=self.stacks,
-            infer=self.infer,
-            capture=capture,
-        )
-        asked = windowed_job(job, self.window)
-        scenario = replayed(asked, *self.changes)
-        self.waiting.stage("Finding the path across ranks")
-        if not asked.is_replayed:
-            _ = scenario.rehearsal  # raises where no replay is possible, before ranks are visited
-        summary = JobSummary(asked, self.source.name, however_large=True)
-        _ = summary.facts  # visits every rank, while there are processes to do it
-        return scenario, summary, summary.caveats
+def _of_job(
+    source: Source,
+    window: str,
+    changes: Sequence[Change],
+    reading: LoadOptions,
+    executor: Executor | None,
+) -> tuple[JobScenario, JobSummary, list[str]]:
+    """Scenario, summary and caveats of a job; each rank is opened once."""
+    job = windowed(loaded_job(source, source.one_capture, reading, executor), window)
+    scenario = replayed(job, *changes)
+    begin_stage("Finding the path across ranks")
+    if not job.is_replayed:
+        _ = scenario.rehearsal  # raises if no replay is possible, before ranks are visited
+    summary = JobSummary(job, source.name, however_large=True)
+    _ = summary.facts  # visits every rank, while the worker processes are there
+    return scenario, summary, summary.caveats
 
 
 def _check_out(out: Path | None, *, has_changes: bool) -> None:
@@ -238,4 +208,4 @@ def _check_out(out: Path | None, *, has_changes: bool) -> None:
         raise OutputError("the run is written as a Perfetto trace.", path=out, hint=hint)
     if not has_changes:
         hint = "name one, for example --scale 'gemm*=0.5'."
-        raise QueryError("--out writes the run under changes, and there are none.", hint=hint)
+        raise QueryError("--out writes the changed run, and no change is given.", hint=hint)

@@ -1,4 +1,4 @@
-"""Where a difference between runs comes from, in words."""
+"""The causes of a difference between runs, in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from htagraph.comparison.parts import OTHER
+from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_duration
@@ -15,18 +15,36 @@ from htagraph.writers.labels import name_label
 
 __all__ = ["Tables", "calls_in_words", "causes_in_words"]
 
-_WORTH_SAYING = 0.1
+_WORTH_NAMING = 0.1
+"""Share of the difference from which a bound is named.
+
+Chosen. Pinned by `test_causes.py::test_bounds_are_named_from_a_tenth_on`.
+"""
+
 _MOST_OF_IT = 0.4
+"""Share of a bound's change from which one kernel or operator is named as its cause.
+
+Chosen. Pinned by `test_causes.py::test_a_kernel_is_named_from_two_fifths_on`.
+"""
+
 _N_CAUSES = 3
-_MOSTLY = 0.8
-_LEAST = 0.005
+"""Bounds that a sentence names: more is no sentence. Pinned by `test_causes.py`."""
+
+_SHARE_OF_A_REASON = 0.2
+"""Share from which calls, or the time of each, count as a reason for a change.
+
+Chosen. Pinned by `test_causes.py::test_calls_and_their_times_are_named_from_a_fifth_on`.
+"""
+
+_ROUNDS_TO_NOTHING = 0.005
+"""Smaller changes print as 0%."""
+
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
-_SAID = {Bound.COMMUNICATION.label: "exposed communication", Bound.HOST.label: "host time"}
-_QUIET = ("noise",)
+_WORDS = {Bound.COMMUNICATION.label: "exposed communication", Bound.HOST.label: "host time"}
 
 
 def calls_in_words(row: Mapping[Hashable, Any]) -> str:
-    """Whether work takes longer each time or is done more often; empty where neither is known.
+    """Whether work takes longer each time or runs more often; empty if neither.
 
     Parameters
     ----------
@@ -49,11 +67,12 @@ def calls_in_words(row: Mapping[Hashable, Any]) -> str:
     each = (after_ns / n_after) / (before_ns / n_before) - 1
     by_calls = abs(calls) * before_ns
     by_rate = abs(each) * after_ns
+    least_ns = _SHARE_OF_A_REASON * (by_calls + by_rate)
     said = []
-    if abs(calls) >= _LEAST and by_calls >= (1 - _MOSTLY) * (by_calls + by_rate):
+    if abs(calls) >= _ROUNDS_TO_NOTHING and by_calls >= least_ns:
         more = f"{calls:.0%} more" if calls < 1 else f"{calls + 1:.3g}x as many"
         said.append(f"{more if calls > 0 else f'{-calls:.0%} fewer'} calls")
-    if abs(each) >= _LEAST and by_rate >= (1 - _MOSTLY) * (by_calls + by_rate):
+    if abs(each) >= _ROUNDS_TO_NOTHING and by_rate >= least_ns:
         slower = f"{each:.0%} slower" if each < 1 else f"{each + 1:.3g}x as long"
         said.append(f"each {slower if each > 0 else f'{-each:.0%} faster'}")
     return ", ".join(said)
@@ -69,32 +88,25 @@ class Tables(NamedTuple):
 
 
 def causes_in_words(tables: Tables) -> str:
-    """The bounds that changed most, each with what changed most in it; beyond noise, if known.
-
-    Returns
-    -------
-    str
-        Empty for no difference.
-    """
+    """The bounds that changed most beyond noise, each with its main cause; empty if none did."""
     delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
     if not delta_ns:
         return ""
-    bounds = _changed(tables.by_bound, delta_ns * _WORTH_SAYING)
+    bounds = _changed(tables.by_bound, delta_ns * _WORTH_NAMING)
     said = [_one(tables, row) for row in bounds.head(_N_CAUSES).to_dict("records")]
     return "; ".join(said) or "no bound changed beyond its own noise"
 
 
 def _changed(frame: pd.DataFrame, least_ns: float) -> pd.DataFrame:
-    """Rows that changed beyond their noise and by as much as that; the largest change first."""
-    large = (frame["delta_ns"].abs() >= least_ns) & ~frame["change"].isin(_QUIET)
-    return frame[large]
+    """Rows that changed beyond their noise, and by at least so much."""
+    return frame[(frame["delta_ns"].abs() >= least_ns) & (frame["change"] != "noise")]
 
 
 def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
-    """A bound, with what accounts for most of its change."""
+    """A bound, with the main cause of its change."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     sign = "+" if delta_ns > 0 else ""
-    said = f"{sign}{human_duration(delta_ns)} of {_SAID.get(label, in_words(label))}"
+    said = f"{sign}{human_duration(delta_ns)} of {_WORDS.get(label, in_words(label))}"
     rows = tables.by_name if label in _OF_DEVICE else tables.by_op
     rows = rows[(rows["bound"] == label) & (rows["name"] != OTHER)]
     rows = _changed(rows, _MOST_OF_IT * abs(delta_ns))

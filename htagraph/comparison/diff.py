@@ -18,7 +18,7 @@ __all__ = ["diff", "run_profile"]
 
 
 def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -> RunProfile:
-    """What a comparison needs of a run: small, and kept as a baseline with `RunProfile.save`.
+    """The profile of a run: all that a comparison needs, to keep with `RunProfile.save`.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -
             return graph_profile(run.compile(), name=name, world_size=run.world_size)
         case TraceGraph():
             return graph_profile(run, name=name)
-    raise QueryError(  # what is typed otherwise
-        f"{run!r} is no run.", hint="hg.load(FILE) reads one, hg.load_job(FOLDER) a job."
+    raise QueryError(  # callers without a type checker
+        f"{run!r} is not a run.", hint="hg.load(FILE) reads one, hg.load_job(FOLDER) a job."
     )
 
 
@@ -69,7 +69,7 @@ def diff(before: Trace | TraceGraph, after: Job | RunProfile) -> RunDiff: ...
 def diff(
     before: Trace | TraceGraph | Job | RunProfile, after: Trace | TraceGraph | Job | RunProfile
 ) -> GraphDiff | RunDiff:
-    """Comparison of two runs: traces, graphs or windows of them, jobs, stored baselines.
+    """Compare two runs: traces, graphs or windows of them, jobs, stored baselines.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def diff(
     Returns
     -------
     GraphDiff or RunDiff
-        Of two traces or graphs a `GraphDiff`, which compares their windows as they are, and has
-        the comparison of their steps as `runs`. Of anything else that comparison, a `RunDiff`.
+        For two traces or graphs a `GraphDiff`, which compares their whole windows, and has the
+        comparison of their steps as `runs`. For anything else that comparison, a `RunDiff`.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class GraphDiff:
         Parameters
         ----------
         short_names : bool, default=False
-            Join names that differ in template arguments and parameters only.
+            Join names that differ only in template arguments and parameters.
         """
         return op_diff(
             self.before.dag,
@@ -61,7 +61,7 @@ class GraphDiff:
         )
 
     def critical_path(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
-        """Time that the critical path gained and lost by group; it adds up to the difference.
+        """Change of the critical path by group; it adds up to the difference of the windows.
 
         Parameters
         ----------
@@ -79,32 +79,22 @@ class GraphDiff:
 
     @cached_property
     def runs(self) -> RunDiff:
-        """The comparison of their steps, with noise: where windows have steps, per step."""
+        """The comparison of their steps, with noise; of the windows if they have no steps."""
         return RunDiff(graph_profile(self.before), graph_profile(self.after))
 
     def verdict(self) -> str:
-        """What changed, by how much, and where that comes from, in a sentence or two.
-
-        Returns
-        -------
-        str
-        """
+        """What changed, by how much, and why, in a sentence or two."""
         return self.runs.verdict()
 
     def to_perfetto(self, out: str | Path) -> Path:
         """Write both runs, one below the other, for the Perfetto UI.
 
-        Their windows begin at one time; tracks name their run, and each has its critical path.
+        Both windows begin at the same time; tracks name their run, and each has its critical path.
 
         Parameters
         ----------
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
-
-        Returns
-        -------
-        Path
-            The file.
 
         Raises
         ------

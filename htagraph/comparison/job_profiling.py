@@ -1,9 +1,9 @@
-"""Profiling a job for comparisons: its steps on the common clock, and what each took.
+"""The profile of a job: its steps on the common clock, and what each took.
 
-A step of a job is done when the last rank has done it, on the common clock, and lasts from when the
-one before was done. Any one rank would give the same lengths on average, as ranks that wait for
-each other cannot drift apart; the last to be done is what the job waits for, and never comes before
-that of an earlier step. So steps follow each other, and the path across ranks can be cut at them.
+A step of a job is done when its last rank is, in common time, and lasts from when the step before
+was done. Any one rank would give the same mean, as ranks that wait for each other cannot drift
+apart; but the job waits for the last one, and steps that end with it follow each other in order, so
+that the path across ranks can be cut at them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.comparison.parts import Part
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import Part, RunProfile
 from htagraph.comparison.samples import (
     DoneSteps,
     Samples,
@@ -38,22 +37,22 @@ _VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "mo
 
 
 def _rank_steps(graph: TraceGraph) -> DoneSteps:
-    """The steps of a rank that are done in its window: what travels of them."""
+    """The steps of a rank; those not done in its window lose their names."""
     steps, window = done_steps(graph.dag), graph.interval
     outside = (steps.start_ns < window.start_ns) | (steps.end_ns > window.end_ns)
-    names = np.where(outside, "", steps.names)  # keeps the numbers of the others
+    names = np.where(outside, "", steps.names)  # keeps the row numbers of the others
     return steps._replace(names=names.astype(object))
 
 
 @dataclass(frozen=True)
 class _WorkIn:
-    """Kernels, operators and states of devices of a rank in some of its steps, or in a window."""
+    """Kernels, operators and device states of a rank in some of its steps, or in a window."""
 
     steps: tuple[tuple[str, int, int], ...]
     rows: tuple[int, ...]
 
     def __call__(self, graph: TraceGraph) -> list[Part]:
-        """Do it on the graph of a rank."""
+        """The parts of a rank."""
         frame = pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
         return work_parts(graph.dag, frame, np.array(self.rows, dtype=np.int64))
 
@@ -66,7 +65,7 @@ class _JobSteps(NamedTuple):
 
 
 def _in_common(job: Job, by_rank: dict[int, DoneSteps]) -> _JobSteps:
-    """Steps that all ranks have, on the common clock."""
+    """The steps that all ranks have once."""
     listed = {rank: steps.names.tolist() for rank, steps in by_rank.items()}
     common = [
         name
@@ -92,7 +91,7 @@ def _in_common(job: Job, by_rank: dict[int, DoneSteps]) -> _JobSteps:
 
 
 def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
-    """What is compared of a job: its steps that are alike, else the window of the path."""
+    """The samples of a job: its steps that are alike, else the window of the path."""
     inside = (steps.start_ns >= path.start_ns) & (steps.end_ns <= path.end_ns)
     inside &= steps.end_ns > steps.start_ns
     if not inside.any():
@@ -104,7 +103,7 @@ def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
 
 
 def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
-    """Why a step is left out, beside its length."""
+    """Why a step is left out, if not for its length."""
     if not inside[row]:
         return "not recorded on all ranks throughout"
     return "" if steps.is_same_work[row] else "other work on some rank"
@@ -113,8 +112,8 @@ def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
 def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
     """Parts of the mean rank.
 
-    Ranks do not vary independently: the spread of their mean is taken to be the mean of theirs,
-    which is the most that it can be.
+    Ranks do not vary independently, so the spread of their mean is taken as the mean of their
+    spreads, its upper limit.
     """
     sums: dict[tuple[str, str, str], list[float]] = {}
     for part in (part for several in parts for part in several):
@@ -128,14 +127,9 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
 
 
 def job_profile(job: Job, *, name: str = "job") -> RunProfile:
-    """The profile of a job, or of a window of it.
+    """The profile of a job, or of a window of it, without ranks that no clock aligns.
 
-    Times of the path are those across ranks; kernels, operators and what devices did are means
-    over the ranks. Ranks that no clock brings together with the others are left out.
-
-    Parameters
-    ----------
-    name : str, default="job"
+    The path runs across ranks; kernels, operators and device states are means over the ranks.
     """
     path, aligned = job.critical_path(), set(job.timeline.aligned)
     of_rank: dict[int, DoneSteps] = job.map(_rank_steps)

@@ -1,7 +1,7 @@
-"""Limits for a run: what it may take by itself, and how much slower than a baseline it may be.
+"""Limits for a run: on its own times, and against a baseline.
 
-An answer that cannot be given is withheld, which is neither passed nor broken; a check with one
-that is withheld has not passed.
+A limit that cannot be checked is withheld: neither passed nor broken. A check with a withheld limit
+has not passed.
 """
 
 from __future__ import annotations
@@ -22,26 +22,30 @@ __all__ = ["DEFAULT_FAIL_ABOVE", "Check", "Checked", "Limits", "State", "check_r
 State = Literal["passed", "broken", "withheld"]
 
 DEFAULT_FAIL_ABOVE = 0.05
-"""Share by which a run may be slower than its baseline, where nothing else is said."""
+"""Share by which a run may be slower than its baseline, by default.
 
-_MOST_ODD = 0.5
+Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_allowed_by_default`.
+"""
+
 _MOST_STEPS = 1_000
+"""Longest capture that a check suggests, in steps: a longer one is not practical.
+
+Chosen. Pinned by `test_limits.py::test_a_capture_is_suggested_up_to_a_thousand_steps`.
+"""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may take; None is no limit.
+    """Limits of a run; None is no limit. All but `max_step`, in ns, are shares of 1.
 
     Parameters
     ----------
     max_step : float, optional, unit=ns
         Mean length of its alike steps.
-    max_exposed : float, optional
-        Share of the steps in which devices communicate without computing.
-    max_idle : float, optional
-        Share of the steps in which devices are idle.
+    max_exposed, max_idle : float, optional
+        Share of the steps in which devices communicate without computing, or are idle.
     max_unexplained : float, optional
-        Share of the critical path for which no recorded dependency says what it waited for.
+        Share of the critical path whose wait no recorded dependency explains.
     fail_above : float, optional
         Share by which steps may be longer than those of a baseline.
     """
@@ -55,17 +59,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checked:
-    """One limit, and what the run takes.
+    """One limit, ``max-step`` for example, and the value of the run, None if unknown.
 
-    Parameters
-    ----------
-    limit : str
-        Its name: ``max-step``.
-    value, allowed : float or None
-        Nanoseconds of ``max-step``, shares of 1 elsewhere; no value where it is not known.
-    state : {"passed", "broken", "withheld"}
-    said : str
-        What one has to know, why it is withheld for one.
+    `said` is what a reader has to know, such as why the limit is withheld.
     """
 
     limit: str
@@ -75,7 +71,7 @@ class Checked:
     said: str = ""
 
     def in_words(self, value: float | None) -> str:
-        """A value of this limit as people read it."""
+        """A value of this limit in words."""
         if value is None:
             return "unknown"
         if self.limit == "max-step":
@@ -85,13 +81,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Check:
-    """A run held against its limits.
-
-    Parameters
-    ----------
-    diff : RunDiff, optional
-        The baseline against the run.
-    """
+    """A run with its checked limits, and its difference from a baseline, if there is one."""
 
     run: RunProfile
     limits: tuple[Checked, ...]
@@ -99,12 +89,12 @@ class Check:
 
     @property
     def state(self) -> State:
-        """Broken if any limit is; withheld if any is not known to be kept."""
+        """Broken if any limit is; else withheld if any is."""
         states = {one.state for one in self.limits}
         return next((one for one in ("broken", "withheld") if one in states), "passed")
 
     def verdict(self) -> str:
-        """What the check found, in a sentence or two."""
+        """The result of the check, in a sentence or two."""
         named = {
             state: ", ".join(one.limit for one in self.limits if one.state == state)
             for state in ("broken", "withheld")
@@ -112,7 +102,7 @@ class Check:
         said = {
             "passed": "Passed.",
             "broken": f"Failed: {named['broken']}.",
-            "withheld": f"Not known: {named['withheld']}.",
+            "withheld": f"Unknown: {named['withheld']}.",
         }[self.state]
         return f"{said} {self.diff.verdict()}" if self.diff else said
 
@@ -124,19 +114,17 @@ def check_run(
     baseline: RunProfile | None = None,
     is_step: bool = False,
 ) -> Check:
-    """A run held against limits.
+    """Check a run against limits, and against a baseline.
 
     Parameters
     ----------
-    baseline : RunProfile, optional
-        An earlier run, which this one must not be slower than by more than ``fail_above``.
     is_step : bool, default=False
-        A window that is no step was asked for, and is to be judged as one.
+        Check the window as one step.
 
     Raises
     ------
     QueryError
-        If there is nothing to check, or a limit to a baseline and no baseline.
+        If there is no limit, or `fail_above` without a baseline.
 
     Examples
     --------
@@ -146,7 +134,7 @@ def check_run(
     'Failed: max-step.'
     """
     if limits.fail_above is not None and baseline is None:
-        raise QueryError("a limit to be slower needs a baseline.", hint="give --baseline FILE.")
+        raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")
     found = RunDiff(baseline, run) if baseline else None
     checked = [*_of_itself(run, limits, is_step=is_step)]
     if found:
@@ -160,11 +148,7 @@ def check_run(
 def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Checked]:
     """The limits that need no baseline."""
     no_device = "no device work was recorded"
-    few = (
-        f"{run.n_odd} of {run.n_steps} steps are not like the others"
-        if run.n_odd > _MOST_ODD * run.n_steps
-        else ""
-    )
+    few = run.most_are_odd
     no_step = "" if run.unit == "step" or is_step else "the trace has no steps: name a window"
     values = (
         ("max-step", limits.max_step, None if no_step else run.step_ns, no_step),
@@ -182,10 +166,9 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
 
 
 def _against(found: RunDiff, allowed: float) -> Checked:
-    """Whether a run is slower than its baseline by more than is allowed.
+    """Whether a run is slower than its baseline by more than noise and more than is allowed.
 
-    It is where the difference exceeds both noise and what is allowed. Where noise alone exceeds
-    that, and no change is seen, nothing is known: a change as large might be there.
+    Withheld if noise alone exceeds what is allowed and no change is seen: it could hide one.
     """
     share, noise = found.delta_share, found.noise_share
     name = "fail-above"
@@ -193,7 +176,7 @@ def _against(found: RunDiff, allowed: float) -> Checked:
         said = f"not comparable: {'; '.join(found.not_comparable)}"
         return Checked(name, share, allowed, "withheld", said)
     if isinf(noise):
-        said = f"noise is not known of fewer than {FEWEST} alike steps: profile more"
+        said = f"noise needs at least {FEWEST} alike steps: profile more"
         return Checked(name, share, allowed, "withheld", said)
     said = f"noise {noise:.1%}"
     if found.is_change:
@@ -203,6 +186,6 @@ def _against(found: RunDiff, allowed: float) -> Checked:
     fewest = min(found.before.n_compared, found.after.n_compared)
     enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
     more = (
-        f"about {enough:,} alike steps each would do" if enough < _MOST_STEPS else "allow for more"
+        f"profile about {enough:,} alike steps each" if enough < _MOST_STEPS else "raise the limit"
     )
-    return Checked(name, share, allowed, "withheld", f"{said} hides what is allowed: {more}")
+    return Checked(name, share, allowed, "withheld", f"{said} is above the limit: {more}")

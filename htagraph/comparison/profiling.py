@@ -1,4 +1,4 @@
-"""Profiling a graph for comparisons: what each of its steps took, by bound, kernel and operator."""
+"""The profile of a graph: what each of its steps took, by bound, kernel and operator."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.comparison.parts import Part, reduced
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import OTHER, Part, RunProfile
 from htagraph.comparison.samples import Samples, device_work_began, graph_samples
 from htagraph.explain.breakdown import split_by_steps
 from htagraph.graph import TraceGraph
@@ -20,32 +19,89 @@ from htagraph.model.window import Window
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 
-__all__ = ["graph_profile", "path_parts", "profile_of", "work_parts"]
+__all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
 
 I64 = npt.NDArray[np.int64]
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "operator": 150}
-NO_OPERATOR = "(no operator)"
+"""Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
+
+Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by
+`test_samples.py::test_a_profile_is_small`.
+"""
+
 _LONGEST_NAME = 240
+"""Characters of a name that are kept: enough to tell kernels apart."""
+
 _N_STEPS = 200
+"""Lengths of steps that are kept; nothing but readers of the JSON uses them."""
+
+_NO_OPERATOR = "(no operator)"
 
 
 def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """Names that runs have in common, and that are not too long to keep."""
+    """Names without step numbers, which runs have in common."""
     codes, known = pd.factorize(names)
-    shared = [without_step_number(str(name))[:_LONGEST_NAME] or NO_OPERATOR for name in known]
-    return gather(np.array(shared, dtype=object), codes, default=NO_OPERATOR)
+    shared = [without_step_number(str(name))[:_LONGEST_NAME] or _NO_OPERATOR for name in known]
+    return gather(np.array(shared, dtype=object), codes, default=_NO_OPERATOR)
+
+
+def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
+    """The longest groups of a part over `n` steps, the longest first; the rest is `OTHER`.
+
+    Parameters
+    ----------
+    pieces : DataFrame
+        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
+    top : int
+        Groups that are kept.
+    over : int, default=1
+        Number of devices that pieces are summed over: parts are their mean.
+    """
+    groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
+    kept = groups.sort_values(ascending=False, kind="stable").index[:top]
+    if len(kept) < len(groups):
+        is_kept = pd.MultiIndex.from_frame(pieces[["bound", "name"]]).isin(kept)
+        pieces = pieces.assign(
+            bound=pieces["bound"].where(is_kept, ""), name=pieces["name"].where(is_kept, OTHER)
+        )
+    by_step = pieces.groupby(["bound", "name", "row"], sort=False)[["calls", "dur_ns"]].sum()
+    found = by_step.groupby(["bound", "name"], sort=False)
+    total, n_with = found.sum(), found.size().to_numpy()
+    mean_ns = total["dur_ns"] / n
+    away = by_step["dur_ns"] - found["dur_ns"].transform("sum") / n
+    spread = away.pow(2).groupby(["bound", "name"], sort=False).sum().to_numpy()
+    spread = spread + (n - n_with) * np.square(mean_ns.to_numpy())
+    std_ns = np.sqrt(spread / max(n - 1, 1)) * (n > 1)
+    row = by_step.index.get_level_values("row")
+    ends = [
+        by_step["dur_ns"].where(row == end, 0).groupby(["bound", "name"], sort=False).sum()
+        for end in (0, n - 1)
+    ]
+    least = found["dur_ns"].min().where(n_with == n, 0)
+    # Integers stay integers: floats lose nanoseconds after 104 days.
+    times = [total["dur_ns"], *ends, least, found["dur_ns"].max()]
+    columns = (
+        (total["calls"] / n / over).tolist(),
+        (std_ns / over).tolist(),
+        *(
+            [time_ns if over == 1 else round(time_ns / over) for time_ns in one.tolist()]
+            for one in times
+        ),
+    )
+    parts = [
+        Part(part, bound, name, calls, total_ns, std, *others)
+        for (bound, name), calls, std, total_ns, *others in zip(
+            total.index.tolist(), *columns, strict=True
+        )
+    ]
+    return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
 
 def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     """The critical path of each sample, by bound, operator and name.
 
-    It is the path of the whole window, cut where steps are done.
-
-    Parameters
-    ----------
-    segments : DataFrame, schema `frames.SEGMENTS`
-        They tile a window with all samples in it.
+    Segments tile a window with all samples in it, and are cut where steps are done.
     """
     start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     pieces = split_by_steps(start_ns, dur_ns, samples.frame)
@@ -61,7 +117,7 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
 
 
 def _sample_at(dag: Dag, steps: pd.DataFrame, rows: I64, time_ns: I64) -> I64:
-    """Sample in whose host range each time lies, until the next step begins; -1 for none."""
+    """The sample of each time, by host ranges that last until the next step begins; -1 for none."""
     if not len(rows):
         return step_at(steps, time_ns)
     marks = find_steps(dag.events)
@@ -89,7 +145,7 @@ def _by_name(dag: Dag, events: I64, row: I64) -> pd.DataFrame:
 
 
 def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
-    """What devices did in each step, on average over devices."""
+    """States of devices in each step, on average over devices."""
     devices = devices_of(dag)
     start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     if not len(devices):
@@ -109,17 +165,10 @@ def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
 
 
 def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
-    """Kernels, host operators and states of devices in each sample of a rank.
+    """Kernels, host operators and device states in each sample of a rank; see `Samples`.
 
-    Work counts in the step that launched it; what has no launch, where it began. Times of host
-    operators include what they call.
-
-    Parameters
-    ----------
-    steps : DataFrame
-        Of samples: ``name``, ``start_ns``, ``dur_ns``.
-    rows : ndarray of int64
-        The steps of the trace that they are; empty for a window.
+    Work counts in the step that launched it, or in which it began if no launch was recorded. Times
+    of host operators include what they call.
     """
     work, began_ns = device_work_began(dag)
     marks = find_steps(dag.events)["event"].to_numpy(np.int64)
@@ -137,13 +186,7 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
 def profile_of(
     name: str, samples: Samples, parts: list[Part], *, devices: str, world_size: int, n_ranks: int
 ) -> RunProfile:
-    """The profile of a run from its samples and their parts.
-
-    Parameters
-    ----------
-    parts : list of Part
-        Of these samples, but for the whole.
-    """
+    """The profile of a run from its samples and their parts, to which the whole is added."""
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
     std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
     ends = (int(steps_ns[0]), int(steps_ns[-1]), int(steps_ns.min()), int(steps_ns.max()))
@@ -170,12 +213,7 @@ def graph_profile(
 ) -> RunProfile:
     """The profile of a graph, or of a window of it.
 
-    Parameters
-    ----------
-    name : str
-        By default that of its file.
-    world_size : int, optional
-        Ranks of its job; by default as the file says.
+    Name and world size are those in its file by default.
 
     Examples
     --------

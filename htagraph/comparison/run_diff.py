@@ -1,4 +1,4 @@
-"""RunDiff: what changed from one run to another, per step, and what of it is more than noise."""
+"""RunDiff: what changed from one run to another, per step, beyond noise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
 from htagraph.comparison.comparability import why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
-from htagraph.comparison.parts import OTHER
-from htagraph.comparison.run_profile import PATH_PARTS, RunProfile
+from htagraph.comparison.run_profile import OTHER, PATH_PARTS, RunProfile
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
@@ -26,13 +25,16 @@ __all__ = ["CHANGES", "RunDiff"]
 I64 = npt.NDArray[np.int64]
 
 CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
-"""What became of a group: changed beyond noise, not so, or too few steps to tell."""
+"""The change of a group: beyond noise, within it, or unknown of too few steps."""
 
-_NOISE, _UNKNOWN = 4, 5
+_NOISE, _UNKNOWN = CHANGES.index("noise"), CHANGES.index("unknown")
 _KEY = ["bound", "name"]
 _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
 _LARGE = 0.05
-"""Noise that hides what people look for."""
+"""Noise from which a verdict warns that it hides smaller changes.
+
+Chosen, as `DEFAULT_FAIL_ABOVE`. Pinned by `test_run_diff.py::test_much_noise_hides_changes`.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +58,7 @@ class RunDiff:
 
     @cached_property
     def steps(self) -> pd.Series:
-        """Mean length of steps before and after: the one row of `STEP_DIFF` that is the whole."""
+        """The row of `STEP_DIFF` for whole steps: their mean before and after."""
         return self._table("step").iloc[0]
 
     @property
@@ -71,7 +73,7 @@ class RunDiff:
 
     @property
     def noise_share(self) -> float:
-        """How large a difference is without any change, at most; infinite if steps are too few."""
+        """The largest difference that counts as noise, as a share; infinite for too few steps."""
         return float(self.steps["noise_ns"]) / max(self.before.step_ns, 1.0)
 
     @property
@@ -85,7 +87,7 @@ class RunDiff:
         return why_not_comparable(self.before, self.after)
 
     def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
-        """Time per step that the critical path gained and lost; it adds up to that of steps.
+        """Change of the critical path per step; it adds up to that of the steps.
 
         Parameters
         ----------
@@ -121,16 +123,11 @@ class RunDiff:
         return self._table("operator")
 
     def device_time(self) -> pd.DataFrame:
-        """What devices did per step, idle among it, on average; schema `frames.STEP_DIFF`."""
+        """States of devices per step, including idle, on average; schema `frames.STEP_DIFF`."""
         return self._table("device")
 
     def verdict(self) -> str:
-        """What changed, by how much, and where that comes from, in a sentence or two.
-
-        Returns
-        -------
-        str
-        """
+        """What changed, by how much, and why, in a sentence or two."""
         said = [f"Not comparable: {'; '.join(self.not_comparable)}."] if self.not_comparable else []
         return " ".join([*said, self._sentence, *self._odd_ones])
 
@@ -166,22 +163,22 @@ class RunDiff:
         )
         what = "alike steps" if several else "windows"
         return (
-            f"{before} -> {after} ({share:+.1%}); whether that is noise is not known, of {few} "
-            f"{what}{because}."
+            f"{before} -> {after} ({share:+.1%}); {few} {what} are too few to tell this from "
+            f"noise{because}."
         )
 
     @property
     def _odd_ones(self) -> list[str]:
-        """That there are more odd steps than there were, which no mean of the others shows."""
+        """A note on more outlier steps than before, which the mean of the others does not show."""
         n_before, n_after = self.before.n_odd, self.after.n_odd
         if n_after * self.before.n_steps <= n_before * self.after.n_steps:
             return []
         several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
-        return [f"{several}{self.before.n_steps} before, are odd, and not compared."]
+        return [f"{several}{self.before.n_steps} before, are outliers, and not compared."]
 
     @property
     def notes(self) -> list[str]:
-        """What one has to know to read it: what is compared, and which steps are left out."""
+        """Notes for the reader: what is compared, and which steps are left out."""
         said = []
         for side, run in (("before", self.before), ("after", self.after)):
             said.append(f"{side}: {run.facts}")
@@ -246,16 +243,16 @@ def _means(side: pd.DataFrame, n: int) -> I64:
 
 
 def _sample(side: pd.DataFrame, n: int) -> Sample:
-    """What is known of each group over the steps of a side."""
+    """Statistics of each group over the steps of a side."""
     total, *others = (side[name].to_numpy(float) for name in _VALUES[1:])
     return Sample(n, total / n, *others)
 
 
 def _folded(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Groups of a side; those that the other side may have among its `OTHER` join that of this one.
+    """Groups of a side; those that the other side may have within its `OTHER` join this one's.
 
-    The other side keeps its longest groups. What it has no row for is either not there, or shorter
-    than the shortest row that it has.
+    The other side keeps its longest groups: a group without a row is absent there, or shorter than
+    the shortest row.
     """
     is_other = other["name"] == OTHER
     if not is_other.any():

@@ -1,4 +1,4 @@
-"""RunProfile: what a later comparison needs of a run, small enough to keep as a baseline."""
+"""RunProfile: all that a later comparison needs of a run, small enough to keep as a baseline."""
 
 from __future__ import annotations
 
@@ -11,28 +11,73 @@ from typing import Any, Self
 import msgspec
 import pandas as pd
 
-from htagraph.comparison.parts import Part
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.first_bytes import first_bytes
-from htagraph.writers.text_file import write_text
+from htagraph.readers.content import first_bytes
+from htagraph.writers.output_file import write_text
 
-__all__ = ["PATH_PARTS", "RunProfile", "is_baseline"]
+__all__ = ["OTHER", "PATH_PARTS", "Part", "RunProfile", "is_baseline"]
+
+OTHER = "(other)"
+"""Group of all that is too short for a row of its own."""
 
 PATH_PARTS = ("bound", "op", "name")
 """Breakdowns of the critical path: each adds up to the steps."""
 
 _HEAD = 4_096
+"""Bytes in which a stored report names its schema, which is its first key: a block of a file."""
+
 _FAR = 1 << 63
+"""Integers of 64 bits are smaller."""
+
 _MOST_BYTES = 1 << 26
+"""Largest baseline that is read; real ones have 0.3 MB.
+
+Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
+"""
+
 _SCHEMA = b'"schema": "htagraph.'
+
+
+@dataclass(frozen=True)
+class Part:
+    """Time of one group in all compared steps; of a job's ranks the mean, except on its path.
+
+    Parameters
+    ----------
+    part : str
+        ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
+        ``operator``; ``device``: ``idle``, ``compute``, and exposed ``communication`` and
+        ``memory``.
+    bound : str
+        Bound of the path, empty elsewhere.
+    calls : float
+        Events per step; on a path, segments.
+    total_ns : int, unit=ns
+        Of all steps together.
+    std_ns : float, unit=ns
+        Standard deviation from step to step; 0 for one step.
+    first_ns, last_ns, least_ns, most_ns : int, unit=ns
+        In the first and the last step, and in the steps with the least and the most.
+    """
+
+    part: str
+    bound: str
+    name: str
+    calls: float
+    total_ns: int
+    std_ns: float
+    first_ns: int
+    last_ns: int
+    least_ns: int
+    most_ns: int
 
 
 @dataclass(frozen=True, repr=False)
 class RunProfile:
-    """A run as a later comparison needs it: its steps, and what each took on average.
+    """All that a later comparison needs of a run: its steps, and what they took on average.
 
-    `htagraph report --json` stores it; `diff` takes it for the run.
+    `htagraph report --json` stores it; `diff` accepts it for the run.
 
     Parameters
     ----------
@@ -44,17 +89,17 @@ class RunProfile:
     world_size : int
         Ranks of the job, 0 where not recorded.
     n_ranks : int
-        Ranks that are here.
+        Ranks that were profiled.
     n_steps : int
         Steps in the window, alike or not.
     n_compared : int
-        Steps that are compared: those that are alike; 1 for a window.
+        Steps that are alike, and compared; 1 for a window.
     has_first, has_last : bool
-        The first or the last step of a trace is among them.
+        They include the first or the last step of the trace.
     steps_ns : tuple of int, unit=ns
-        Their lengths, the first 200.
+        Lengths of the first 200 of them.
     n_odd : int
-        Steps that are left out as they are not like the others.
+        Steps that are left out, as they are unlike the others.
     left_out : tuple of str
         Steps that are left out, and why.
     parts : tuple of Part
@@ -80,14 +125,14 @@ class RunProfile:
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        """Check that what is said of the path is all of it."""
+        """Check that numbers fit 64 bits, and that parts of the path add up."""
         numbers = [getattr(self, one.name) for one in fields(self)]
         numbers += [getattr(part, one.name) for part in self.parts for one in fields(part)]
         numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
         if not all(-_FAR < number < _FAR for number in numbers):
-            raise GraphError("a number in a profile of a run is beyond 64 bits, or none.")
+            raise GraphError("a number in the profile is not finite, or beyond 64 bits.")
         if self.n_compared < 1 or sum(part.part == "step" for part in self.parts) != 1:
-            raise GraphError("a profile of a run needs one whole, of at least one step.")
+            raise GraphError("a profile needs exactly one whole, of at least one step.")
         for part in PATH_PARTS:
             if sum(row.total_ns for row in self.parts if row.part == part) != self.total_ns:
                 raise GraphError(f"the path by {part} does not add up to the steps.")
@@ -102,30 +147,28 @@ class RunProfile:
 
     @cached_property
     def whole(self) -> Part:
-        """All of the steps that are compared."""
+        """The compared steps as one part."""
         return next(part for part in self.parts if part.part == "step")
 
     @property
     def total_ns(self) -> int:
-        """Length of all steps that are compared."""
+        """Length of all compared steps."""
         return self.whole.total_ns
 
     @property
     def step_ns(self) -> float:
-        """Mean length of the steps that are compared."""
+        """Mean length of the compared steps."""
         return self.total_ns / self.n_compared
 
+    @property
+    def most_are_odd(self) -> str:
+        """A clause if most steps are unlike the others: the compared ones are not typical then."""
+        if 2 * self.n_odd <= self.n_steps:
+            return ""
+        return f"{self.n_odd} of {self.n_steps} steps are not like the others"
+
     def share(self, part: str, name: str) -> float | None:
-        """Share that a group has of all of its kind; None where nothing of the kind was recorded.
-
-        Parameters
-        ----------
-        part, name : str
-
-        Returns
-        -------
-        float or None
-        """
+        """Share of a group in all groups of its part; None if nothing of it was recorded."""
         rows = [row for row in self.parts if row.part == part]
         total_ns = sum(row.total_ns for row in rows)
         return (
@@ -134,7 +177,7 @@ class RunProfile:
 
     @property
     def facts(self) -> str:
-        """What is compared, in one line."""
+        """The name of the run, and its compared steps, in one line."""
         said = [self.name]
         if self.n_ranks > 1:
             said.append(human_count(self.n_ranks, "rank"))
@@ -175,7 +218,7 @@ class RunProfile:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The profile in a file that `htagraph report --json` or `save` wrote.
+        """Read the profile from a file of `htagraph report --json` or `save`.
 
         Parameters
         ----------
@@ -193,7 +236,7 @@ class RunProfile:
         hint = "write it with htagraph report TRACE --json FILE."
         try:
             document = json.loads(_content(Path(path)), parse_int=_integer)
-            json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
+            json.dumps(document, ensure_ascii=False).encode()  # raises on half a surrogate pair
             return msgspec.convert(document["profile"], cls)
         except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
             said = "it has no profile" if isinstance(exc, KeyError) else str(exc)
@@ -205,7 +248,7 @@ class RunProfile:
 
 
 def _integer(digits: str) -> int:
-    """An integer of 64 bits; of a longer one, msgspec may make any float."""
+    """An integer of 64 bits: msgspec 0.18 turns longer ones into arbitrary floats."""
     number = int(digits)
     if not -_FAR < number < _FAR:
         raise ValueError("a number is beyond 64 bits")
@@ -213,7 +256,7 @@ def _integer(digits: str) -> int:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, which are not too many."""
+    """The bytes of a file, up to the limit."""
     with path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:

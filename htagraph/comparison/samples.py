@@ -1,10 +1,10 @@
-"""Samples: the stretches of a run that a comparison is about, as a rule its steps that are alike.
+"""Samples: the stretches of a run that a comparison covers, usually its steps that are alike.
 
-A step is done when its host range has ended, and so has all device work that was launched in it or
-before. It lasts from when the step before it was done until it is done itself. Its host range
-alone would not tell: where nothing waits for the device, the host runs ahead, and its ranges say
-nothing of how long the device takes. Steps follow each other without gap or overlap, so their mean
-is the time per step of the run, and its critical path can be cut at them.
+A step is done when its host range has ended and all device work launched in it or before is done.
+It lasts from when the step before was done. Its host range alone is not enough: if nothing waits
+for the device, the host runs ahead, and its ranges say nothing about the device. Steps follow each
+other without gap or overlap, so their mean is the time per step, and the critical path can be cut
+at them.
 """
 
 from __future__ import annotations
@@ -38,29 +38,24 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _N_ODD = 6
+"""Outlier steps that a profile names; the rest are counted.
+
+Chosen. Pinned by `test_samples.py::test_six_outlier_steps_are_named`.
+"""
+
 _BEFORE = np.iinfo(np.int64).min
-"""When work was launched that was launched before the capture."""
+"""Launch time of work that was launched before the capture."""
 
 
 class Samples(NamedTuple):
-    """Stretches of a run that are compared.
+    """Stretches of a run that are compared; see `RunProfile`.
 
     Parameters
     ----------
     frame : DataFrame
         ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap.
-    unit : str
-        ``step`` or ``window``, which is one.
-    n_steps : int
-        Steps in the window, alike or not.
     rows : ndarray of int64
         Steps of the trace that are compared; empty for a window.
-    n_odd : int
-        Steps that are left out as they are not like the others.
-    has_last : bool
-        The last step of the trace is among them.
-    left_out : tuple of str
-        Steps that are left out, and why.
     """
 
     frame: pd.DataFrame
@@ -73,14 +68,7 @@ class Samples(NamedTuple):
 
 
 class DoneSteps(NamedTuple):
-    """Steps of a rank, or of a job, from when the one before was done until each is done.
-
-    Parameters
-    ----------
-    start_ns, end_ns : ndarray of int64, unit=ns
-    is_same_work : ndarray of bool
-        The step does what most do.
-    """
+    """Steps of a rank or of a job, each from when the one before was done; all arrays by step."""
 
     names: npt.NDArray[np.object_]
     start_ns: I64
@@ -94,16 +82,15 @@ def sample_frame(names: object, start_ns: I64, dur_ns: I64) -> pd.DataFrame:
 
 
 def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Samples:
-    """A window that is compared as a whole."""
+    """A window as one sample."""
     times = (np.array([start_ns], dtype=np.int64), np.array([dur_ns], dtype=np.int64))
     return Samples(sample_frame([name], *times), "window", n_steps, times[0][:0])
 
 
 def device_work_began(dag: Dag) -> tuple[I64, I64]:
-    """Device work, and when it was launched; or began, where its launch was not recorded.
+    """Device work, and when it was launched, or when it began if its launch was not recorded.
 
-    What has no launch and began before all that has one was launched before the capture, whenever
-    that was.
+    Work without a launch that began before all work with one was launched before the capture.
     """
     work = np.flatnonzero(dag.events.is_device)
     is_launched, began_ns = dag.launch[work] >= 0, dag.events.ts_ns[work]
@@ -114,7 +101,7 @@ def device_work_began(dag: Dag) -> tuple[I64, I64]:
 
 
 def done_steps(dag: Dag) -> DoneSteps:
-    """The steps of a rank, from when the one before was done until each is done.
+    """The steps of a rank, each from when the one before was done until it is done.
 
     Examples
     --------
@@ -148,55 +135,35 @@ def done_steps(dag: Dag) -> DoneSteps:
     return DoneSteps(names, start_ns, done_ns, found.is_same_work)
 
 
-class _Alike(NamedTuple):
-    """Which steps are alike.
+def _alike(steps: DoneSteps, inside: Bools) -> tuple[Bools, bool]:
+    """Steps inside a window to compare: of the same work and length; if few are, of the same work.
 
-    Parameters
-    ----------
-    kept : ndarray of bool
-        Those that are compared.
-    is_first_left_out : bool
-        The first of the trace is like the others, and left out all the same.
-    """
-
-    kept: Bools
-    is_first_left_out: bool = False
-
-
-def _alike(steps: DoneSteps, inside: Bools) -> _Alike:
-    """Steps that are compared: of the same work and length; where few are, of the same work.
-
-    The first of a trace is not, where enough others are: the device waits for its first work, and
-    no time between steps lies before it.
-
-    Parameters
-    ----------
-    inside : ndarray of bool
-        Steps that lie in the window; at least one.
+    Returns with them whether the first of the trace is like the others, and left out all the same.
+    It is if enough others are alike: its device starts idle, and no gap between steps precedes it.
     """
     same = inside & steps.is_same_work
     if not same.any():
-        return _Alike(inside)
+        return inside, False
     near = same & are_near(steps.end_ns - steps.start_ns, same)
     kept = near if near.sum() >= FEWEST_ALIKE else same
     is_first_left_out = bool(kept[0]) and int(kept.sum()) > FEWEST_ALIKE
     kept[0] &= not is_first_left_out
-    return _Alike(kept, is_first_left_out)
+    return kept, is_first_left_out
 
 
 def compared(
     steps: DoneSteps, inside: Bools, counted: Bools, reasons: Callable[[], list[str]]
 ) -> Samples:
-    """The steps that are compared, and why others are not.
+    """The steps to compare, and why others are left out.
 
     Parameters
     ----------
     inside : ndarray of bool
-        Steps that lie in the window; at least one.
+        Steps in the window; at least one.
     counted : ndarray of bool
-        Steps of which it is said where they are not compared.
+        Steps that are named if they are left out.
     reasons : callable
-        What is known of each step beside its length; empty texts for nothing.
+        What is unusual about each step apart from its length; empty for nothing.
     """
     kept, is_first_left_out = _alike(steps, inside)
     lengths_ns = steps.end_ns - steps.start_ns
@@ -224,9 +191,9 @@ def compared(
 
 
 def graph_samples(graph: TraceGraph) -> Samples:
-    """What is compared of a graph: the steps of its window that are alike.
+    """The samples of a graph: the steps of its window that are alike.
 
-    A window in which fewer than two steps are done is compared as a whole.
+    A window in which fewer than two steps are done is one sample.
 
     Examples
     --------

@@ -30,7 +30,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
-from htagraph.compiler.places import Places, work_label
+from htagraph.compiler.places import work_label, work_places
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
@@ -220,7 +220,7 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     left = late_starts(structure, known)
     if not len(left.event):
         return Inferred()
-    places, traits = Places(structure), _Traits.of(structure)
+    places, traits = (work_places(structure), structure.queue_id), _Traits.of(structure)
     is_late = np.zeros(len(structure.events), dtype=bool)
     is_late[left.event] = True
     parts: list[EdgeTable] = []
@@ -228,7 +228,7 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     others = late_starts(structure, known.take(~among(known.rule, _BY_TIME)))
     for late in (others, left):
         met = _meetings(structure, late, traits)
-        for place in (places.name, places.stream):
+        for place in places:
             for found, learnt in _fillers(structure, met, place, traits):
                 new = found.take(is_late[found.work])
                 is_late[new.work] = False

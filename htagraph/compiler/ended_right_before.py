@@ -1,12 +1,17 @@
-"""SYNC, inferred from time alone: all that another stream had been given before had just ended.
+"""SYNC, inferred from time alone: work starts right after work of another stream ended.
 
 ::
 
     stream 7    [A    ][B    ]
     stream 20                 '->[C    ]     ready since its launch, which came after that of B
 
-That is what an event recorded on the other stream and waited for does. The work must start within
-what is usual after that end, and within a small part of its wait: that is the chance level.
+Where B is all that the other stream had been given before C was launched, once is enough: an event
+that is recorded there and waited for does just that. C must start within what is usual after that
+end, and within a small part of its wait: that is the chance level.
+
+In a replayed graph the launch is long past, so what had been given before it says nothing. But a
+dependency comes round: whenever C is late, it starts right after B (see
+`htagraph.compiler.recurrences`).
 """
 
 from __future__ import annotations
@@ -15,19 +20,32 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.late_ends import stream_wait_edges_from
-from htagraph.compiler.late_starts import ends_before, late_starts
-from htagraph.compiler.structure import Structure
+from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
+from htagraph.compiler.late_starts import (
+    LateStarts,
+    ends_before,
+    late_starts,
+    most_used_streams,
+)
+from htagraph.compiler.places import work_label, work_places
+from htagraph.compiler.recurrences import Candidates, Sources, Waits, recurring
+from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
 from htagraph.model.rules import Rule
 
-__all__ = ["ended_right_before"]
+__all__ = ["ended_right_before", "recurring_waits"]
 
 I64 = npt.NDArray[np.int64]
 
 _PART_OF_WAIT = 8
 """The end must lie in as small a part of the wait: at any other instant it would say nothing."""
+
+
+def _usual_gap(structure: Structure) -> int:
+    """Time within which work starts after what it waits for."""
+    calibration = structure.calibration
+    return max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
 
 
 def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64:
@@ -60,7 +78,7 @@ def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
 def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges to late work from what ended right before, on the stream where that ended last."""
     events, calibration = structure.events, structure.calibration
-    usual = max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
+    usual = _usual_gap(structure)
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
@@ -82,3 +100,45 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     return Inferred(
         stream_wait_edges_from(structure, Rule.ENDED_RIGHT_BEFORE, found[rows], late.event[rows])
     )
+
+
+def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
+    """What ended last on each other stream, right before a late start and launched before it."""
+    events, usual = structure.events, _usual_gap(structure)
+    overlap_ns = max(most_overlap(structure), structure.calibration.late_end_ns)
+    start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
+    device = events.device[structure.queue[structure.queue_starts]]
+    none = np.empty(0, dtype=np.int64)
+    parts = [(none, none)]
+    for queue in most_used_streams(structure).tolist():
+        other = ends_before(structure, queue, start_ns + overlap_ns, 1)[0]
+        fits = (other >= 0) & (structure.queue_id[late.event] != queue)
+        fits &= events.device[late.event] == device[queue]
+        fits &= (events.ts_ns[other] < start_ns) & (start_ns - events.end_ns[other] <= usual)
+        fits &= (events.end_ns[other] > late.ready_ns) & (
+            launched_ns[other] <= launched_ns[late.event]
+        )
+        rows = np.flatnonzero(fits)
+        parts.append((rows, other[rows]))
+    row, work = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return Candidates(row, end_node(work), start_ns[row] - events.end_ns[work])
+
+
+def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
+    """Edges from work of one stream to late work of another that always starts right after it."""
+    late = late_starts(structure, known)
+    found = _just_ended(structure, late)
+    if not len(found.wait):
+        return Inferred()
+    events, device, place = structure.events, structure.queue, work_places(structure)
+    found, support = recurring(
+        Rule.RECURRING_IN_REPLAYS,
+        Waits(start_node(late.event), late.ready_ns, events.ts_ns[late.event], place[late.event]),
+        found,
+        (Sources(end_node(device), events.end_ns[device], place[device]), place[found.source >> 1]),
+        lambda node: work_label(structure, node >> 1),
+    )
+    edges = stream_wait_edges_from(
+        structure, Rule.RECURRING_IN_REPLAYS, found.source >> 1, late.event[found.wait]
+    )
+    return Inferred(edges, support)

@@ -27,7 +27,7 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
-__all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
+__all__ = ["flow_edges", "handoff_edges", "last_boundaries", "worker_lanes"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -163,7 +163,7 @@ def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
     return gather(between.node, last).astype(np.int64)
 
 
-def hand_over_edges(structure: Structure) -> EdgeTable:
+def handoff_edges(structure: Structure) -> EdgeTable:
     """Edges by which a caller hands over to the autograd thread and gets back.
 
     From the start of the caller's gap to the start of the burst, and from the end of the burst to
@@ -178,6 +178,6 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
         last = last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
-        parts.append(EdgeTable.of(Rule.HAND_OVER, begun, start_node(start), event=start))
-        parts.append(EdgeTable.of(Rule.HAND_OVER, last, gap_end[gaps]))
+        parts.append(EdgeTable.of(Rule.HANDOFF, begun, start_node(start), event=start))
+        parts.append(EdgeTable.of(Rule.HANDOFF, last, gap_end[gaps]))
     return EdgeTable.concat(parts)

@@ -138,7 +138,7 @@ def host_collective_edges(structure: Structure) -> EdgeTable:
     waited, until = _waits(structure, calls, ranges)
     return EdgeTable.concat(
         [
-            EdgeTable.of(Rule.HAND_OVER, start_node(calls), start_node(ranges), event=ranges),
-            EdgeTable.of(Rule.HAND_OVER, end_node(waited), until),
+            EdgeTable.of(Rule.HANDOFF, start_node(calls), start_node(ranges), event=ranges),
+            EdgeTable.of(Rule.HANDOFF, end_node(waited), until),
         ]
     )

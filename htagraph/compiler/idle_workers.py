@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct
 from htagraph.compiler.flows import worker_lanes
-from htagraph.compiler.host_recurrences import plain_names, usual_wait_ns
+from htagraph.compiler.stretches import plain_names, usual_wait_ns
 from htagraph.compiler.structure import Structure
 from htagraph.model.step_markers import PROFILER_STEP
 

@@ -13,18 +13,15 @@ from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.device_full import device_full
-from htagraph.compiler.ended_right_before import ended_right_before
+from htagraph.compiler.ended_right_before import ended_right_before, recurring_waits
 from htagraph.compiler.first_work import first_device_work
-from htagraph.compiler.flows import flow_edges, hand_over_edges
-from htagraph.compiler.hidden_syncs import hidden_sync_edges
+from htagraph.compiler.flows import flow_edges, handoff_edges
 from htagraph.compiler.host_collectives import host_collective_edges
 from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
-from htagraph.compiler.python_threads import python_thread_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.recorded_flows import recorded_flow_edges
-from htagraph.compiler.recurring_waits import distant_waits, recurring_waits
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
 from htagraph.compiler.streams import stream_edges
@@ -37,7 +34,7 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.kinds import among
-from htagraph.model.progress import tell
+from htagraph.model.progress import report_progress
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
@@ -50,11 +47,9 @@ PASSES = (
     stream_wait_edges,
     flow_edges,
     recorded_flow_edges,
-    hand_over_edges,
-    python_thread_edges,
+    handoff_edges,
     host_collective_edges,
     sync_edges,
-    hidden_sync_edges,
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
@@ -68,7 +63,6 @@ OF_DEVICES: tuple[Inference, ...] = (
     ended_right_before,
     recurring_waits,
     device_full,
-    distant_waits,
     first_device_work,
 )
 """Passes that look for the cause of late device work by all edges into its start so far."""
@@ -109,15 +103,15 @@ class _Waits(NamedTuple):
     support: tuple[Support, ...] = ()
 
 
-def _told(step: Callable[Args, Result]) -> Callable[Args, Result]:
-    """A step of the compilation, which is told by its name before it is done."""
-    tell(step.__name__.replace("_", " "))
+def _reported(step: Callable[Args, Result]) -> Callable[Args, Result]:
+    """A step of the compilation; its name is reported as progress."""
+    report_progress(step.__name__.replace("_", " "))
     return step
 
 
 def _waits(structure: Structure, *, infer: bool) -> _Waits:
     """Recorded edges, and inferred ones where they are wanted."""
-    edges = EdgeTable.concat(_told(make)(structure) for make in PASSES)
+    edges = EdgeTable.concat(_reported(make)(structure) for make in PASSES)
     if not infer:
         return _Waits(structure, edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))))
     structure = with_late_ends(structure, edges)
@@ -135,7 +129,7 @@ def _inferred(
     """Known edges with those that some passes infer, each from those before it."""
     support: tuple[Support, ...] = ()
     for look in looks:
-        found = _told(look)(structure, known)
+        found = _reported(look)(structure, known)
         if len(found.edges):
             known, support = EdgeTable.concat([known, found.edges]), support + found.support
     return known, support
@@ -157,12 +151,12 @@ def compile_events(
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
-    structure = _told(on_host_clock)(_told(examine)(events))
+    structure = _reported(on_host_clock)(_reported(examine)(events))
     structure, found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    parts = [waits, _told(thread_edges)(structure, waits, infer=infer)]
-    classification = _told(classify)(structure, class_rules)
+    parts = [waits, _reported(thread_edges)(structure, waits, infer=infer)]
+    classification = _reported(classify)(structure, class_rules)
     parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
     del structure, found, waits  # larger than the graph, and no longer needed
@@ -171,7 +165,7 @@ def compile_events(
     times = events.node_ts_ns
     nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
     nodes[1::2] += 1
-    order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
+    order, cyclic = _reported(topological_order)(edges.tail, edges.head, times, nodes)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
         backward = RejectedEdges(

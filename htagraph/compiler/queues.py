@@ -21,7 +21,11 @@ FULL_QUEUE = 1_000
 """Outstanding launches with which a device's queue counts as full (measured: about 1,022)."""
 
 _USUAL_PERCENTILE = 5
+"""Low, as most calls of a device-bound run are blocked, and the usual ones are not (chosen)."""
+
 _BLOCKED_FACTOR = 3
+"""A call that took as many times the usual was blocked (chosen; ``tests/compiler/test_queues.py``).
+Shorter waits hardly change a path."""
 
 
 def queue_edges(structure: Structure) -> EdgeTable:

@@ -105,7 +105,6 @@ def _is_blocked(structure: Structure, waits: EdgeTable) -> Bools:
     into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
     into_end = into_end[into_end & 1 == 1] >> 1
     is_blocked[into_end[structure.events.is_host[into_end]]] = True
-    is_blocked[waits.event[waits.rule == Rule.LOCK_RELEASED]] = True
     return is_blocked
 
 
@@ -115,6 +114,7 @@ def _rules_into(structure: Structure, waits: EdgeTable) -> I8:
     It waits for the device, or for another thread.
     """
     rule = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
-    rule[waits.head[among(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = Rule.HANDED_OVER
-    rule[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = Rule.BLOCKING_CALL
+    waits_there = among(waits.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
+    waits_there |= waits.kind == EdgeKind.HIDDEN_SYNC
+    rule[waits.head[waits_there]] = Rule.BLOCKING_CALL
     return rule

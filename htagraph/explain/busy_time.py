@@ -74,7 +74,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 def _host_ns(dag: Dag, window: Window) -> int:
     """Time in which operators and API calls run without waiting, on the busiest thread."""
     edges, events, times = dag.edges, dag.events, dag.events.node_ts_ns
-    waits = np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    waits = edges.rule == Rule.BLOCKING_CALL
     mine = np.flatnonzero((edges.kind == EdgeKind.THREAD) & ~waits & (edges.event >= 0))
     works = np.isin(events.kind, (EventKind.OP, EventKind.RUNTIME)) & ~np.isin(
         call_meanings(events), _MAY_WAIT

@@ -62,7 +62,7 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     spans = among(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
-    spans &= ~among(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    spans &= edges.rule != Rule.BLOCKING_CALL
     crossing = np.flatnonzero(
         spans & (times[edges.tail] < window.end_ns) & (times[edges.head] > window.end_ns)
     )

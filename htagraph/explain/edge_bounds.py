@@ -62,7 +62,7 @@ _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SY
 class BoundRules(NamedTuple):
     """What bounds of edges follow from, for compiled code.
 
-    Of events, only what a path asks for is looked at: one of many short windows costs little.
+    Only the events of a path are read, so that each of many short windows costs little.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The words of a report: titles of findings, how to read them, why there is no verdict."""
+"""The words of a report: titles of findings, how to read them, why a verdict is withheld."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = [
 ]
 
 TITLES = {
-    Cause.COMPUTE: "GPU computation",
+    Cause.COMPUTE: "GPU compute",
     Cause.COMMUNICATION: "Exposed communication",
-    Cause.LATE_RANK: "The others wait for rank {rank}, which is late",
+    Cause.LATE_RANK: "Rank {rank} is late and keeps the others waiting",
     Cause.COPIES: "Device copies and fills",
     Cause.BLOCKING_COPY: "Copies that block the host",
-    Cause.HOST_WAIT: "Host waits for the device, and the delays they cause",
-    Cause.UNRECORDED_WAIT: "Host wait, what it waited for is not recorded",
+    Cause.HOST_WAIT: "Host-device synchronization, and the delays it causes",
+    Cause.UNRECORDED_WAIT: "Host waits for something that was not recorded",
     Cause.FULL_QUEUE: "Full launch queue, and the delays it causes",
     Cause.DATA_LOADING: "Data loading",
     Cause.ALLOCATION: "Device memory allocation",
-    Cause.FIRST_USE: "First use of contexts, modules and libraries",
+    Cause.FIRST_USE: "Initialization of contexts, modules and libraries",
     Cause.HOST: "The host sets the pace",
-    Cause.DEVICE_GAPS: "Gaps between queued device work",
-    Cause.DEVICE_FULL: "Ready work waits until the device has room",
-    Cause.WAITING_FOR_WORK: "Threads wait for work that nothing recorded sends",
+    Cause.DEVICE_GAPS: "Gaps between queued kernels",
+    Cause.DEVICE_FULL: "Ready kernels wait for room on the device",
+    Cause.WAITING_FOR_WORK: "Threads wait for work from outside the trace",
     Cause.LAUNCHED_BEFORE_CAPTURE: "Work launched before the capture",
     Cause.OPTIMIZER: "The optimizer",
     Cause.COMPILATION: "Compilation",
     Cause.RECOMPILATION: "Recompilation",
-    Cause.AUTOTUNING: "Autotuning of kernels",
+    Cause.AUTOTUNING: "Kernel autotuning",
     Cause.CHECKPOINTING: "Checkpointing",
     Cause.GARBAGE_COLLECTION: "Garbage collection",
     Cause.CPU_OPERATORS: "Operators on the CPU",
@@ -45,44 +45,45 @@ TITLES = {
 TITLE_HOST_ONLY = "The host"
 TITLE_PLAIN = "The program's own functions"
 NOTHING_MATCHED = (
-    "no collectives were matched between ranks whose clocks agree, so nothing says how long they "
-    "waited for each other; report on each rank by itself, or capture the same steps of one run "
-    "on all ranks, with NCCL metadata."
+    "no collectives could be matched between ranks with aligned clocks, so it is unknown how long "
+    "they waited for each other; report on each rank separately, or capture the same steps of one "
+    "run on all ranks, with NCCL metadata."
 )
 RANKING = (
-    "Ranked by what a repair is predicted to save: the run is replayed without the cause, or with "
-    "computation twice as fast, and ends where something else bounds it."
+    "Ranked by predicted saving: the run is replayed without the cause, or with compute twice as "
+    "fast, and something else becomes the bottleneck."
 )
 OTHER_RANKS = (
-    "The low end of a saving is what this rank gains alone: if the other ranks do not change, "
-    "collectives end when they did, however early they begin."
+    "The low end of a saving is for this rank alone: if the other ranks do not change, its "
+    "collectives end no earlier, however early it arrives."
 )
 BINDS = {
-    Bound.COMPUTE.label: "computation",
+    Bound.COMPUTE.label: "compute",
     Bound.COMMUNICATION.label: "communication",
-    Bound.MEMORY.label: "copying",
-    Bound.LAUNCH.label: "launching",
+    Bound.MEMORY.label: "memory copies",
+    Bound.LAUNCH.label: "launch latency",
     Bound.KERNEL_GAP.label: "the gap between kernels",
     Bound.HOST.label: "the host",
     Bound.DATA_LOADING.label: "data loading",
     Bound.PYTHON_GAP.label: "unrecorded host code",
-    Bound.SYNC.label: "waiting",
-    Bound.LAUNCHED_BEFORE_CAPTURE.label: "what was launched before the capture",
+    Bound.SYNC.label: "synchronization",
+    Bound.LAUNCHED_BEFORE_CAPTURE.label: "work launched before the capture",
     Bound.UNEXPLAINED.label: "an unexplained wait",
     Bound.DEVICE_FULL.label: "a full device",
     Bound.WAITING_FOR_WORK.label: "waiting for work",
 }
-"""What bounds a run, as the subject of a sentence."""
+"""Each bound as the subject of a sentence."""
 REPAIRED = {
-    "scale(computation": "twice as fast",
-    "graphed(": "replayed as a graph",
-    "overlap(": "beside other work",
+    "scale(computation": "if twice as fast",
+    "graphed(": "if captured as a CUDA graph",
+    "overlap(": "if overlapped with other work",
     "bandwidth(": "at twice the bandwidth",
-    "remove(compilation": "compiled before",
-    "remove(recompilation": "compiled once",
-    "remove(autotuning": "tuned before",
-    "scale(": "taking no time",
-    "without ": "taking no time",
-    "equalise(": "as early as the others",
+    "remove(compilation": "if compiled ahead of time",
+    "remove(recompilation": "if compiled once",
+    "remove(autotuning": "if tuned ahead of time",
+    "scale(": "if it took no time",
+    "without ": "if it took no time",
+    "equalise(": "if as early as the others",
 }
-"""What was done about a cause, by how the change begins that was replayed; else, repaired."""
+"""The condition of a saving, by how the replayed change begins; PyTorch calls HIP graphs the same.
+"""

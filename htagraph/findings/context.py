@@ -1,6 +1,6 @@
-"""The context of a window: what kind of run it is, as far as the trace shows it.
+"""The context of a window: what kind of run it is, as far as the trace shows.
 
-Advice is chosen by it. What cannot be seen stays unknown: then nothing is said of it.
+Advice is chosen by it. What a trace does not show stays unknown, and gets no advice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ Precision = Literal["", "full", "low"]
 Api = Literal["", "cuda", "hip"]
 
 _MOST = 0.5
+"""More than this share is most of something."""
+
 _HARDLY_ANY = 0.05
+"""Up to this share, compiled code or low precision counts as none. Chosen.
+
+Pinned by `test_rules.py::test_a_twentieth_of_compiled_work_counts_as_none`.
+"""
 
 _TRAINS = re.compile(
     r"^autograd::engine::|[Bb]ackward\d*$|\b[Bb]ackward\b|^Optimizer\.(step|zero_grad)#"
@@ -55,44 +61,34 @@ _FULL = re.compile(r"sgemm|scudnn|[sd]gemv|tf32|f32f32|_f32|[<, ]float[,> ]|[<, 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts of a window.
+    """Facts of a window; flags say what was recorded or seen.
 
     Parameters
     ----------
-    has_device : bool
-        Work of a device was recorded.
     api : {"", "cuda", "hip"}
-        By which it was launched, empty for another.
-    has_sync_records : bool
-        Waits were recorded.
-    has_stacks : bool
-        Python stacks were read.
+        API of most calls, empty for another.
     compiled_share : float
-        Share of the work that comes from code that torch.compile made.
+        Share of the work from code that torch.compile made.
     is_replayed : bool
-        Most device time comes from captured graphs.
+        Most device time is in captured graphs.
     trains : bool
         A backward pass or an optimizer was seen.
     optimizer : {"", "single", "foreach", "fused"}
         How parameters are updated, empty if unknown.
     precision : {"", "full", "low"}
-        Of most computation, by the names of kernels; empty if they do not say.
+        Of most compute, by kernel names; empty if they do not tell.
     loading : str
         Where a DataLoader spends its time, see `find_loading`.
-    is_data_parallel, is_sharded, embeds : bool
-        DDP, FSDP, or tables of embeddings were seen.
     blocking_copy : str
-        Name of the copies that hold up the host longest, empty for none.
+        Name of the copies that block the host longest, empty for none.
     blocking_copy_ns : int, unit=ns
-        What one of them takes on the device.
-    is_pytorch : bool
-        Names of PyTorch were seen: of its operators or kernels.
+        Mean device time of one of them.
     is_plain : bool
-        The trace is of functions of a program, not of PyTorch, and without a device.
+        The trace has functions of a program, neither PyTorch nor a device.
     has_small_grids : bool, default=False
-        While kernels compute, most multiprocessors have no block, as there are fewer blocks.
+        While kernels compute, most SMs are empty, as there are fewer blocks than SMs.
     has_others : bool, default=False
-        All ranks of the job are at hand.
+        All ranks of the job are loaded.
     shares_cores : bool, default=False
         Other ranks may run on the same machine.
     """
@@ -130,12 +126,12 @@ class Context:
 
     @property
     def is_eager(self) -> bool:
-        """Whether PyTorch runs hardly any compiled work, or may: what a graph replays may be."""
+        """Whether PyTorch runs hardly any compiled work; a captured graph may hide some."""
         return self.is_pytorch and self.compiled_share <= _HARDLY_ANY and not self.is_replayed
 
     @classmethod
     def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
-        """What is known of all ranks: a fact in which they differ is unknown, or does not hold."""
+        """Facts of all ranks: one in which they differ is unknown, or does not hold."""
         first = ranks[0]
         shared = {
             one.name: getattr(first, one.name)
@@ -164,7 +160,7 @@ class Context:
 
 
 def find_context(dag: Dag, window: Window) -> Context:
-    """Context of a window: what is computed is that of the window, all else that of the trace.
+    """Context of a window: device work is the window's, all else the whole trace's.
 
     Examples
     --------
@@ -243,14 +239,14 @@ def _precision(dag: Dag, window: Window) -> Precision:
 
 
 def _has_small_grids(dag: Dag, window: Window) -> bool:
-    """Whether small grids leave most of the devices without a block while kernels compute."""
+    """Whether small grids leave most SMs empty while kernels compute."""
     found = [sm_activity(dag, window, device).whole for device in devices_of(dag).tolist()]
     computing_ns = sum(one["busy"] - one["communication"] for one in found)
     return sum(one["small"] for one in found) > _MOST * computing_ns
 
 
 def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:
-    """Name of the copies that hold up the host longest, and what one takes on the device."""
+    """Name of the copies that block the host longest, and the mean device time of one."""
     events = dag.events
     work = device_work(dag, window).event
     work = work[(events.kind[work] == EventKind.MEMCPY) & (dag.launch[work] >= 0)]

@@ -1,8 +1,7 @@
-"""Findings: the causes that a critical path is charged to, ranked, with evidence and advice.
+"""Findings: the causes of a critical path, ranked, with evidence and advice.
 
-Ranked by what a repair is expected to save: the run is replayed without the cause, or with
-computation twice as fast (`htagraph.replay.candidates`). A repair counts for the time attributed to
-its cause at most.
+They are ranked by predicted saving: the run is replayed without the cause, or with compute twice as
+fast (`htagraph.replay.candidates`). A repair saves at most the time attributed to its cause.
 """
 
 from __future__ import annotations
@@ -31,8 +30,12 @@ from htagraph.writers.labels import distinct_names, name_label
 __all__ = ["Told", "charged"]
 
 _N_EVIDENCE = 3
+"""Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
+"""
+
 _ADVISED_SHARE = 0.0005
-"""Less reads as 0.0%: nobody is to try anything about it."""
+"""Smaller shares print as 0.0%, and get no advice."""
+
 _BY_OP = (
     Cause.HOST_WAIT,
     Cause.UNRECORDED_WAIT,
@@ -40,26 +43,29 @@ _BY_OP = (
     Cause.FULL_QUEUE,
     Cause.COPIES,
 )
-"""Causes whose calls and copies have few names: the operator says which they are."""
+"""Causes whose calls and copies have few names: the operator tells them apart."""
+
 _LINE_WIDTH = 80
+"""Characters of a line of Python code, with its file: long paths are cut."""
+
 _TEXTS = ("name", "frame", "place", "op")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What findings need beside the attributed time."""
+    """What findings need in addition to the attributed time."""
 
     context: Context
     unread_stacks: bool
     worth: Callable[[Cause, int, int], Worth]
-    """What the repair of a cause saves, by its rank and attributed time."""
+    """The saving of a cause, from its rank and attributed time."""
 
 
 def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
     """Verdict on the attributed time of a window."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.", window=window)
-    # What a late rank is charged with may be unexplained as well.
+    # Time charged to a late rank may be unexplained as well.
     unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
     if unexplained > UNEXPLAINED_LIMIT:
@@ -67,9 +73,9 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
         return Verdict(
             (),
             f"{unexplained:.0%} of the critical path is unexplained (limit "
-            f"{UNEXPLAINED_LIMIT:.0%}), so it is not known what bounds the run. The longest "
-            f"unexplained wait is {human_duration(int(longest['dur_ns']))}, before "
-            f"{name_label(str(longest['name']))}; the checks below say what is missing and how to "
+            f"{UNEXPLAINED_LIMIT:.0%}), so the bottleneck is unknown. The longest unexplained wait "
+            f"is {human_duration(int(longest['dur_ns']))}, before "
+            f"{name_label(str(longest['name']))}; the checks below show what is missing and how to "
             "record it.",
             window=window,
             dur_ns=window_ns,
@@ -150,7 +156,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
 
 
 def _around(part: pd.DataFrame) -> str:
-    """Operator or annotation around most of some time, as far as there is one."""
+    """Operator or annotation around most of some time; empty if none."""
     ops = part.loc[part["op"] != "", ["op", "dur_ns"]]
     return (
         str(ops.groupby("op", sort=False, observed=True)["dur_ns"].sum().idxmax())
@@ -160,9 +166,9 @@ def _around(part: pd.DataFrame) -> str:
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
-    """Names with most of the attributed time; some also by operator, or by what waits."""
+    """Names with most of the attributed time, for some causes with the operator."""
     part = _leading(part, by_op=cause in _BY_OP)
-    # A line of code is one contributor, whatever it is called from.
+    # A line of code is one contributor, whatever calls it.
     within = part["name"].where(part["frame"] == "", "").rename("within_name")
     longest_first: pd.DataFrame = part.assign(within_name=within).sort_values(
         "dur_ns", ascending=False, kind="stable"
@@ -200,9 +206,9 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
 
 
 def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
-    """Rows of the contributors with most time, in words; the others are evidence of nothing.
+    """Rows of the contributors with most time: strings are made of these only.
 
-    Names count without the numbers of steps, and a line of code whatever its name.
+    Names lose the numbers of steps; a line of code counts whatever its name.
     """
     codes, texts = _coded(part["name"])
     unnumbered, _ = pd.factorize(np.array([without_step_number(text) for text in texts], object))
@@ -222,7 +228,7 @@ def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
 
 
 def _coded(column: pd.Series[str]) -> tuple[npt.NDArray[np.integer], list[str]]:
-    """A column of texts or of categories: the code of each row, and the text of each code."""
+    """The code of each row of a column, and the text of each code."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy(), column.cat.categories.tolist()
     codes, texts = pd.factorize(column.to_numpy(object))
@@ -230,7 +236,7 @@ def _coded(column: pd.Series[str]) -> tuple[npt.NDArray[np.integer], list[str]]:
 
 
 class _Code(NamedTuple):
-    """What is known of code that ran on the host."""
+    """Where code ran on the host."""
 
     frame: str
     place: str
@@ -238,7 +244,7 @@ class _Code(NamedTuple):
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
-    """Evidence as a person reads it: a short name, where a wait is, or what is not recorded."""
+    """Evidence in words: a short name, the place of a wait, or what is not recorded."""
     name, short = names
     if code.bound == Bound.UNEXPLAINED.label:
         return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
@@ -255,7 +261,7 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
 
 
 def _code_label(name: str, short: str, code: _Code) -> str:
-    """Code that ran on the host: its line, or where it is if that was not recorded."""
+    """Code that ran on the host: its line, or its neighbours if that was not recorded."""
     if code.frame:
         return f"Python at {name_label(code.frame, width=_LINE_WIDTH)}"
     where, _, neighbour = code.place.partition(" ")

@@ -1,4 +1,4 @@
-"""What to try about work of the host, and about a late rank: a rule a row."""
+"""What to try about host work, and about a late rank: one rule per row."""
 
 from __future__ import annotations
 
@@ -11,48 +11,52 @@ from htagraph.model.kinds import Bound, Cause
 __all__ = ["HOST_RULES", "SLOW_DEVICE"]
 
 _LONG_CODE_NS = 1_000_000
-"""Code between two operators that takes longer is not about calling them."""
+"""Code between two operators that takes longer does more than call them.
+
+Chosen, as `_LONG_OP_NS`. Both are pinned by
+`test_rules.py::test_a_threshold_of_advice_is_where_it_is_stated`.
+"""
+
 _LONG_OP_NS = 5_000_000
-"""A call or operator that takes longer is not about launching."""
-_LESS_CODE = "make it cheaper, do it less often, or beside the steps (another thread or process)."
+"""A call or operator that takes longer does more than launch."""
+
+_LESS_CODE = "make it cheaper, run it less often, or move it to another thread or process."
 
 _LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")
 
 SLOW_DEVICE = (
-    "compare this kernel across ranks: more work on this rank, or a slower device (clocks, heat)."
+    "compare this kernel across ranks: this rank has more work, or a slower device (clocks, heat)."
 )
-"""What to try where a rank's kernels take longer than those of others."""
+"""Advice if a rank's kernels take longer than those of others."""
 
 HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.DATA_LOADING: (
         Rule(
-            "batches are made in the main process, within the step: let workers make them "
-            "(num_workers, persistent_workers=True), or decode cheaper.",
+            "batches are loaded in the main process, within the step: let workers load them "
+            "(num_workers, persistent_workers=True), or make decoding cheaper.",
             lambda it: it.run.loading == "in process",
         ),
         Rule(
-            "workers load, but the main process works on each batch: do that in the dataset or in "
-            "collate_fn, which run in the workers.",
+            "workers load, but the main process works on each batch: move that to the dataset or "
+            "to collate_fn, which run in the workers.",
             lambda it: it.run.loading == "after workers",
         ),
         Rule(
-            "the thread that pins memory takes that long: fewer and larger tensors in a batch, "
-            "smaller types, or batches that are pinned in parts.",
+            "the thread that pins memory is the bottleneck: use fewer and larger tensors in a "
+            "batch, smaller types, or pin parts of a batch.",
             lambda it: it.run.loading == "pinned by a thread",
         ),
         Rule(
-            "the main process waits for its workers: cheaper decoding, more of them while cores "
-            "are free, a larger prefetch_factor where batches differ; else handing over takes "
-            "long (fewer and larger tensors in a batch).",
+            "the main process waits for its workers: make decoding cheaper, add workers while "
+            "cores are free, raise prefetch_factor if batches differ; else the transfer between "
+            "processes is slow (use fewer and larger tensors in a batch).",
             lambda it: it.run.loading == "by workers" and it.calls("DataLoaderIter"),
         ),
-        Rule(
-            "prepare the next batch while the step runs (another process or thread), and cheaper."
-        ),
+        Rule("prepare the next batch during the step (in another process or thread), and cheaper."),
     ),
     Cause.HOST: (
         Rule(
-            "the trace has no device work, though the run used a device: profile with "
+            "the trace has no device work, although the run used a device: profile with "
             "ProfilerActivity.CUDA to see what the host delays.",
             lambda it: not it.run.has_device,
         ),
@@ -61,68 +65,72 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.most.bound == Bound.PYTHON_GAP.label and it.mean_ns > _LONG_CODE_NS,
         ),
         Rule(
-            "a call that takes milliseconds does more than launch (work on the CPU, set-up, "
-            "memory): do it before the steps, or less often.",
+            "a call that takes milliseconds does more than launch (CPU work, set-up, memory): move "
+            "it before the steps, or run it less often.",
             lambda it: it.most.bound == Bound.HOST.label and it.mean_ns > _LONG_OP_NS,
         ),
         Rule(
-            "most of the work is replayed as a graph: what is left is between the graphs. Larger "
-            "or fewer graphs, larger batches, and less Python between them.",
+            "most of the work is captured in graphs: what is left is between them. Use larger or "
+            "fewer graphs, larger batches, and less Python between graphs.",
             lambda it: it.run.is_replayed,
         ),
         Rule(
             "most of the work is compiled: find graph breaks and recompilations with "
-            'TORCH_LOGS="graph_breaks,recompiles"; then fewer, larger compiled parts{tips}, and '
-            "less Python between them.",
+            'TORCH_LOGS="graph_breaks,recompiles"; then aim for fewer, larger compiled '
+            "regions{tips}, and less Python between them.",
             lambda it: it.run.is_compiled,
         ),
         Rule(
             "torch.compile covers only a part of the work: find graph breaks with "
-            'TORCH_LOGS="graph_breaks", and compile the rest; else fewer, larger operators{tips}.',
+            'TORCH_LOGS="graph_breaks", and compile the rest; or use fewer, larger '
+            "operators{tips}.",
             lambda it: it.run.is_partly_compiled,
         ),
         Rule(
-            "fewer, larger operators{tips}, and less Python between them.",
+            "use fewer, larger operators{tips}, and less Python between them.",
             lambda it: it.run.is_pytorch,
         ),
-        Rule("fewer, larger kernels{tips}, and less code between them."),
+        Rule("use fewer, larger kernels{tips}, and less code between them."),
     ),
     Cause.WAITING_FOR_WORK: (
         Rule(
-            "on a server this is the time between requests: raise the load, or report on the time "
-            "from one request to its answer (-w START:END)."
+            "on a server this is the time between requests: raise the load, or report on one "
+            "request (-w START:END)."
         ),
     ),
     Cause.OPTIMIZER: (
         Rule(
-            "the update is fused already: fewer and larger parameters, or a step every n batches "
+            "the update is already fused: use fewer and larger parameters, or step every n batches "
             "while gradients accumulate{tips}.",
             lambda it: it.run.optimizer == "fused",
         ),
         Rule(
-            "the update is one call for each operation (foreach): make it one in all (fused=True), "
-            "fewer and larger parameters{tips}.",
+            "the update takes one call per operation (foreach): make it one call (fused=True), or "
+            "use fewer and larger parameters{tips}.",
             lambda it: it.run.optimizer == "foreach",
         ),
-        Rule("one call for all parameters (fused=True), fewer and larger parameters{tips}."),
+        Rule(
+            "update all parameters in one call (fused=True), or use fewer and larger "
+            "parameters{tips}."
+        ),
     ),
     Cause.COMPILATION: (
         Rule(
-            "this happens once: compile before the recorded steps, and skip the first when "
+            "this happens once: compile before the recorded steps, and skip the first steps when "
             "profiling (schedule(wait=3, warmup=2, active=2, repeat=1))."
         ),
     ),
     Cause.RECOMPILATION: (
         Rule(
-            'it was compiled before: TORCH_LOGS="recompiles" says what changed. For shapes, '
-            "torch._dynamo.mark_dynamic or padding to a few sizes; for Python values, tensors in "
-            "their place."
+            'it was compiled before: TORCH_LOGS="recompiles" shows what changed. For shapes, use '
+            "torch._dynamo.mark_dynamic or pad to a few sizes; for Python values, pass tensors "
+            "instead."
         ),
     ),
     Cause.AUTOTUNING: (
         Rule(
-            "kernels are tried out, once for each shape: skip the first steps when profiling; "
-            "where it comes back, pad shapes to a few sizes, or do without "
+            "kernels are benchmarked once per shape: skip the first steps when profiling; if it "
+            "recurs, pad shapes to a few sizes, or turn it off "
             "(torch.backends.cudnn.benchmark=False, fewer configurations)."
         ),
     ),
@@ -132,25 +140,27 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.calls(_LOADS),
         ),
         Rule(
-            "save less often, smaller, or beside the steps "
+            "save less often, save less, or save asynchronously "
             "(torch.distributed.checkpoint.async_save)."
         ),
     ),
     Cause.GARBAGE_COLLECTION: (
         Rule(
-            "gc.freeze() after set-up, gc.disable() and a collection every n steps, fewer objects "
-            "that refer to each other."
+            "call gc.freeze() after set-up, gc.disable() and gc.collect() every n steps, or create "
+            "fewer reference cycles."
         ),
     ),
     Cause.CPU_OPERATORS: (
         Rule(
-            "make the largest cheaper, or call it less often. Of a function that waits (a file, a "
+            "make the largest cheaper, or call it less often. If a function waits (for a file, a "
             "socket, another process), the trace does not say for what.",
             lambda it: it.run.is_plain,
         ),
-        Rule("less work in the largest first{tips}."),
+        Rule("start with the largest{tips}."),
     ),
-    Cause.SHORT_OPERATORS: (Rule("fewer, larger operators{tips}, and less Python between them."),),
+    Cause.SHORT_OPERATORS: (
+        Rule("use fewer, larger operators{tips}, and less Python between them."),
+    ),
     Cause.HOST_CODE: (Rule(_LESS_CODE),),
     Cause.LATE_RANK: (
         Rule(
@@ -158,11 +168,11 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.bound == Bound.PYTHON_GAP.label,
         ),
         Rule(
-            "check this rank's data: shards, storage, how long its batches take.",
+            "check this rank's data: shards, storage, time per batch.",
             lambda it: it.bound == Bound.DATA_LOADING.label,
         ),
         Rule(
-            "compare this operator across ranks: process placement on cores, a slow node, more "
+            "compare this operator across ranks: process placement on cores, a slow node, or more "
             "work.",
             lambda it: it.bound == Bound.HOST.label,
         ),
@@ -171,23 +181,22 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.bound == Bound.COMPUTE.label,
         ),
         Rule(
-            "look first at the group it waits in: the cause may be on a rank without a trace.",
+            "check the group it waits in first: the cause may be on a rank without a trace.",
             lambda it: it.bound == Bound.COMMUNICATION.label and not it.run.has_others,
         ),
         Rule(
-            "find out which kernels fill this rank's device, and how long they take on the other "
-            "ranks.",
+            "find which kernels fill this rank's device, and how long they take on other ranks.",
             lambda it: it.bound == Bound.DEVICE_FULL.label,
         ),
         Rule(
-            "find out what this rank waits for on its own device.",
+            "find what this rank waits for on its own device.",
             lambda it: it.bound == Bound.SYNC.label,
         ),
         Rule(
-            "what it does there is not recorded: this rank's quality checks say how to record it.",
+            "what it does there is not recorded: this rank's quality checks show how to record it.",
             lambda it: it.bound == Bound.UNEXPLAINED.label,
         ),
         Rule("compare what this rank does there with the other ranks."),
     ),
 }
-"""The first rule of a cause that applies says what to try; the last one always does."""
+"""By cause: advice is the first rule that applies; the last one always does."""

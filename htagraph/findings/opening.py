@@ -1,6 +1,6 @@
-"""The opening of a window in which the device still works off what was launched before the capture.
+"""The opening of a window, in which the device still runs work launched before the capture.
 
-Nothing in the capture bounds that time. Where it is long, a report is on what follows.
+Nothing in the capture bounds that time. If it is long, a report covers what follows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from htagraph.path import CriticalPath
 __all__ = ["LONG_OPENING", "Opening", "find_opening"]
 
 LONG_OPENING = 0.2
-"""Share of a window above which its opening is left out of a report by default."""
+"""Share of a window above which a report leaves out its opening by default.
 
-_REST = "the part from the first device work on"
+Chosen. Pinned by `test_opening.py::test_an_opening_is_long_from_a_fifth_on`.
+"""
+
+_REST = "the part after work from before the capture"
 
 
 class Opening(NamedTuple):
@@ -28,11 +31,11 @@ class Opening(NamedTuple):
     Parameters
     ----------
     dur_ns : int, unit=ns
-        Time in which the device works off what was launched before the capture.
+        Time in which the device runs work launched before the capture.
     rest : Window
         From the first device work that the capture explains to the window's end.
     origin_ns : int, unit=ns
-        Start of the trace, from which a ``--window`` counts.
+        Start of the trace, from which ``--window`` counts.
     """
 
     dur_ns: int
@@ -41,26 +44,18 @@ class Opening(NamedTuple):
 
     @property
     def option(self) -> str:
-        """The part that follows, as the command line names it."""
+        """The option of the command line for the part that follows."""
         return f"-w {self.rest.start_ns - self.origin_ns}:{self.rest.end_ns - self.origin_ns}"
 
     @property
     def sentence(self) -> str:
-        """What the window opens with."""
-        return (
-            "the device still worked off what was launched before the capture for "
-            f"{human_duration(self.dur_ns)}"
-        )
+        """The opening in words."""
+        ran = human_duration(self.dur_ns)
+        return f"the device still ran work launched before the capture for {ran}"
 
 
 def find_opening(path: CriticalPath) -> Opening | None:
-    """Opening of a window, where it is long.
-
-    Returns
-    -------
-    Opening or None
-        None where a fifth of the window or less was launched before the capture, or nothing
-        follows.
+    """Opening of a window; None if it is a fifth of it or less, or nothing follows.
 
     Examples
     --------

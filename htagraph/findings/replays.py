@@ -1,4 +1,4 @@
-"""Whether replayed work is bound by launches or by its graphs, in one sentence."""
+"""Whether captured graphs are bound by their launches or by their work, in one sentence."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from htagraph.explain.replay_time import ReplayTime
 __all__ = ["replay_bound", "replays_in_words"]
 
 _COSTS = 0.05
-"""Share of the window that is worth saying what it is lost to."""
+"""Share of the window above which lost time is named.
+
+Chosen. Pinned by `test_replays.py::test_lost_time_is_named_from_a_twentieth_on`.
+"""
+
 _MOST = 0.5
+"""More than this share is most of the window. Pinned by the same test."""
 
 _MEANING = {
     "launch": "Launch-bound: the host launches the next graph too late.",
-    "graph": "Graph-bound: what costs is inside the replays, in the gaps between short nodes.",
-    "kernels": "Graph-bound: what costs is inside the replays, and there the kernels themselves.",
-    "": "Neither late launches nor the graphs are what costs most.",
+    "graph": "Graph-bound: time is lost inside the replays, in gaps between short nodes.",
+    "kernels": "Graph-bound: most time is spent inside the replays, in the kernels themselves.",
+    "": "Neither late launches nor the graphs are the main cost.",
 }
 
 
 def replay_bound(found: ReplayTime) -> str:
-    """What replayed work is bound by.
+    """What bounds captured graphs: late launches, gaps between nodes, the kernels, or neither.
 
     Returns
     -------
     {"launch", "graph", "kernels", ""}
-        Late launches, gaps between nodes, or the kernels; empty where none of them is.
     """
     lost_ns = max(found.late_ns, found.gap_ns)
     if lost_ns > _COSTS * found.window_ns:
@@ -33,7 +37,7 @@ def replay_bound(found: ReplayTime) -> str:
 
 
 def replays_in_words(found: ReplayTime) -> str:
-    """What replayed work is bound by, with the times that say so; empty without replays.
+    """What bounds captured graphs, with the times that show it; empty without replays.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What to try about a cause: a sentence, chosen by rules, of what the trace shows.
+"""What to try about a cause: a sentence, chosen by rules from what the trace shows.
 
-Advice has up to four parts: what to find out first, the sentence of the first rule that applies,
-within it the tips that apply, and a remark. The last rule of a cause has no condition. No rule
-speaks of what is done already, or of what cannot be known.
+Advice has up to four parts: what to find out first, the sentence of the first rule that applies
+with the tips that apply, and a remark. The last rule of a cause has no condition. No rule advises
+what is already done, or what the trace cannot show.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _HIP_GRAPHS = Rule("HIP graphs", lambda it: it.run.api == "hip" and not it.run.i
 TIPS: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.COMPUTE: (
         Rule("lower precision", lambda it: it.run.precision == "full"),
-        Rule("fused operators as by torch.compile", lambda it: it.run.is_eager),
-        Rule("compiling the rest", lambda it: it.run.is_partly_compiled),
+        Rule("fused operators by torch.compile", lambda it: it.run.is_eager),
+        Rule("compile the rest", lambda it: it.run.is_partly_compiled),
         Rule('mode="max-autotune"', lambda it: it.run.is_compiled and not it.run.is_replayed),
         Rule("better shapes"),
     ),
@@ -39,7 +39,7 @@ TIPS: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.run.api == "cuda" and it.run.is_pytorch,
         ),
         Rule(
-            "cudaMallocAsync has a pool",
+            "cudaMallocAsync pools memory",
             lambda it: it.run.api == "cuda" and not it.run.is_pytorch,
         ),
     ),
@@ -55,50 +55,50 @@ TIPS: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.CPU_OPERATORS: (
         _COMPILE,
         Rule("torch.set_num_threads", lambda it: not it.run.shares_cores),
-        Rule("cores of its own for each rank", lambda it: it.run.shares_cores),
+        Rule("pin each rank to its own cores", lambda it: it.run.shares_cores),
     ),
     Cause.SHORT_OPERATORS: (
         _COMPILE,
         _LARGER_BATCHES,
-        Rule("whole tensors in place of loops"),
+        Rule("whole tensors instead of loops"),
     ),
 }
 """Parts of the sentence: all that apply, in brackets."""
 
 FIRST: tuple[Rule, ...] = (
     Rule(
-        "find out which code this is: read the Python stacks in the trace (htagraph report "
-        "--stacks); then ",
+        "find which code this is in the Python stacks of the trace (htagraph report --stacks); "
+        "then ",
         lambda it: it.unread_stacks,
     ),
     Rule(
-        "find out which code this is (torch.profiler.record_function around its parts); then ",
+        "find which code this is (torch.profiler.record_function around its parts); then ",
         lambda it: it.run.has_stacks,
     ),
     Rule(
-        "find out which code this is (let the tracer record more of it); then ",
+        "find which code this is (let the tracer record more of it); then ",
         lambda it: it.run.is_plain,
     ),
     Rule(
-        "find out which code this is (NVTX ranges around its parts); then ",
+        "find which code this is (NVTX ranges around its parts); then ",
         lambda it: not it.run.is_pytorch,
     ),
     Rule(
-        "find out which code this is (with_stack=True, or torch.profiler.record_function around "
-        "its parts); then "
+        "find which code this is (with_stack=True, or torch.profiler.record_function around its "
+        "parts); then "
     ),
 )
-"""What to do first about code that is not known."""
+"""What to do first about unknown code."""
 
 REMARKS: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.COMMUNICATION: (
         Rule(
-            " Waiting for a late rank looks the same: report on the traces of all ranks.",
+            " Waiting for a late rank looks the same: report on all ranks together.",
             lambda it: not it.run.has_others,
         ),
     ),
 }
-"""What to know besides."""
+"""A remark at the end."""
 
 _UNNAMED = (Cause.HOST_CODE, Cause.HOST, Cause.LATE_RANK)
 

@@ -1,4 +1,4 @@
-"""What rules of advice look at, and what a rule is."""
+"""The facts that rules of advice read, and what a rule is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TELLS_OPERATION = re.compile(r"^(nccl|gloo|mpi|ucc|c10d|_c10d_functional):|^rec
 
 @dataclass(frozen=True)
 class Seen:
-    """What a rule looks at: the context of the window, and what one finding is made of.
+    """The facts that a rule reads: the context of the window, and the contents of one finding.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Seen:
     bound : str
         Bound of most of it.
     around : str
-        Operator or annotation around most of it, where there is one.
+        Operator or annotation around most of it; empty if none.
     unread_stacks : bool
         The file has Python stacks that were not read.
     """
@@ -41,25 +41,25 @@ class Seen:
 
     @property
     def mean_ns(self) -> float:
-        """Mean time of the largest contributor, each time."""
+        """Mean time of one occurrence of the largest contributor."""
         return self.most.dur_ns / max(self.most.n_segments, 1)
 
     @property
     def is_code(self) -> bool:
-        """Whether most is code between operators that is not known."""
+        """Whether most of it is unknown code between operators."""
         return not self.most.frame and (
             self.cause is Cause.HOST_CODE or self.most.bound == Bound.PYTHON_GAP.label
         )
 
     @property
     def operation(self) -> str:
-        """What most communication does: a kernel that only sends and receives may do several."""
+        """The operation of most communication: a kernel that sends and receives may be several."""
         around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""
         alone = operation_of(self.most.name)
         return around or (alone if alone != "send_recv" else "")
 
     def reads(self, pattern: re.Pattern[str]) -> bool:
-        """Whether what most waits for is such an operator."""
+        """Whether most of it waits for such an operator."""
         return any(pattern.search(name) for name in (self.most.op, self.most.name))
 
     def calls(self, pattern: str | re.Pattern[str]) -> bool:
@@ -68,7 +68,7 @@ class Seen:
 
 
 def _always(seen: Seen) -> bool:
-    """Whatever is seen."""
+    """Apply always."""
     del seen
     return True
 

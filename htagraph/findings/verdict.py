@@ -1,4 +1,4 @@
-"""A verdict: the findings of a window, each a cause with its time, evidence and what to try."""
+"""A verdict: the findings of a window, each a cause with its time, evidence and advice."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ from htagraph.writers.notebook_cell import escaped
 __all__ = ["Evidence", "Finding", "Paragraph", "Verdict", "cause_label"]
 
 _N_FIRST = 3
+"""Findings that a verdict prints."""
+
 _MIN_SHARE = 0.005
+"""Findings with a smaller share are not printed: 0.5% is within the noise of most runs. Chosen."""
+
 _N_RANKS = 3
-_LEAST_SHARE = 0.005
+"""Ranks that evidence names; the rest are counted."""
+
+_ROUNDS_TO_NOTHING = 0.005
+"""Smaller shares would print as 0%."""
+
 _WIDTH = 100
+"""Columns of the terminal that a verdict fills."""
+
 _STYLES = {
     "title": "font-weight:bold",
     "finding": "font-weight:bold",
@@ -26,21 +36,13 @@ _STYLES = {
     "advice": "font-style:italic",
     "note": "opacity:.7",
 }
-"""How the parts of a verdict look in a notebook."""
+"""Styles of paragraphs in a notebook."""
 
 Role = Literal["title", "withheld", "finding", "evidence", "prediction", "advice", "note"]
 
 
 class Paragraph(NamedTuple):
-    """One paragraph of a verdict as a person reads it.
-
-    Parameters
-    ----------
-    role : str
-        What it says: ``title``, ``finding``, ``evidence``, ...
-    indent : int
-        Spaces before each of its lines.
-    """
+    """One paragraph of a verdict, with the indent of its lines."""
 
     role: Role
     text: str
@@ -48,7 +50,7 @@ class Paragraph(NamedTuple):
 
 
 def cause_label(cause: str, rank: int) -> str:
-    """A cause, with the rank where that is part of it.
+    """A cause, with its rank if it is a late one.
 
     Examples
     --------
@@ -69,15 +71,11 @@ class Evidence:
     op : str
         Innermost operator or annotation around most of it.
     frame : str
-        Line or frame of Python code that ran, empty where none was recorded.
+        Line or frame of Python code, empty if not recorded.
     event : int
         Event of its longest part; -1 for none.
     label : str
-        What a person reads.
-    dur_ns : int, unit=ns
-        Its part of the attributed time.
-    bound : str
-        Bound of most of it.
+        The contributor in words.
     """
 
     name: str
@@ -92,45 +90,38 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause that part of a critical path is charged to.
+    """A cause of a critical path, with the time attributed to it.
 
     Parameters
     ----------
-    cause : str
-        Label of the `Cause`, for programs.
-    title : str
-        What it is, for people.
+    cause, title : str
+        Label of the `Cause` for programs, and its title for people.
     dur_ns : int, unit=ns
-        Attributed time; that of all findings and the unexplained time add up to the window.
-    share : float
-        Share of the window.
+        Attributed time; all findings and the unexplained time add up to the window.
     potential_saving_ns : int, unit=ns
-        How much shorter the window is expected to be once the cause is repaired, by replaying the
-        run without it; at most the attributed time, as nothing else is repaired.
+        Predicted saving if the cause is fixed and nothing else; at most the attributed time.
     longest_ns, longest_start_ns : int, unit=ns
-        Length and start of the longest segment: where to look.
+        Length and start of the longest segment.
     n_steps : int
-        Number of steps with attributed time.
-    first_step, last_step : str
-        The first and the last of these, empty for none.
+        Number of steps with attributed time; `first_step` and `last_step` are empty for none.
     parts : tuple of (str, int)
         Bounds of the attributed time, with their time in ns; largest first.
     evidence : tuple of Evidence
         Largest contributors.
     to_try : str
-        What may help; empty for 0.0% of the window.
+        Advice; empty for 0.0% of the window.
     ranks : tuple of (int, int), default=()
         Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str
-        What else is known: how often a late rank was last, how much longer a rank's kernels take.
+        Further facts: how often a late rank was last, how much longer a rank's kernels take.
     saving_low_ns, saving_high_ns : int, unit=ns
-        The same by the other readings of what a trace leaves open.
+        The saving by other readings of what the trace leaves open.
     repaired_by : str
-        The change that was replayed, as `what_if` takes it.
+        The replayed change, as for `what_if`.
     then_bound : str
-        What bounds most of the run afterwards, empty where that was not asked.
+        Next bottleneck, empty if unknown.
     limited_by : str
-        What else is busy, where nothing was replayed and that limits the saving.
+        The resource that limits the saving, if nothing was replayed.
     """
 
     cause: str
@@ -157,7 +148,7 @@ class Finding:
 
     @property
     def prediction(self) -> str:
-        """What the repair is expected to save, or at most saves where nothing was replayed."""
+        """The predicted saving, or its upper bound if nothing was replayed."""
         if not self.dur_ns or not (self.repaired_by or self.limited_by):
             return ""
         if self.limited_by:
@@ -166,17 +157,17 @@ class Finding:
         low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
         spread = "" if low == high == saved else f" ({low} to {high})"
         how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
-        then = f"; {BINDS[self.then_bound]} bounds the run then" if self.then_bound else ""
-        return f"{next(how, 'repaired')}, it saves {saved}{spread}{then}"
+        then = f"; {BINDS[self.then_bound]} is the next bottleneck" if self.then_bound else ""
+        return f"saves {saved}{spread} {next(how, 'if fixed')}{then}"
 
     def _percent(self, time_ns: int) -> str:
-        """Time as a share of the window; what is there is never called nothing."""
+        """Time as a share of the window; never 0% for time that is there."""
         share = time_ns * self.share / self.dur_ns
-        return "<1%" if 0 < share < _LEAST_SHARE else f"{share:.0%}"
+        return "<1%" if 0 < share < _ROUNDS_TO_NOTHING else f"{share:.0%}"
 
     @property
     def where(self) -> str:
-        """Ranks of the attributed time; empty on one trace, and for a late rank, which is named."""
+        """Ranks of the attributed time; empty for one trace, and for a late rank."""
         if self.cause == Cause.LATE_RANK:
             return ""
         if len(self.ranks) == 1:
@@ -190,7 +181,7 @@ class Finding:
 
     @property
     def when(self) -> str:
-        """Steps of the attributed time, empty where the trace has none."""
+        """Steps of the attributed time, empty if the trace has none."""
         if self.n_steps < 2:
             return f"in {self.first_step}" if self.n_steps else ""
         return f"in {self.n_steps:,} steps, {self.first_step} to {self.last_step}"
@@ -215,7 +206,7 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """What bounds a window, or why that cannot be said.
+    """What bounds a window, or why that is unknown.
 
     Parameters
     ----------
@@ -224,11 +215,11 @@ class Verdict:
     withheld : str
         Why there is no verdict; empty if there is one.
     replays : str
-        Where most device time is replayed: whether launches or the graphs are what costs.
+        If most device time is in captured graphs: whether launches or the graphs are the cost.
     low_ends : str
-        What the low ends of savings are, where that is not only what the trace leaves open.
+        What the low ends of savings mean, beyond what the trace leaves open.
     rests_on : str
-        Which part of the window was replayed, where it was not all of it.
+        The part of the window that was replayed, if not all of it.
     window : str
         Name of the window.
     dur_ns : int, unit=ns
@@ -263,13 +254,13 @@ class Verdict:
 
     @property
     def ranking(self) -> str:
-        """Why a smaller share stands before a larger one; empty where none does."""
+        """Why a smaller share precedes a larger one; empty if none does."""
         shares = [finding.share for finding in self.top_findings]
         return "" if shares == sorted(shares, reverse=True) else RANKING
 
     @property
     def notes(self) -> str:
-        """How to read the findings: their ranking, and what their savings rest on."""
+        """How to read the findings: their ranking, and the basis of their savings."""
         return " ".join(filter(None, [self.ranking, self.low_ends, self.rests_on]))
 
     @property
@@ -279,12 +270,12 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """The question that the verdict answers, in one line."""
+        """The title: the window and its length."""
         return f"What bounds {self.window} ({human_duration(self.dur_ns)})"
 
     @property
     def paragraphs(self) -> tuple[Paragraph, ...]:
-        """The verdict as a person reads it, wherever that is: terminal, notebook or page."""
+        """The verdict in words, for terminal, notebook and page."""
         said = [Paragraph("title", self.title, 0)]
         if self.withheld:
             said.append(Paragraph("withheld", f"No verdict: {self.withheld}", 2))

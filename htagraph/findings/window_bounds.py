@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from shlex import quote
 
+import numpy as np
 import pandas as pd
 
 from htagraph.explain.busy_time import busy_time
@@ -12,20 +13,27 @@ from htagraph.explain.replay_time import replay_time
 from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import Told, charged
-from htagraph.findings.judged_part import judged_part
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
 from htagraph.lookup.find_window import WHOLE
+from htagraph.model.kinds import Cause
+from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.opportunities import opportunities_of, opportunities_on
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 
 __all__ = ["find_bounds", "find_opportunities"]
 
+_MIN_SHARE = 0.1
+"""Smallest part of a window that is worth a report.
+
+Chosen. Pinned by `test_judged_part.py::test_a_part_is_judged_from_a_tenth_on`.
+"""
+
 
 def find_opportunities(path: CriticalPath) -> pd.DataFrame:
-    """What would help the window of a critical path; schema `answers.OPPORTUNITIES`."""
+    """Changes that would shorten the window of a path, schema `answers.OPPORTUNITIES`."""
     if path.excerpt.n_steps:
         return opportunities_of(path.excerpt)
     return opportunities_on(path.dag, path.window, path.segments, path.attributed_time)
@@ -36,17 +44,17 @@ def find_bounds(
     *,
     opportunities: pd.DataFrame | None = None,
 ) -> Verdict:
-    """Verdict on a window: what its critical path is charged to, largest potential saving first.
+    """Verdict on a window: the causes of its critical path, largest potential saving first.
 
     Parameters
     ----------
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`, optional
-        Of the window, where they are at hand.
+        Of the window, if they are known.
 
     Returns
     -------
     Verdict
-        Withheld where too much of the path is unexplained to tell.
+        Withheld if too much of the path is unexplained.
 
     Examples
     --------
@@ -80,17 +88,42 @@ def find_bounds(
 
 
 def _next_command(path: CriticalPath) -> str:
-    """What to run where a window cannot be judged: the report on a part of it that can."""
+    """The command to run if a window cannot be judged: a report on a part that can."""
     file = path.origin.path if path.origin is not None else None
     name = quote(str(file)) if file is not None else "FILE"
     if not path.dur_ns:
         if path.dag.span.dur_ns:
-            return f"All of the trace: htagraph report {name} -w {WHOLE}"
+            return f"The whole trace: htagraph report {name} -w {WHOLE}"
         return f"What was recorded: htagraph info {name}"
-    part = judged_part(path, UNEXPLAINED_LIMIT)
+    part = _judged_part(path, UNEXPLAINED_LIMIT)
     if part is None:
         return f"No part of it can be judged; all checks: htagraph info {name}"
     origin_ns = path.dag.span.start_ns
     times = f"{part.start_ns - origin_ns}:{part.end_ns - origin_ns}"
     share = f"{part.dur_ns / path.dur_ns:.0%}"
     return f"{share} of it can be judged: htagraph report {name} -w {times}"
+
+
+def _judged_part(path: CriticalPath, limit: float) -> Window | None:
+    """Longest part of a window of which at most half the limit is unexplained; None if short.
+
+    `limit` is the share of unexplained time above which a window is not judged.
+    """
+    time = path.attributed_time.sort_values("start_ns", kind="stable")
+    dur_ns = time["dur_ns"].to_numpy()
+    unknown_ns = np.where(time["cause"] == Cause.UNEXPLAINED, dur_ns, 0)
+    # A part will do if its unexplained time, less its allowance, is not above zero.
+    excess = np.append(0.0, np.cumsum(unknown_ns - limit / 2 * dur_ns))
+    highest = np.maximum.accumulate(excess)
+    first = np.searchsorted(highest, excess)
+    times = path.window.start_ns + np.append(0, np.cumsum(dur_ns))
+    last = int(np.argmax(times - times[first]))
+    start_ns, end_ns = int(times[first[last]]), int(times[last])
+    if end_ns - start_ns < max(1, _MIN_SHARE * path.dur_ns):
+        return None
+    part = Window(start_ns, end_ns, f"[{start_ns}, {end_ns})")
+    # A part has a path of its own, which may run elsewhere.
+    found = CriticalPath(path.dag, part, path.rank, path.origin)
+    known = found.attributed_time
+    unknown = int(known.loc[known["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
+    return part if unknown <= limit * part.dur_ns else None

@@ -1,4 +1,4 @@
-"""What the repair of a finding is worth: predicted by a replay, or bounded by busy time."""
+"""The saving of a finding: predicted by a replay, or bounded by busy time."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _ON_HOST = (
 
 
 class Worth(NamedTuple):
-    """What the repair of a cause saves.
+    """The saving of a cause.
 
     Parameters
     ----------
     saves_ns, low_ns, high_ns : int, unit=ns
-        Expected, at least, and at most; never more than what is attributed to the cause.
+        Expected, at least, and at most; never more than the time attributed to the cause.
     repaired_by, then_bound : str
-        The change that was replayed, and what bounds the run afterwards; empty without a replay.
+        The replayed change, and the next bottleneck; empty without a replay.
     limited_by : str
-        What else is busy, where nothing was replayed and that limits the saving.
+        The resource that limits the saving, if nothing was replayed.
     """
 
     saves_ns: int
@@ -61,14 +61,7 @@ class Worth(NamedTuple):
 def predicted(
     opportunities: pd.DataFrame, otherwise: Callable[[Cause, int, int], Worth] | None = None
 ) -> Callable[[Cause, int, int], Worth]:
-    """What replays say of each cause.
-
-    Parameters
-    ----------
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
-    otherwise : callable, optional
-        What is said of a cause that is not in what was replayed; nothing by default.
-    """
+    """The savings that replays predict; `otherwise` gives that of a cause that was not replayed."""
     repairs = {
         (row["cause"], row["late_rank"]): row
         for row in opportunities.to_dict("records")
@@ -76,11 +69,11 @@ def predicted(
     }
 
     def worth(cause: Cause, rank: int, dur_ns: int) -> Worth:
-        """What the repair of a cause saves, of the time attributed to it."""
+        """The saving of a cause, from the time attributed to it."""
         row = repairs.get((str(cause), rank))
         if row is None:
             return otherwise(cause, rank, dur_ns) if otherwise else Worth(0, 0, 0)
-        # A cause that is left with a part of its time keeps that part of what is attributed to it.
+        # What the replay leaves of a cause stays of its attributed time, too.
         most_ns = round(dur_ns * (1 - row["left_share"]))
         ends = ("saves_ns", "low_ns", "high_ns")
         saved = [min(max(int(row[name]), 0), most_ns) for name in ends]
@@ -90,15 +83,13 @@ def predicted(
 
 
 def bounded(busy: BusyTime, window_ns: int) -> Callable[[Cause, int, int], Worth]:
-    """What the busy time of other resources leaves of each cause; computation counts half.
+    """Upper bounds of savings: no resource gets faster than the others are busy.
 
-    Parameters
-    ----------
-    window_ns : int, unit=ns
+    Compute counts half, as if it were twice as fast.
     """
 
     def worth(cause: Cause, rank: int, dur_ns: int) -> Worth:
-        """The attributed time, limited to that in which no other resource is busy."""
+        """The attributed time, up to the time in which no other resource is busy."""
         del rank
         others = []
         if cause in _ON_HOST:

@@ -1,4 +1,4 @@
-"""Which questions there are: their options, and what they tell."""
+"""The catalogue of questions: their options and meanings."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import inspect
 import pandas as pd
 
 from htagraph.job.job import JOB_QUESTIONS, Job
+from htagraph.model.frames import CATALOGUE
 from htagraph.questions import QUESTIONS, Questions
 
 __all__ = ["all_questions"]
 
 
 def all_questions() -> pd.DataFrame:
-    """Names of the questions, their options with defaults, and what they tell.
+    """Names of the questions, their options with defaults, and their meanings.
 
     Returns
     -------
-    DataFrame
-        Columns ``name``, ``options``, ``meaning``; by name.
+    DataFrame, schema `frames.CATALOGUE`
 
     Examples
     --------
@@ -27,7 +27,8 @@ def all_questions() -> pd.DataFrame:
     """
     rows = [_described(name, getattr(Questions, name)) for name in QUESTIONS]
     rows += [_described(name, getattr(Job, name), "Of a job: ") for name in JOB_QUESTIONS]
-    return pd.DataFrame(sorted(rows), columns=["name", "options", "meaning"])
+    columns = zip(*sorted(rows), strict=True)
+    return CATALOGUE.frame(dict(zip(CATALOGUE.columns, columns, strict=True)))
 
 
 def _described(name: str, asked: object, prefix: str = "") -> tuple[str, str, str]:

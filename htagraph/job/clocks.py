@@ -1,9 +1,8 @@
-"""The clocks of all ranks of a job, each aligned with one rank that it shares collectives with.
+"""The clocks of all ranks of a job, each fitted to one rank that it shares collectives with.
 
-To compare every pair of ranks would cost the square of their number. In each matched collective
-all members are therefore compared with its lowest rank only, which keeps everybody connected, and
-a spanning tree over these pairs says who is aligned with whom. Errors add up along the tree. The
-estimate for one pair is in `algorithms.clocks`.
+Comparing every pair of ranks is quadratic. So each matched collective compares its members with its
+lowest rank only, which keeps all connected, and a spanning tree of these pairs decides which rank
+is fitted to which. Errors add up along the tree. `algorithms.clocks` fits one pair.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +18,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, shared_clock, to_common
 from htagraph.job.library_matching import ends_together
+from htagraph.job.rank_segments import RankEnds
 from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
@@ -27,17 +26,19 @@ __all__ = ["Clocks", "fit_clocks"]
 I64 = npt.NDArray[np.int64]
 
 _RENDEZVOUS_WEIGHT = 1 << 20
-"""A rendezvous bounds a clock from both sides: one outweighs any number of other collectives."""
+"""A rendezvous bounds a clock from both sides: one outweighs any number of other collectives.
 
+Any number above the collectives of a pair serves.
+"""
+
+_ONE_CAPTURE_NS = 1_000_000_000
+"""Gap between ranks without common collectives up to which they count as one capture.
+
+Chosen: NTP keeps hosts within a second of each other. Pinned by
+`test_alignment.py::test_ranks_without_collectives_belong_together_within_a_second`.
+"""
 
 _FITTED = ("arrived_ns", "end_ns", "waits", "is_awaited")
-
-
-class _Error(NamedTuple):
-    """How far a clock may be off against the reference: what could still have to be added."""
-
-    low_ns: int
-    high_ns: int
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,11 @@ class Clocks:
     Parameters
     ----------
     fits : mapping of int to ClockFit
-        By rank, ascending: against the rank's parent in `parents`, in common time.
+        By rank, ascending: against the rank's parent, in common time.
     parents : mapping of int to int
-        The rank that each was aligned with; -1 for the reference, and for those that nothing
-        connects with it.
+        The rank that each was fitted to; -1 for the reference and for unconnected ranks.
     bounds : mapping of int to (int, int)
-        What could have to be added to each clock, against the reference.
+        Least and most that may still have to be added to each clock, against the reference.
     """
 
     fits: Mapping[int, ClockFit]
@@ -64,13 +64,39 @@ class Clocks:
         return self.fits[rank].clock
 
     def moved(self) -> Clocks:
-        """The clocks once all times are moved to common time: as sure as before."""
+        """The clocks after all times moved to common time; errors stay."""
         fits = {rank: replace(fit, clock=Clock()) for rank, fit in self.fits.items()}
         return replace(self, fits=fits)
 
-    def component(self, rank: int) -> int:
-        """The first rank of those that a clock brings together with a rank: one for all of them."""
-        return _component(rank, self.parents, self.fits)
+    def aligned(self, ends: Mapping[int, RankEnds]) -> tuple[int, ...]:
+        """The ranks of the largest component, and what was recorded at the same time; ascending.
+
+        Collectives align the ranks of a component. Without a common collective, all that ties two
+        ranks together is that both were recorded at one time, on clocks as they are. A rank whose
+        collectives fit no clock does not belong. `ends` are those of the whole traces.
+        """
+        spans = {
+            rank: self.clock(rank).to_common([one.start_ns, one.end_ns]).tolist()
+            for rank, one in ends.items()
+        }
+        components: dict[int, list[int]] = {}
+        for rank in ends:
+            components.setdefault(_component(rank, self.parents, self.fits), []).append(rank)
+
+        def joined(first: int) -> list[int]:
+            own = components[first]
+            start_ns = min(spans[rank][0] for rank in own) - _ONE_CAPTURE_NS
+            end_ns = max(spans[rank][1] for rank in own) + _ONE_CAPTURE_NS
+            return own + [
+                rank
+                for other, ranks in components.items()
+                if other != first and self.parents[other] < 0 and self.parents[first] < 0
+                for rank in ranks
+                if spans[rank][0] <= end_ns and spans[rank][1] >= start_ns
+            ]
+
+        best = max(components, key=lambda one: (len(components[one]), len(joined(one)), -one))
+        return tuple(sorted(joined(best)))
 
     @cached_property
     def _columns(self) -> tuple[I64, I64]:
@@ -89,12 +115,12 @@ class Clocks:
         return found
 
     def to_common(self, rank: I64, ts_ns: I64) -> I64:
-        """Times, each on the clock of a rank, moved to the common clock."""
+        """Times, each on the clock of its rank, in common time."""
         rows = self._rows(rank)
         return to_common(ts_ns, rows[:, 0], rows[:, 1], rows[:, 2])
 
     def errors(self, rank: I64) -> tuple[I64, I64]:
-        """The least and the most that could have to be added to times of ranks."""
+        """The least and the most that may have to be added to times of ranks."""
         rows = self._rows(rank)
         return rows[:, 3], rows[:, 4]
 
@@ -116,7 +142,7 @@ class Clocks:
 
 
 def _component(rank: int, parents: Mapping[int, int], fits: Mapping[int, ClockFit]) -> int:
-    """The rank at which the way along parents ends, or the clocks no longer fit."""
+    """The first of the ranks that share a clock with this one: its last parent that fits."""
     while parents[rank] >= 0 and fits[rank].width_ns >= 0:
         rank = parents[rank]
     return rank
@@ -154,7 +180,7 @@ def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
 def _tree(
     neighbors: Mapping[int, list[tuple[int, int]]], ranks: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (rank, parent), parents first; -1 where a tree begins.
+    """Yield (rank, parent), parents first; -1 for a root.
 
     The spanning tree with most matched collectives on its edges (Prim 1957).
     """
@@ -175,28 +201,18 @@ def _tree(
 def fit_clocks(
     matched: pd.DataFrame, ranks: list[int], hosts: Mapping[int, str] | None = None
 ) -> Clocks:
-    """Align the clocks of all ranks, each with a rank that it shares many collectives with.
+    """Fit the clocks of all ranks; the lowest rank is the reference.
 
-    Ranges on one host are on one clock, unless their collectives forbid it. Devices have clocks of
-    their own.
+    Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
+    of their own.
 
-    Parameters
-    ----------
-    matched : DataFrame
-        As `match_collectives` returns it.
-    hosts : mapping of int to str, optional
-        The host of each rank, empty where not recorded.
-
-    Returns
-    -------
-    Clocks
-        The reference is the lowest rank.
+    `matched` is `Matching.members`.
     """
     full = matched[(matched["waits"] | matched["is_awaited"]) & ~matched["is_partial"]]
     by_rank = {int(str(rank)): part for rank, part in full.groupby("rank")}
     fits: dict[int, ClockFit] = {}
     parents: dict[int, int] = {}
-    errors: dict[int, _Error] = {}
+    bounds: dict[int, tuple[int, int]] = {}
     apart, settled = sorted(ranks), set[int]()
     while apart:
         settled.add(apart[0])
@@ -204,28 +220,26 @@ def fit_clocks(
             if parent < 0:
                 parents.setdefault(rank, -1)
                 fits.setdefault(rank, ClockFit(Clock(), 0, 0, 0, 0))
-                errors[rank] = _Error(0, 0)
+                bounds[rank] = (0, 0)
                 continue
             parents[rank] = parent
             together = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(parent))
             fits[rank] = _fit_pair(
                 by_rank[rank], by_rank[parent], fits[parent].clock, is_one_host=together
             )
-            fit, of_parent = fits[rank], errors[parent]
-            errors[rank] = _Error(
-                of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
-                of_parent.high_ns + fit.high_ns - fit.clock.offset_ns,
-            )
-        # What does not fit the reference may fit together: the reference may be the odd one.
+            fit, (low_ns, high_ns) = fits[rank], bounds[parent]
+            offset_ns = fit.clock.offset_ns
+            bounds[rank] = (low_ns + fit.low_ns - offset_ns, high_ns + fit.high_ns - offset_ns)
+        # Ranks that do not fit the reference may fit each other: the reference may be the outlier.
         first = {rank: _component(rank, parents, fits) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
-    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, errors)
+    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds)
 
 
 def _fit_pair(
     member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock, *, is_one_host: bool
 ) -> ClockFit:
-    """Fit the clock of a rank to that of its parent, by the collectives that both took part in."""
+    """Fit the clock of a rank to its parent's, by the collectives of both."""
     _, own, others = np.intersect1d(
         member["match"].to_numpy(),
         parent["match"].to_numpy(),

@@ -1,10 +1,10 @@
-"""Collectives of many ranks, matched: who met whom, who was last and who waited.
+"""Collectives matched across ranks: who took part, who was last and who waited.
 
-The ladder of matching, per communicator: by sequence number; else by operation, size and type in
-their order; where counts differ, by common runs of that sequence. Sends and receives are matched
-per sender and receiver. Matched collectives in which a rank of the communicator has no part are
-flagged; nobody is blamed in them. Kernels of libraries that record nothing are matched by their
-order (`library_matching`), or not at all.
+Each communicator is matched by sequence number; else by operation, size and type in their order;
+if counts differ, by common runs of that sequence. Sends and receives are matched per sender and
+receiver. A matched collective that misses a rank of the communicator is partial: no rank is blamed
+in it. Kernels of libraries that record nothing are matched by order (`library_matching`), or not at
+all.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Matching:
         Columns of `answers.COLLECTIVES`, and ``rank``, ``arrived_ns`` (when others stopped waiting
         for it, on the rank's clock), ``is_on_host``, ``match``, ``matched_by``, ``is_partial``,
         ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
-        point-to-point operations are matched. A matched collective has at least two members.
+        point-to-point operations; at least two members each.
     unmatched : tuple of str
-        Sentences on kernels of libraries that could not be matched: which, and why.
+        Which kernels of libraries could not be matched, and why, in sentences.
     """
 
     members: pd.DataFrame
@@ -58,14 +58,14 @@ class Matching:
 
 
 def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """The collectives of a rank with their rank and when they arrived."""
+    """The collectives of a rank, with the rank and the times of arrival."""
     start, arrival = (table[name].to_numpy(np.int64) for name in ("start_ns", "arrival"))
     arrived_ns = np.where(arrival >= 0, start[arrival], start) if len(table) else start
     return table.assign(rank=np.int64(rank), arrived_ns=arrived_ns)
 
 
 def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """The collectives in which somebody waits, of all ranks, with their rank and communicator."""
+    """The collectives of all ranks in which ranks wait, with rank and communicator."""
     parts = [_with_arrivals(table, rank) for rank, table in sorted(tables.items())]
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
@@ -83,9 +83,8 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     )
     return table.assign(
         is_on_host=is_on_host,
-        group=np.asarray(groups, dtype=object)[
-            codes
-        ],  # one text for all ranks: those of large groups are long
+        # One string object for all ranks: names of large groups are long.
+        group=np.asarray(groups, dtype=object)[codes],
         communicator=pairs.groupby(list(pairs.columns)).ngroup(),
     )
 
@@ -98,10 +97,9 @@ def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
 
 
 def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
-    """The place of each row of a communicator in the common sequence, or -1, and the rule used."""
+    """The place of each row of a communicator in the common sequence, or -1, and the rule."""
     cuts = np.flatnonzero(np.diff(table["rank"].to_numpy())) + 1
-    # Sizes may differ between ranks (uneven splits): order by operation alone before giving up on
-    # order.
+    # Sizes may differ between ranks (uneven splits), so the order of operations is tried, too.
     exact, loose = (
         np.split(_symbols(table, columns), cuts)
         for columns in (("operation", "n_elements", "dtype"), ("operation",))
@@ -113,7 +111,7 @@ def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
 
 
 def _instances(table: pd.DataFrame) -> tuple[I64, str]:
-    """Which instance each row of a communicator is, -1 for none, and the rule that said so."""
+    """The instance of each row of a communicator, -1 for none, and the rule."""
     seq = table["seq"].to_numpy(np.int64)
     if (seq >= 0).all() and not table.duplicated(["rank", "seq"]).any():
         return seq, _RULES[0]
@@ -123,8 +121,7 @@ def _instances(table: pd.DataFrame) -> tuple[I64, str]:
 def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
     """Who waits for others, and who is waited for.
 
-    At a rendezvous everybody does both. Elsewhere it takes a recorded root or peer: without one,
-    nobody is waited for.
+    At a rendezvous every member does both. Elsewhere only a recorded root or peer is waited for.
     """
     operation, peer, rank = matched["operation"], matched["peer"], matched["rank"]
     is_root, known = peer == rank, peer >= 0
@@ -139,15 +136,7 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
 def match_collectives(
     tables: Mapping[int, pd.DataFrame], hosts: Mapping[int, str] | None = None
 ) -> Matching:
-    """Match the collectives of all ranks: number those that are parts of the same one.
-
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        Schema `answers.COLLECTIVES`, by rank.
-    hosts : mapping of int to str, optional
-        The host of each rank, empty where not recorded.
-    """
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; hosts may be empty."""
     table = _stacked(tables)
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
@@ -184,12 +173,11 @@ def match_collectives(
 
 
 def _not_matched(part: pd.DataFrame, why: str) -> str:
-    """A sentence on kernels of libraries that could not be matched."""
     return f"{part['group'].iloc[0]} kernels are not matched across ranks: {why}."
 
 
 def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
-    """Yield a sentence on kernels of which nothing says whether they send or receive or both."""
+    """Yield a sentence on kernels that may send, receive, or do both."""
     unclear = pd.concat([table[table["arrival"] < 0] for table in tables.values()])
     for _, part in unclear.groupby("group", sort=True):
         yield _not_matched(part, "whether they send, receive or do both is not recorded")
@@ -198,22 +186,16 @@ def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
 def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     """Split each member's time in a matched collective into wait and transfer.
 
-    The wait ends when the last of those whom it needs has started. The rest moves data, and takes
-    as long as size and network make it (latency plus size over bandwidth: Hockney 1994); no other
-    rank could shorten it by coming earlier.
-
-    Parameters
-    ----------
-    matched : DataFrame
-        As `match_collectives` returns it.
+    The wait ends when the last member that it needs has started. The rest moves data, as fast as
+    size and network allow (latency plus size over bandwidth: Hockney 1994), however early other
+    ranks arrive.
 
     Returns
     -------
     DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
-        ``wait_ns + transfer_ns`` is the duration of the kernel. A wait that the clocks' uncertainty
-        could explain (``wait_ns <= error_ns``) and a matched collective without all its members
-        blame nobody. Where several came last together, as far as the clocks are known, the wait is
-        sure and who was last is not: ``is_certain`` is False.
+        ``wait_ns + transfer_ns`` is the duration of the kernel. Waits within the error of the
+        clocks (``wait_ns <= error_ns``) and partial collectives blame no rank. If the clocks leave
+        open who was last, the wait is sure but ``is_certain`` is False.
     """
     if not len(matched):
         return MATCHED_COLLECTIVES.empty()
@@ -231,7 +213,7 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     met = np.clip(latest, start, end)
     last_rank = np.where(met > start, rank[last_row], rank)
     low_ns, high_ns = clocks.errors(rank)
-    # Both clocks may be wrong: the last one's start may be earlier, its own may be later.
+    # Both clocks may be off: the last one may have started earlier, this one later.
     error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
     is_other = awaited & (np.arange(len(rank)) != last_row)
     runner_up = (

@@ -1,9 +1,9 @@
 """Delay costs: the waits of all ranks, charged to what made ranks late.
 
-A late rank is charged with what took it longer than the rank that waited. If it came late because
-it had itself waited in another collective, that part of the cost goes on to whoever it waited for
-there, and so on. This is the delay analysis of Scalasca (Böhme et al. 2010), with its direct and
-propagated costs, and causes by bound, name and operator in place of call paths.
+A late rank is charged with what took it longer than the rank that waited. If it was late because
+it had waited in another collective itself, that part of the cost passes on to the rank it waited
+for there, and so on. This is the delay analysis of Scalasca (Böhme et al. 2010), with its direct
+and propagated costs, and causes by bound, name and operator instead of call paths.
 
 ::
 
@@ -37,7 +37,7 @@ _WHICH = ["late", "came", "ready"]
 
 
 def _times(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """What rank segments are made of, and how much of it was waiting, with the row of the wait."""
+    """The contents of rank segments, how much of each was waiting, and the row of the wait."""
     columns = ["rank_segment", *CAUSE_KEY, "dur_ns", "waited_ns", "to", "for_rank"]
     parts = [part.assign(rank=np.int64(rank)) for rank, part in times.items() if len(part)]
     if not parts:
@@ -56,20 +56,20 @@ def _times(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.D
 
 
 def _looked_up(waits: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """What the rank segments of each wait are made of: one row per wait, segment and thing."""
+    """The contents of the rank segments of each wait: one row per wait, segment and cause."""
     asked = waits[[*_WHICH, "last_rank"]].rename_axis("wait").reset_index()
     asked = asked.melt(["wait", "last_rank"], var_name="which", value_name="rank_segment")
     found = asked.merge(table, on="rank_segment")
-    # A wait that is not over when another one is has not led to it.
+    # A wait that ends after another one has not led to it.
     waited_ns = found["waited_ns"].where(found["to"] < found["wait"], 0)
     did_ns = found["dur_ns"] - waited_ns
-    # Who waited for the late rank was not kept up by anything of its own.
+    # A rank that waited for the late rank was not delayed by anything of its own.
     for_late = (found["which"] != "late") & (found["for_rank"] == found["last_rank"])
     return found.assign(waited_ns=waited_ns.mask(for_late, 0), did_ns=did_ns)
 
 
 def _excess(found: pd.DataFrame, by: list[str], column: str) -> pd.DataFrame:
-    """What took the late rank longer than the other one, whichever way that is looked at."""
+    """What took the late rank longer than both stretches of the other one."""
     sums = found.pivot_table(column, by, "which", "sum", fill_value=0, observed=True)
     sums = sums.reindex(columns=_WHICH, fill_value=0)
     weight = sums["late"] - sums[["came", "ready"]].max(axis=1)
@@ -77,7 +77,7 @@ def _excess(found: pd.DataFrame, by: list[str], column: str) -> pd.DataFrame:
 
 
 def _parts(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """What each wait is due to, by weight: causes, earlier waits, or why nobody can be charged."""
+    """What each wait is due to, by weight: causes, earlier waits, or why none is charged."""
     waits, table = compared.waits, _times(compared, times)
     unread = ~waits[["rank", "last_rank"]].isin(times.keys()).all(axis=1)
     why = waits["why_not"].mask((waits["why_not"] == "") & unread, _UNREAD)
@@ -103,11 +103,6 @@ def delay_costs(
     compared: WaitComparisons, times: Mapping[int, pd.DataFrame], collectives: pd.DataFrame
 ) -> pd.DataFrame:
     """Waits of all ranks, charged to what made ranks late.
-
-    Parameters
-    ----------
-    times : mapping of int to DataFrame
-        By rank: what `rank_work.TimesByNameIn` gives for its rank segments.
 
     Raises
     ------

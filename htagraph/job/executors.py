@@ -1,10 +1,10 @@
-"""What runs the work on the ranks of a job: the user's executor, or processes of this machine.
+"""Runs the work on the ranks of a job: in the user's executor, or in processes of this machine.
 
 A worker that dies, killed or out of memory, must cost one rank and no more. A `ProcessPoolExecutor`
-gives up all of its work when one of its processes dies, so each of our processes is a pool of one.
-To start them takes longer than most questions: they serve a job from its loading to its end.
+gives up all of its work when one of its processes dies, so each process is a pool of one. Starting
+them takes longer than most questions, so they serve a job from loading to its last question.
 
-An interrupt is for this process alone: it ends the others, which have no traceback to show.
+An interrupt reaches this process alone, which ends the others: they have no traceback to show.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import os
 import pickle
 import signal
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import (
     BrokenExecutor,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
@@ -28,46 +29,80 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from htagraph.errors import QueryError
-from htagraph.job.failures import WorkerDiedError, worker_died
-from htagraph.model.progress import counted, tell
+from htagraph.model.progress import counted, report_progress
 
-__all__ = ["SMALL_BYTES", "IsolatedProcesses", "Progress", "Task", "Workers"]
+__all__ = [
+    "SMALL_BYTES",
+    "IsolatedProcesses",
+    "Task",
+    "Workers",
+    "failure_in_words",
+]
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
 
-Progress = Callable[[int, int], None]
-"""Called with (tasks done, tasks in all)."""
-
 Key = TypeVar("Key", bound=Hashable)
 
 SMALL_BYTES = 64 << 20
-"""Size of the files of a job below which processes cost more than they save."""
+"""Jobs with smaller files run in this process: starting others costs more than they save.
+
+Pinned by `test_workers.py::test_small_jobs_run_in_this_process`.
+"""
 
 _BYTES_OF_A_RANK = 2 << 20
-"""What a rank costs beside its bytes, as much as so many: 0.3 s."""
+"""Fixed cost of a rank, counted as bytes of its file: about 0.3 s. Pinned with `SMALL_BYTES`."""
 
 _PATIENCE_S = 3.0
-"""How long nothing may come from workers until it is told who is awaited."""
+"""Silence after which the progress line names the ranks it waits for.
 
-_MOST_NAMED = 4
-"""How many that are awaited are named."""
+Chosen: short enough that it does not seem to hang. Documented in `docs/how-to/huge-traces.md`, and
+pinned by `test_workers.py::test_the_progress_line_names_a_slow_rank`.
+"""
 
-_MOST_RETRIED = 16
-"""How many tasks whose workers died are done once more: of more, the cause is another one."""
+_KILLED_BY_DASK = "KilledWorker"
+"""Exception that Dask raises for a task that it gives up; not imported, as Dask is an extra."""
+
+
+class WorkerDiedError(RuntimeError):
+    """A process that worked on a rank ended without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the process that worked on it died: killed, out of memory, or started by a script "
+            'that does not keep its work under `if __name__ == "__main__":`.'
+        )
+
+
+def failure_in_words(exc: BaseException) -> str:
+    """Why a rank has no answer, in one line: exceptions of workers and of Dask take several.
+
+    Examples
+    --------
+    >>> failure_in_words(ValueError("one is odd")), failure_in_words(KeyError())
+    ('one is odd', 'KeyError')
+    >>> failure_in_words(MemoryError())
+    'its worker ran out of memory: give it more, or run fewer workers on one machine.'
+    """
+    if isinstance(exc, MemoryError):
+        why = f" ({exc})" if str(exc) else ""
+        more = "give it more, or run fewer workers on one machine."
+        return f"its worker ran out of memory{why}: {more}"
+    if isinstance(exc, CancelledError):
+        return "its work was cancelled, or the scheduler is gone."
+    if type(exc).__name__ == _KILLED_BY_DASK:
+        return "every worker that tried it died: killed, or out of memory."
+    return str(exc) or type(exc).__name__
 
 
 class IsolatedProcesses(Executor):
-    """Processes of this machine, each a pool of one: a death takes only its own work along.
+    """Up to `n_workers` processes, each a pool of one: a death loses only its own work.
 
-    Parameters
-    ----------
-    n_workers : int
-        At most so many; a process starts when there is work for it.
+    A process starts when there is work for it.
     """
 
     def __init__(self, n_workers: int) -> None:
-        # A process takes the signals that are blocked from the thread that starts it.
+        # A process inherits the blocked signals of the thread that starts it.
         self._threads = ThreadPoolExecutor(n_workers, initializer=_block_interrupts)
         self._pools: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
         self._made: list[ProcessPoolExecutor] = []
@@ -115,7 +150,7 @@ class IsolatedProcesses(Executor):
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it ends, which may be killed and tell nobody."""
+    """End this process when its parent ends, which may be killed without notice."""
     parent = parent_process()
     assert parent is not None
 
@@ -127,25 +162,23 @@ def _end_with_parent() -> None:
 
 
 def _block_interrupts() -> None:
-    """Leave interrupts to the main thread; what is started from here never gets one."""
+    """Leave interrupts to the main thread; processes started from here never get one."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 class Workers:
-    """What runs the work on the ranks of one job, from its loading to its last question.
+    """Runs the work on the ranks of one job, from its loading to its last question.
 
-    Processes of this machine start when there is first something to do for them, serve every later
-    question, and end with the last job that uses them.
+    Without an executor of the user's, these are processes of this machine, or none for a small job.
+    Processes start with the first work and end with the last job that uses them.
 
     Parameters
     ----------
-    executor : Executor, optional
-        Given by the user. By default processes of this machine, or none for a small job.
     n_tasks : int, default=1
-        How many tasks there are to do at a time: more processes than that would be idle.
+        Tasks at a time: more processes would be idle.
     n_bytes : int, unit=bytes, default=0
-        Size of the files of the job.
+        Size of the job's files.
     """
 
     def __init__(
@@ -158,93 +191,81 @@ class Workers:
         self._started: IsolatedProcesses | None = None
 
     def _processes(self) -> IsolatedProcesses:
-        """The processes of this machine, started if they are not there."""
         if self._started is None:
             self._started = IsolatedProcesses(self._n_processes)
             weakref.finalize(self, self._started.shutdown)
         return self._started
 
     def _pool(self, n_tasks: int) -> Executor | None:
-        """What a number of tasks is given to; None for this process."""
         if self._given is not None:
             return self._given
         return None if self._is_small or n_tasks < 2 else self._processes()
 
     def run(
-        self,
-        tasks: Mapping[Key, Task],
-        *,
-        progress: Progress | None = None,
-        named: Callable[[Key], str] = str,
+        self, tasks: Mapping[Key, Task], *, named: Callable[[Key], str] = str
     ) -> dict[Key, Any]:
         """Run tasks; return the result, or the exception, of each, in their order.
 
-        Each task is handed out by itself: a worker that is slow keeps no others waiting but for the
-        one that it works on. What a broken executor of the user's lost is done again in processes
-        of our own. A task whose worker died may have had too little memory beside others, or (with
-        Dask) only have lain on that worker: unless there are many, each is done once more, alone.
+        Tasks are handed out one by one, so a slow worker delays only its own. What a broken
+        executor of the user's lost runs again in processes of this machine. A task whose worker
+        died may have lacked memory next to others, or (with Dask) only have been queued there: it
+        runs once more, alone, unless all of them died.
 
         Parameters
         ----------
-        progress : callable, optional
-            Called with (tasks done, tasks in all).
         named : callable, optional
-            What a task is called while it is awaited.
+            Name of a task, for the progress line.
 
         Raises
         ------
         QueryError
-            If a task cannot travel to another process.
+            If a task cannot be pickled.
         """
         pool = self._pool(len(tasks))
         try:
-            return self._run(pool, tasks, progress, named)
-        except BaseException:  # an interrupt, or the user's progress: nobody waits for the rest
+            return self._run(pool, tasks, named)
+        except BaseException:  # an interrupt, or a listener that cancels: stop the rest
             if self._started is not None:
                 self._started.end()
                 self._started = None
             raise
 
     def _run(
-        self,
-        pool: Executor | None,
-        tasks: Mapping[Key, Task],
-        progress: Progress | None,
-        named: Callable[[Key], str],
+        self, pool: Executor | None, tasks: Mapping[Key, Task], named: Callable[[Key], str]
     ) -> dict[Key, Any]:
-        """Run tasks in a pool, or in this process without one."""
         if pool is not None and tasks:
             _check_portable(next(iter(tasks.values())), pool)
-        results: dict[Key, Any] = {}
-        for key, result in _done_here(tasks) if pool is None else _done_by(pool, tasks, named):
-            results[key] = result
-            if progress is not None:
-                progress(len(results), len(tasks))
+        done = _done_here(tasks) if pool is None else _done_by(pool, tasks, named)
+        results: dict[Key, Any] = dict(done)
         if lost := [key for key in tasks if isinstance(results[key], BrokenExecutor)]:
             pool = self._processes()
             results |= _done_by(pool, {key: tasks[key] for key in lost}, named)
-        died = [key for key in tasks if worker_died(results[key])]
-        if pool is not None and len(died) <= _MOST_RETRIED:
+        died = [key for key in tasks if _worker_died(results[key])]
+        if pool is not None and len(died) < len(tasks):
             for key in died:
                 results |= _done_by(pool, {key: tasks[key]}, named)
         return {key: results[key] for key in tasks}
 
 
+def _worker_died(outcome: object) -> bool:
+    return isinstance(outcome, WorkerDiedError) or type(outcome).__name__ == _KILLED_BY_DASK
+
+
 def _check_portable(task: Task, pool: Executor) -> None:
-    """Raise if a task cannot travel to another process."""
+    """Raise if a task cannot be pickled for another process."""
     if not isinstance(pool, ProcessPoolExecutor | IsolatedProcesses):
         return
     try:
         pickle.dumps(task)
     except (pickle.PicklingError, AttributeError, TypeError) as exc:
         raise QueryError(
-            f"the work cannot travel to another process: {exc}.",
-            hint="give a function of a module, not a lambda.",
+            f"the work cannot be pickled for another process: {exc}.",
+            hint="pass a function of a module, not a lambda.",
         ) from exc
 
 
 def _submitted(pool: Executor, task: Task) -> Future[Any]:
-    """Hand a task to a pool; if that broke meanwhile, the future says so."""
+    """Submit a task; if the pool broke meanwhile, the future raises that."""
     try:
         return pool.submit(task[0], *task[1])
     except BrokenExecutor as exc:
@@ -256,7 +277,7 @@ def _submitted(pool: Executor, task: Task) -> Future[Any]:
 def _done_by(
     pool: Executor, tasks: Mapping[Key, Task], named: Callable[[Key], str]
 ) -> Iterator[tuple[Key, Any]]:
-    """Yield what tasks give in a pool, as it comes, and tell how many did, and who is awaited."""
+    """Yield results from a pool as they arrive; report how many did, and which are missing."""
     done: SimpleQueue[Key] = SimpleQueue()
     awaited: dict[Key, Future[Any]] = {}
     try:
@@ -268,26 +289,20 @@ def _done_by(
             try:
                 key = done.get(timeout=_PATIENCE_S)
             except Empty:
-                tell("rank", len(tasks) - len(awaited), len(tasks), _named(list(awaited), named))
+                first, more = named(next(iter(awaited))), len(awaited) - 1
+                whom = f"{first} and {more:,} more" if more else first
+                report_progress("rank", len(tasks) - len(awaited), len(tasks), whom)
                 continue
-            tell("rank", len(tasks) - len(awaited), len(tasks))
-            # Popped: a worker of Dask keeps a result as long as somebody holds its future.
+            report_progress("rank", len(tasks) - len(awaited), len(tasks))
+            # Popped: a Dask worker keeps a result as long as somebody holds its future.
             yield key, _outcome(awaited.pop(key))
-        tell("rank", len(tasks), len(tasks))
+        report_progress("rank", len(tasks), len(tasks))
     finally:
         for future in awaited.values():
             future.cancel()
 
 
-def _named(keys: Sequence[Key], named: Callable[[Key], str]) -> str:
-    """Tasks that are awaited, in words; a few by name."""
-    if len(keys) > _MOST_NAMED:
-        return f"{len(keys):,} more"
-    return ", ".join(map(named, keys))
-
-
 def _done_here(tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Any]]:
-    """Yield what tasks give in this process."""
     for key, (function, args) in zip(tasks, counted("rank", tasks.values()), strict=True):
         try:
             yield key, function(*args)
@@ -296,7 +311,6 @@ def _done_here(tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Any]]:
 
 
 def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an exception
-    """The result of a future, or its exception."""
     try:
         return future.result()
     except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank

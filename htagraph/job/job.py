@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
-from htagraph.errors import QueryError
+from htagraph.errors import IncompleteTraceWarning, QueryError
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
-from htagraph.job.rank_work import Asked, TimesByNameIn, on_rank_segments
+from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
 from htagraph.job.ranks import (
     RankAnswers,
     RankGraphs,
@@ -34,10 +35,10 @@ from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
+from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.writers.notebook_cell import table_html
@@ -52,26 +53,31 @@ JOB_QUESTIONS = (
     "pipeline_bubbles",
     "stragglers",
 )
-"""Questions that are about a job as a whole: members of `Job`, schemas in `model.job_answers`.
+"""Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
 
 To add one: a file in ``job/``, its schema, a member of `Job`, this table.
-``tests/api/test_questions.py`` says what is missing.
+``tests/api/test_questions.py`` names what is missing.
 """
 
 
 _N_SHOWN = 32
+"""Ranks that a notebook lists."""
+
 _REPLAYED_EVENTS = 4_000_000
-"""Events of all ranks up to which a report replays them: about 2 GB, and 1 s a change."""
+"""Events of all ranks up to which a report replays them: about 2 GB, and 1 s a change.
+
+Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
+"""
 
 _EVENTS_OF_A_RANK = 4_000
-"""What a rank costs beside its events, as much as so many: 1 ms a change."""
+"""Fixed cost of a rank in a replay, counted as events: 1 ms a change. Documented with it."""
 
 
 @dataclass(frozen=True, repr=False)
 class Job(Questions):
     """The ranks of one job; made by `load_job`.
 
-    Every question of `TraceGraph` is answered for all ranks, with a column ``rank``; `collectives`
+    It answers every question of `TraceGraph` for all ranks, with a column ``rank``; `collectives`
     are matched across ranks.
 
     Parameters
@@ -81,9 +87,9 @@ class Job(Questions):
     failed : mapping of str to str
         Files that could not be loaded, and why.
     asked_window : str, RankStep or (int, int), optional
-        Window of every rank that is asked about; None for all.
+        Window of every rank; None for all.
     capture_note : str
-        Which capture of a folder with several it is; empty where there was one.
+        Which of several captures of a folder it is; empty if there was one.
     """
 
     timeline: Timeline
@@ -91,16 +97,14 @@ class Job(Questions):
     asked_window: WindowName = None
     capture_note: str = ""
 
-    meetings = renamed("job.meetings", "job.collectives()", lambda job: job.collectives())
-
     @property
     def graphs(self) -> RankGraphs:
-        """The graphs of the ranks, and who works on them."""
+        """The graphs of the ranks, and the workers that open them."""
         return self.timeline.graphs
 
     @property
     def summaries(self) -> Mapping[int, RankSummary]:
-        """What is known of each rank without opening it."""
+        """The summary of each rank, which needs no graph."""
         return self.graphs.summaries
 
     @property
@@ -115,7 +119,7 @@ class Job(Questions):
 
     @property
     def missing_ranks(self) -> tuple[int, ...]:
-        """Ranks that the job had, by its world size, and that are not here."""
+        """Ranks of the job, by its world size, that were not loaded."""
         sizes = [summary.world_size for summary in self.summaries.values() if summary.world_size]
         return tuple(rank for rank in range(max(sizes, default=0)) if rank not in self.summaries)
 
@@ -144,7 +148,7 @@ class Job(Questions):
         Raises
         ------
         WindowNotFoundError
-            If there is no such step; of a name, when the window is asked.
+            If there is no such step; for a name, at the first question.
         QueryError
             If a word stands for different steps on different ranks, or no step is alike on all.
 
@@ -157,7 +161,7 @@ class Job(Questions):
         return self if found == self.asked_window else replace(self, asked_window=found)
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        """Answer to a question by its name: what the member of that name gives.
+        """Answer to a question by its name, as from the member of that name.
 
         Parameters
         ----------
@@ -169,7 +173,7 @@ class Job(Questions):
         Raises
         ------
         QueryError
-            If there is no such question; the hint lists those there are.
+            If there is no such question; the hint lists all.
         """
         if question not in JOB_QUESTIONS:
             return super().ask(question, **options)
@@ -191,15 +195,15 @@ class Job(Questions):
         Parameters
         ----------
         work : callable, or mapping of int to callable
-            A function of a `TraceGraph`, or one for each rank that is to do any. It has to travel
-            to other processes: a function of a module, not a lambda, unless the job runs in this
-            one.
+            A function of a `TraceGraph`, or one for each rank that is to do any. Other processes
+            need to import it: a function of a module, not a lambda, unless the job runs in this
+            process.
 
         Returns
         -------
         RankAnswers
-            What it returned, by rank. Of a job that skips errors, ``failed`` says which ranks could
-            not, and why.
+            Its results by rank. If the job skips errors, ``failed`` has the reasons of ranks
+            without one.
 
         Raises
         ------
@@ -209,9 +213,9 @@ class Job(Questions):
         return self.graphs.ask(self._requests(work))
 
     def visit(self, *works: Work) -> dict[int, str]:
-        """Open every rank once for its part of the path, why it was late, and some more work.
+        """Open every rank once, for its part of the path, its lateness, and some more work.
 
-        What this brings is kept: to ask for it afterwards opens nothing. A report visits first.
+        Results are kept, so that later questions open nothing. A report visits first.
 
         Parameters
         ----------
@@ -227,15 +231,41 @@ class Job(Questions):
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
         asked += self._route.requests(timeline)
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
-            asked.append(on_rank_segments(TimesByNameIn, compared))
+            asked.append(on_rank_segments(times_by_name, compared))
         if self.is_replayed:
             asked.append(replay_requests(timeline, self.asked_window))
-        return self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
+        return self.graphs.visit(
+            {rank: [one[rank] for one in asked if rank in one] for rank in self.summaries}
+        )
+
+    def without_lost_ranks(self, *works: Work) -> Job:
+        """Visit all ranks; the job without those that could not be visited, if it skips errors.
+
+        The path may run through such a rank: the others alone have another path.
+
+        Raises
+        ------
+        QueryError
+            If no rank is left.
+        """
+        lost = self.visit(*works)
+        if not lost or self.graphs.on_error == "raise":
+            return self
+        if len(lost) == len(self):
+            hint = "; ".join(dict.fromkeys(lost.values()))
+            raise QueryError("no rank of the job can be visited.", hint=hint)
+        for rank, why in lost.items():
+            message = f"rank {rank} is left out: {why}"
+            warnings.warn(message, IncompleteTraceWarning, stacklevel=3)
+        failed = {url_of(self.summaries[rank].path): why for rank, why in lost.items()}
+        timeline = Timeline(self.graphs.without(lost), self.timeline.known)
+        left = replace(self, timeline=timeline, failed={**self.failed, **failed})
+        return left.without_lost_ranks(*works)
 
     def _ask(self, question: str, **options: object) -> pd.DataFrame:
-        """The answers of all ranks; ``attrs["failed"]`` says why others have none."""
+        """The answers of all ranks; ``attrs["failed"]`` has the reasons of ranks without one."""
         check_options(type(self), question, options)
-        answers = self.map(Asked.of(question, **options))
+        answers = self.map(Question.of(question, **options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:
             raise QueryError("no rank of the job could answer.", hint="see job.failures.")
@@ -246,11 +276,11 @@ class Job(Questions):
 
     @property
     def clocks(self) -> pd.DataFrame:
-        """The clock of each rank against the first, and how sure it is: `job_answers.CLOCKS`."""
+        """The clock of each rank against the first, with its error: `job_answers.CLOCKS`."""
         return self.timeline.fitted.frame()
 
     def clock(self, rank: int) -> Clock:
-        """What turns times of a rank into common time."""
+        """The clock that turns times of a rank into common time."""
         return self.timeline.clocks[rank]
 
     def collectives(self) -> pd.DataFrame:
@@ -259,14 +289,14 @@ class Job(Questions):
         Returns
         -------
         DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
-            One row per member of each matched collective. Ranks that no clock brings together with
-            the others are left out. ``job[rank].collectives()`` has all of one rank.
+            One row per member of each matched collective, without ranks that no clock aligns with
+            the others. ``job[rank].collectives()`` has all of one rank.
         """
         return self.timeline.collectives
 
     @cached_property
     def _route(self) -> JobRoute:
-        """Where the critical path runs; a named window is looked up on every rank."""
+        """Where the critical path runs; every rank looks up a named window."""
         timeline, ends = self.timeline, self._rank_ends()
         if not ends:
             hint = "name a step that all ranks recorded."
@@ -287,9 +317,9 @@ class Job(Questions):
         if kept := self.graphs.kept:
             if any(ends.start_ns < known[rank].start_ns for rank, ends in found.items()):
                 raise QueryError(
-                    f"{self.asked_window} begins before {kept.window.name}, of which and later the "
+                    f"{self.asked_window} begins before {kept.window.name}, from which on "
                     "collectives are kept.",
-                    hint="name a later window, or load_job(most_collectives=…) with more.",
+                    hint="name a later window, or raise load_job(most_collectives=…).",
                 )
             found = {r: ends.later(self.summaries[r].n_left_out) for r, ends in found.items()}
         return {rank: ends for rank, ends in found.items() if rank in aligned}
@@ -297,16 +327,20 @@ class Job(Questions):
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker.
 
-        Where the job is of its last steps, as it has too many collectives, one more check says so.
+        If only the last steps are kept, as collectives are too many, one more check reports it.
         """
         found, kept = super().quality(), self.graphs.kept
-        return found if kept is None else kept.added_to(found, self.graphs.n_collectives)
+        if kept is None:
+            return found
+        summaries = self.summaries.items()
+        n_kept = {rank: (len(one.collectives), one.n_left_out) for rank, one in summaries}
+        return kept.added_to(found, n_kept)
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.
 
         It tiles the job's window in common time: from when all ranks are recorded to the last end
-        of any. Ranks that no clock brings together with the others are left out.
+        of any, without ranks that no clock aligns with the others.
 
         Returns
         -------
@@ -317,7 +351,7 @@ class Job(Questions):
         QueryError
             If no rank has the window.
         RankFailedError
-            If a rank that the path visits cannot be read any more.
+            If a rank on the path can no longer be read.
         """
         return JobPath.along(self._route, self.timeline)
 
@@ -330,16 +364,16 @@ class Job(Questions):
 
     @cached_property
     def rehearsal(self) -> JobRehearsal:
-        """The replays of all ranks, joined: what `what_if` changes. They are kept with the job."""
+        """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
         return JobRehearsal.of(self.timeline, self.asked_window)
 
     def stragglers(self) -> pd.DataFrame:
-        """How often each rank came last, what that cost the others, and what made it late.
+        """How often each rank arrived last, what that cost the others, and what made it late.
 
         Returns
         -------
         DataFrame, schema `job_answers.STRAGGLERS`
-            The rank that cost most first. Only waits longer than the clocks are uncertain count.
+            The rank that cost most first. Only waits beyond the error of the clocks count.
         """
         line = self.timeline
         return summarize_stragglers(
@@ -349,25 +383,24 @@ class Job(Questions):
     def delay_costs(self) -> pd.DataFrame:
         """All waits of all ranks, charged to what made ranks late, however far down the line.
 
-        A rank that was late as it had itself waited is not charged with that: whoever it waited for
-        is. In a pipeline, a receive waits for the sender by design; what the sender did until then
-        is its cost.
+        A rank that was late because it had waited itself is not charged: the rank it waited for is.
+        In a pipeline, a receive waits for the sender by design; what the sender did until then is
+        its cost.
 
         Returns
         -------
         DataFrame, schema `job_answers.DELAY_COSTS`
             The costliest first. ``delay_ns`` adds up to ``own_wait_ns`` of `stragglers`: a rank
-            that waits in several collectives at once waits once. Rank -1 has what nobody can be
-            charged with, and ``name`` says why: of a job with more than 100,000 waits, only the
-            longest are looked into. Where several came last, as far as the clocks are
-            known, it is the last by estimate that is charged.
+            that waits in several collectives at once waits once. Rank -1 has what no rank can be
+            charged with, and ``name`` says why: beyond 100,000 waits, only the longest are
+            compared. If the clocks leave open which rank arrived last, their best estimate counts.
         """
         return self.timeline.delay_costs
 
     def opportunities(self) -> pd.DataFrame:
-        """Changes that would make the job shorter, each with what it saves: predictions.
+        """Changes that would make the job shorter, each with its predicted saving.
 
-        All ranks are replayed together with each change; ``job[rank].opportunities()`` is about one
+        Each change is replayed on all ranks together; ``job[rank].opportunities()`` replays one
         rank by itself.
 
         Returns
@@ -392,11 +425,10 @@ class Job(Questions):
         Returns
         -------
         Verdict
-            Withheld where too much of the path is unexplained to tell, or no clocks of two ranks
-            could be aligned. Of a job that is too large to replay, savings are bounds.
+            Withheld where too much of the path is unexplained, or no clocks of two ranks could be
+            aligned. If the job is too large to replay, savings are upper bounds.
         """
-        by_name = Asked.of("kernel_breakdown", by="name")
-        self.visit(by_name)
+        self.visit(Question.of("kernel_breakdown", by="name"))
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
         return find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
@@ -433,8 +465,3 @@ class Job(Questions):
         if len(ranks) > _N_SHOWN:
             rows.append((f"… {len(ranks) - _N_SHOWN:,} more", "", ""))
         return table_html(rows, title=repr(self))
-
-
-def _of_rank(asked: Iterable[Mapping[int, Request]], rank: int) -> list[Request]:
-    """What one rank is asked."""
-    return [requests[rank] for requests in asked if rank in requests]

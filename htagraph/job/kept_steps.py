@@ -1,10 +1,10 @@
-"""The last steps of a job, whose collectives are kept where those of all steps are too many.
+"""The last steps of a job, which alone are kept where its collectives are too many.
 
-What grows in the client with the size of a job are collectives: to match them, to fit clocks and to
-find who waited takes about 1.1 kB and 9 us for each of each rank. So a rank brings those of as many
-of its last steps as its share allows, one at least, and the job is of the steps that all brought.
-Which step a collective is of is said by its launch: the device lags behind, by more on one rank
-than on another, and ranks that began with different collectives would be matched wrongly.
+Collectives are what grows in this process with a job: matching them, fitting clocks and finding who
+waited takes about 1.1 kB and 9 us for each. So a rank brings those of as many last steps as its
+share allows, one at least, and the job is of the steps that all ranks brought. A collective belongs
+to the step of its launch: devices lag by more on one rank than on another, and ranks that begin
+with different collectives would be matched wrongly.
 """
 
 from __future__ import annotations
@@ -39,9 +39,16 @@ __all__ = [
 I64 = npt.NDArray[np.int64]
 
 MOST_COLLECTIVES = 4_000_000
-"""Collectives of all ranks that a job keeps, of all steps or of the last ones: about 4.4 GB."""
+"""Collectives of all ranks that a job keeps: about 4.4 GB.
+
+Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
+"""
 
 _BYTES_OF_A_COLLECTIVE = 1_100
+"""Memory of a kept collective, for the warning: `python -m tests.benchmarks.bench_collectives`.
+
+Pinned by `test_kept_steps.py::test_the_notice_states_the_memory`.
+"""
 
 
 class StepStart(NamedTuple):
@@ -58,21 +65,19 @@ class LastSteps:
 
     Parameters
     ----------
-    name : str
-        Of the step.
     instance : int
-        Which of several of the name, from the end: -1 is the last.
+        Which step of the name, from the end: -1 is the last.
     """
 
     name: str
     instance: int = -1
 
     def __str__(self) -> str:
-        """What it is called."""
+        """Name of the window."""
         return f"{self.name} and later"
 
     def __call__(self, graph: TraceGraph) -> Window:
-        """The window of a rank; all of it, where the rank has no such step."""
+        """The window of a rank; all of it if the rank has no such step."""
         steps, span = graph.steps, graph.dag.span
         named = steps["start_ns"][steps["name"] == self.name].to_numpy(np.int64)
         start_ns = int(named[self.instance]) if len(named) >= -self.instance else span.start_ns
@@ -81,14 +86,9 @@ class LastSteps:
 
 @dataclass(frozen=True)
 class KeptSteps:
-    """Which steps of a job have their collectives, and how many the others had.
+    """Which steps of a job have their collectives, and how many there were.
 
-    Parameters
-    ----------
-    n_steps, n_all_steps : int
-        Of the rank with most steps.
-    n_collectives, n_all_collectives : int
-        Of all ranks.
+    Steps count on the rank with most of them, collectives on all ranks.
     """
 
     window: LastSteps
@@ -98,7 +98,7 @@ class KeptSteps:
     n_all_collectives: int
 
     def __str__(self) -> str:
-        """What is kept, in a sentence."""
+        """A sentence on what is kept."""
         gigabytes = self.n_collectives * _BYTES_OF_A_COLLECTIVE / 1e9
         return (
             f"The ranks have {human_count(self.n_all_collectives, 'collective')}, too many for one "
@@ -108,21 +108,18 @@ class KeptSteps:
         )
 
     def added_to(
-        self, quality: pd.DataFrame, n_collectives: Mapping[int, tuple[int, int]]
+        self, quality: pd.DataFrame, n_kept: Mapping[int, tuple[int, int]]
     ) -> pd.DataFrame:
-        """The quality of a job, with one check more of each rank: how much was kept.
+        """The quality of a job with one more check of each rank: how much was kept.
 
-        Parameters
-        ----------
-        n_collectives : mapping of int to (int, int)
-            By rank: those kept, and all.
+        `n_kept` has the collectives of each rank that are kept, and that are not.
         """
         ranks = quality["rank"].unique()
-        n_good, n_all = np.array([n_collectives[rank] for rank in ranks], dtype=np.int64).T
-        is_good = n_good == n_all
+        n_good, n_out = np.array([n_kept[rank] for rank in ranks], dtype=np.int64).T
+        is_good, n_all = n_out == 0, n_good + n_out
         why = (
-            f"the path across ranks, clocks and waits are of {self.window}: give "
-            "load_job(most_collectives=…) more, where there is memory, or fewer steps."
+            f"the path across ranks, clocks and waits cover {self.window}: raise "
+            "load_job(most_collectives=…) if there is memory, or record fewer steps."
         )
         check = QUALITY.frame(
             {
@@ -143,13 +140,7 @@ class KeptSteps:
 
 
 def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
-    """Where the steps of a rank begin.
-
-    Parameters
-    ----------
-    kernels : ndarray of shape (n,), dtype=int64
-        Events of all collectives of the rank, in the order of their launches.
-    """
+    """Where the steps of a rank begin; `kernels` are its collectives in order of launch."""
     steps = graph.steps
     first = np.searchsorted(launch_times(graph.dag, kernels), steps["start_ns"].to_numpy(np.int64))
     columns = (steps["name"].tolist(), steps["start_ns"].tolist(), first.tolist())
@@ -157,7 +148,7 @@ def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
 
 
 def first_within(starts: Sequence[StepStart], n_all: int, most: int) -> int:
-    """Place of the first step of as many last ones as have so many collectives; the last at least.
+    """Place from which on steps have at most so many collectives; that of the last step at least.
 
     Examples
     --------
@@ -170,12 +161,12 @@ def first_within(starts: Sequence[StepStart], n_all: int, most: int) -> int:
 
 
 def since_place(starts: Sequence[StepStart]) -> LastSteps:
-    """From the first of some steps on, told apart from others of its name."""
+    """The window from the first of some steps on."""
     return LastSteps(starts[0].name, -sum(one.name == starts[0].name for one in starts))
 
 
 def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:
-    """Place of the step with which a window begins, -1 if there is none such."""
+    """Place of the step with which a window begins, -1 for none."""
     named = [place for place, one in enumerate(starts) if one.name == window.name]
     return named[window.instance] if len(named) >= -window.instance else -1
 
@@ -183,11 +174,11 @@ def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:
 def table_since(
     table: pd.DataFrame, ready: Readiness, first: int
 ) -> tuple[pd.DataFrame, Readiness]:
-    """The collectives of a rank from one on, and since when they were ready, numbered anew."""
+    """The collectives of a rank from one on, and when they were ready, renumbered."""
     kept = table.iloc[first:].reset_index(drop=True).copy()
     own = np.arange(len(kept))
     after, arrival = (kept[name].to_numpy(np.int64) for name in ("after", "arrival"))
-    # What sends may have been launched a step before what receives: then it came with itself.
+    # A sender may have been launched a step before its receiver, which then arrives by itself.
     came = np.where(arrival < 0, -1, np.where(arrival < first, own, arrival - first))
     kept = kept.assign(collective=own, after=np.maximum(after - first, -1), arrival=came)
     ready_ns, node, ready_after = (values[first:] for values in ready)

@@ -1,11 +1,11 @@
-"""Late arrivals at collectives: who kept the others waiting, and what it did for longer.
+"""Late arrivals at collectives: who kept the others waiting, and what took it longer.
 
 What a rank did last says little about why it is late: the last stretch before a collective is the
-same on all ranks, and what differs may lie seconds before it. So the late rank is compared with
-the runner-up since both last left a collective together. They had as much time until the runner-up
-came; what the late rank did for longer made it late. This is the delay analysis of Scalasca
+same on all ranks, and the difference may lie seconds before it. So the late rank is compared with
+the runner-up since both last left a collective together. Both had the same time until the runner-up
+arrived; what took the late rank longer made it late. This is the delay analysis of Scalasca
 (Böhme et al. 2010), which charges a wait to the excess of the late process since the last
-synchronization, with causes by bound, name and operator in place of call paths.
+synchronization, with causes by bound, name and operator instead of call paths.
 
 ::
 
@@ -22,8 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.kinds import Cause
@@ -31,7 +29,6 @@ from htagraph.model.kinds import Cause
 __all__ = [
     "CAUSE_KEY",
     "blame_late_ranks",
-    "compared_rank_segments",
     "excess_times",
     "late_arrivals",
     "waits_counted_once",
@@ -42,14 +39,13 @@ I64 = npt.NDArray[np.int64]
 _EVER = np.iinfo(np.int64).min
 
 CAUSE_KEY = ["bound", "name", "op"]
-"""What times are compared by."""
+"""Columns by which times are compared."""
 
 
 def waits_counted_once(collectives: pd.DataFrame) -> I64:
-    """How long each member waited while its rank was not waiting in an earlier collective already.
+    """Each member's wait, less what its rank was already waiting in an earlier collective.
 
-    Collectives that a rank is in at once, on several streams or worker threads, cost it their time
-    only once.
+    Collectives that overlap on a rank, on several streams or worker threads, cost it time once.
     """
     rank, start, wait = (
         collectives[name].to_numpy(np.int64) for name in ("rank", "start_ns", "wait_ns")
@@ -64,17 +60,17 @@ def waits_counted_once(collectives: pd.DataFrame) -> I64:
 
 
 def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
-    """Who came last to each matched collective in which somebody certainly waited.
+    """The last arrival at each matched collective in which a rank certainly waited.
 
     Returns
     -------
     DataFrame
-        Columns ``match``; ``rank`` and ``collective`` of the last one; ``runner_up``, the rank that
-        came before it; ``shared``, the matched collective that both left before, -1 for none;
-        ``came_ns`` and ``lead_ns``, when the last one came and how long the runner-up had waited;
-        ``longest_wait_ns``, ``wait_ns`` of all others, counted once; ``is_certain``, whether it is
-        sure who was last; and ``is_blamed``: not if it is unsure, or in a point-to-point transfer,
-        where the sender is waited for by design. By rank, then by time.
+        By rank, then by time. Columns ``match``; ``rank`` and ``collective`` of the last one;
+        ``runner_up``, the rank before it; ``shared``, the last matched collective that both had
+        left, -1 for none; ``came_ns`` and ``lead_ns``, when the last one arrived and how long the
+        runner-up had waited; ``longest_wait_ns``, ``wait_ns`` of all others, counted once;
+        ``is_certain``, whether the clocks tell who was last; and ``is_blamed``: not if they do not,
+        nor in a point-to-point transfer, where a receiver waits for the sender by design.
     """
     waiting = collectives[
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
@@ -113,9 +109,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
         first, second = first.align(second, join="inner")
         left = np.maximum(first.to_numpy(np.int64), second.to_numpy(np.int64))
         order = np.argsort(left, kind="stable")
-        # When the runner-up came.
-        until = (part["came_ns"] - part["lead_ns"]).to_numpy(np.int64)
-        before = np.searchsorted(left[order], until, side="right") - 1
+        runner_up_came = (part["came_ns"] - part["lead_ns"]).to_numpy(np.int64)
+        before = np.searchsorted(left[order], runner_up_came, side="right") - 1
         found = first.index.to_numpy(np.int64)[order]
         shared[part.index.to_numpy()] = np.where(
             before >= 0, found[np.maximum(before, 0)] if len(found) else -1, -1
@@ -123,72 +118,13 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
     return shared
 
 
-def _collectives(collectives: pd.DataFrame, match: I64, rank: I64) -> I64:
-    """The place of each matched collective among the collectives of a rank, -1 for none."""
-    wanted = pd.DataFrame({"match": match, "rank": rank})
-    found = wanted.merge(
-        collectives[["match", "rank", "collective"]], on=["match", "rank"], how="left"
-    )
-    return found["collective"].fillna(-1).to_numpy(np.int64)
-
-
-def compared_rank_segments(
-    late: pd.DataFrame,
-    collectives: pd.DataFrame,
-    tables: Mapping[int, pd.DataFrame],
-    ends: Mapping[int, RankEnds],
-    clocks: Mapping[int, Clock],
-) -> list[RankSegment]:
-    """The rank segments to be compared: of each late arrival that of the late rank, and the other.
-
-    Parameters
-    ----------
-    late : DataFrame
-        As `late_arrivals` returns it.
-    tables : mapping of int to DataFrame
-        Schema `answers.COLLECTIVES`, by rank.
-    """
-    columns = {
-        rank: {
-            name: table[name].to_numpy(np.int64)
-            for name in ("start_ns", "end_ns", "event", "arrival")
-        }
-        for rank, table in tables.items()
-    }
-    pairs = late[["rank", "runner_up"]].to_numpy(np.int64)
-    ranks = pairs.ravel()
-    here = _collectives(collectives, np.repeat(late["match"].to_numpy(np.int64), 2), ranks)
-    before = _collectives(collectives, np.repeat(late["shared"].to_numpy(np.int64), 2), ranks)
-    begun_ns = {rank: int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items()}
-    recorded_ns = np.repeat([max(begun_ns[rank] for rank in pair) for pair in pairs.tolist()], 2)
-    rank_segments = []
-    for rank, at, left, both_ns in zip(
-        *(column.tolist() for column in (ranks, here, before, recorded_ns)), strict=True
-    ):
-        own = columns[rank]
-        came = int(own["arrival"][at])
-        start_ns = int(own["start_ns"][came])
-        since_ns = (
-            int(own["end_ns"][left])
-            if left >= 0
-            else ends[rank].start_ns + both_ns - begun_ns[rank]
-        )
-        rank_segments.append(
-            RankSegment(rank, 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"][came]))
-        )
-    return rank_segments
-
-
 def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """What each late rank did for longer than the runner-up; it adds up to its lead at most.
+    """What took each late rank longer than the runner-up; it adds up to its lead at most.
 
     Parameters
     ----------
-    late : DataFrame
-        As `late_arrivals` returns it.
     times : mapping of int to DataFrame
-        By rank: columns ``rank_segment``, `CAUSE_KEY` and ``dur_ns``, of the rank segments that
-        `compared_rank_segments` returned.
+        By rank: `rank_work.times_by_name` of the rank segments of `compare_late_arrivals`.
 
     Returns
     -------
@@ -205,6 +141,8 @@ def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.Da
             }
         )
     table = pd.concat(parts, ignore_index=True)
+    # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
+    # not.
     table["arrival"] = table["rank_segment"] // 2
     table["dur_ns"] = np.where(table["rank_segment"] % 2 == 0, table["dur_ns"], -table["dur_ns"])
     more = table.groupby(["arrival", *CAUSE_KEY], as_index=False, sort=True)["dur_ns"].sum()
@@ -220,9 +158,9 @@ def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.Da
 
 
 def _blamed_windows(late: pd.DataFrame, left_ns: pd.Series[int]) -> pd.DataFrame:
-    """When each blamed rank became late: since it left a collective together with the runner-up.
+    """The time in which each blamed rank became late: since it and the runner-up left a collective.
 
-    But not before it last came late: what it did until then is charged already.
+    But not before its last late arrival: that time is charged already.
     """
     blamed = late[late["is_blamed"]].copy()
     blamed["arrival"] = blamed.index
@@ -240,17 +178,13 @@ def blame_late_ranks(
     excess: pd.DataFrame,
     collectives: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Charge to lateness what made ranks late; pieces are cut where that begins and ends.
+    """Charge to lateness what made ranks late, and cut pieces where that begins and ends.
 
     Parameters
     ----------
     attributed_time : DataFrame
         Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
         path.
-    segments : DataFrame, schema `frames.JOB_SEGMENTS`
-        Of the path.
-    late, excess : DataFrame
-        As `late_arrivals` and `excess_times` return them.
     """
     left_ns = collectives.groupby("match")["end_ns"].max()
     windows = _blamed_windows(late, left_ns)
@@ -275,8 +209,7 @@ def blame_late_ranks(
     named = _spent(allowed, dur, keys[["arrival", *CAUSE_KEY]])
     lead = np.append(late["lead_ns"].to_numpy(np.int64), 0)[arrival]
     rest = lead - pd.Series(named).groupby(arrival).transform("sum").to_numpy(np.int64)
-    # The path may lead along other work of the rank than what made it late: the last of that was
-    # not in time, either.
+    # The path may run along other work of the rank than what made it late; its end was late, too.
     other = _spent(rest[::-1], (dur - named)[::-1], pd.DataFrame({"arrival": arrival[::-1]}))[::-1]
     late_ns = np.where(arrival >= 0, named + other, 0)
     by_lateness = cut.assign(
@@ -291,7 +224,7 @@ def blame_late_ranks(
 
 
 def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
-    """How much of each duration is within what its group is allowed, in order."""
+    """The part of each duration within the allowance of its group, in order."""
     before = (
         pd.Series(dur).groupby([keys[name].to_numpy() for name in keys.columns]).cumsum().to_numpy()
         - dur
@@ -301,7 +234,7 @@ def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
 
 
 def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.DataFrame, I64]:
-    """Pieces cut at the windows of their rank, and the arrival whose window each lies in, or -1."""
+    """Pieces cut at the windows of their rank, and the arrival of each one's window, or -1."""
     begin, rank = (
         attributed_time["start_ns"].to_numpy(np.int64),
         attributed_time["rank"].to_numpy(np.int64),

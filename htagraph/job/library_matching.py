@@ -1,10 +1,10 @@
 """Matching of collectives of libraries that record nothing: by the order of kernels, or not at all.
 
-The n-th kernel of an operation on one rank is the n-th on the others, if all ranks ran the same
-operations in the same order. If some recorded fewer, their order has to fit into that of the others
-at one place only, also where they overlap by half: layers repeat, and what fits at several places
-says nothing. What matches so is inferred. It is dropped where no clock allows it, and where devices
-of one host would be further apart than half of the time from one to the next: some began later.
+If all ranks ran the same operations in the same order, the n-th kernel of one rank is the n-th on
+the others. If some recorded fewer, their order has to fit into that of the others at one place
+only, even with half of it overlapping: layers repeat, and an order that fits at several places
+proves nothing. Such a match is inferred. It is dropped if no clock allows it, or if devices of one
+host would be further apart than half the time from one collective to the next: some began later.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 INFERRED_RULES = ("inferred order", "inferred run")
-"""Rules that match by the order of kernels: all of it, or the one place at which it fits."""
+"""Rules that match by the order of kernels: all of it, or the one place where it fits."""
 
 _STATED_RANKS = re.compile(r" of (\d{1,9}) ranks ")
 _TIMES = ("arrived_ns", "end_ns")
 
 
 def stated_ranks(group: str) -> int:
-    """How many ranks the group of a library's kernels is of, 0 if their names do not say."""
+    """How many ranks the group of a library's kernels has, 0 if their names do not state it."""
     found = _STATED_RANKS.search(group)
     return int(found[1]) if found else 0
 
 
 def is_inferred(table: pd.DataFrame) -> Bools:
-    """Which collectives nothing is recorded of but the names of their kernels."""
+    """Which collectives are known only by the names of their kernels."""
     found: Bools = (table["found_by"] == LIBRARY_KERNEL).to_numpy(dtype=bool)
     return found
 
 
 def ends_together(table: pd.DataFrame) -> Bools:
-    """Which collectives all members leave together; of others only starts and ends bound clocks."""
+    """Which collectives all members leave together; others only bound the clocks."""
     one_sided: Bools = is_inferred(table) & table["operation"].isin(ONE_SIDED).to_numpy(dtype=bool)
     return ~one_sided
 
 
 def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
-    """Place of each collective of a group in the order of all ranks, and the rule; or why not.
+    """Place of each collective of a group in the order of all ranks, and the rule; or why none.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
     place : ndarray of shape (n,), dtype=int64
         -1 where nothing is matched.
     rule : str
-        One of `INFERRED_RULES`, or the reason, in words, why nothing is matched.
+        One of `INFERRED_RULES`, or why nothing is matched, in words.
     """
     code, _ = pd.factorize(table["operation"])
     ranks, counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)
@@ -97,7 +97,7 @@ def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
 
 
 def _fits_again(text: str, longest: str) -> bool:
-    """Whether an order fits into the longest at several places, half of it at least."""
+    """Whether at least half of an order fits into the longest at several places."""
     half = (len(text) + 1) // 2
     fits = (
         longest[max(at, 0) : at + len(text)] == text[max(-at, 0) : len(longest) - at]
@@ -109,16 +109,9 @@ def _fits_again(text: str, longest: str) -> bool:
 def contradicted(
     inferred: pd.DataFrame, certain: pd.DataFrame, hosts: Mapping[int, str] | None = None
 ) -> str:
-    """Why what was matched by the order of kernels cannot be, in words; empty if it can.
+    """Why a match by the order of kernels cannot be right, in words; empty if it can.
 
-    Parameters
-    ----------
-    inferred : DataFrame
-        Members of the matched collectives of one group.
-    certain : DataFrame
-        Members of those that metadata match, of all groups.
-    hosts : mapping of int to str, optional
-        The host of each rank, empty where not recorded.
+    `inferred` are members of one group, `certain` those of any group that metadata match.
     """
     first, *others = (int(rank) for rank in np.unique(inferred["rank"]))
     limit_ns = _usual_distance_ns(inferred[inferred["rank"] == first]) // 2
@@ -135,7 +128,7 @@ def contradicted(
 
 
 def _usual_distance_ns(members: pd.DataFrame) -> int:
-    """The usual time of one rank from a collective to the next one of the same operation."""
+    """The median time of a rank from a collective to the next one of the same operation."""
     ordered = members.sort_values("arrived_ns", kind="stable")
     distances = ordered.groupby("operation")["arrived_ns"].diff().groupby(ordered["operation"])
     usual = distances.median().dropna()
@@ -143,7 +136,7 @@ def _usual_distance_ns(members: pd.DataFrame) -> int:
 
 
 def _pairs(matched: pd.DataFrame, first: int, second: int) -> pd.DataFrame:
-    """The meetings of two ranks, in which each waits for the other."""
+    """The collectives in which two ranks wait for each other."""
     columns = ["match", *_TIMES, "together"]
     both = matched[matched["is_rendezvous"] & ~matched["is_partial"]]
     both = both.assign(together=ends_together(both))
@@ -152,19 +145,19 @@ def _pairs(matched: pd.DataFrame, first: int, second: int) -> pd.DataFrame:
 
 
 def _has_clock(inferred: pd.DataFrame, certain: pd.DataFrame) -> bool:
-    """Whether one clock allows all meetings of two ranks, or the certain ones have none either."""
+    """Whether one clock fits all collectives of two ranks, or none fits even the certain ones."""
     if _fit(pd.concat([inferred, certain])).width_ns >= 0:
         return True
     return len(certain) > 0 and _fit(certain).width_ns < 0 <= _fit(inferred).width_ns
 
 
 def _least_offset_ns(pairs: pd.DataFrame) -> int:
-    """How far apart clocks are at least, as meetings of two ranks allow."""
+    """The least distance of two clocks that their collectives allow."""
     fit = _fit(pairs)
     return max(fit.low_ns, -fit.high_ns, 0)
 
 
 def _fit(pairs: pd.DataFrame) -> ClockFit:
-    """The clock of the second of two ranks against the first, by their meetings."""
+    """The clock of the second of two ranks against the first, by their collectives."""
     columns = [pairs[name + side].to_numpy(np.int64) for side in ("_other", "") for name in _TIMES]
     return fit_clock(*columns, ends_together=pairs["together"].to_numpy(dtype=bool))

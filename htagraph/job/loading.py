@@ -1,36 +1,31 @@
-"""`load_job`: from the files of a folder to a `Job`; nothing is left out in silence."""
+"""`load_job`: from the files of a folder to a `Job`; whatever is left out is reported."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
-from htagraph.compiled import Reading, kept_file
+from htagraph.compiled import LoadOptions, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
-from htagraph.job.executors import SMALL_BYTES, Workers
-from htagraph.job.failures import failure_in_words
+from htagraph.job.executors import SMALL_BYTES, Workers, failure_in_words
 from htagraph.job.job import Job
 from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, place_of, since_place
-from htagraph.job.ranks import (
-    OnError,
-    RankGraphs,
-    RankSummary,
-    prepare_rank,
-)
+from htagraph.job.ranks import OnError, RankGraphs, RankSummary, prepare_rank
 from htagraph.job.timeline import Timeline
 from htagraph.job.windows import listed
+from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
 from htagraph.readers.storage import n_bytes_of, url_of
+from htagraph.writers.output_file import new_folder
 from htagraph.writers.own_folder import OwnFolder
-from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
 
@@ -47,20 +42,20 @@ def load_job(
     cache: str | Path | None = None,
     beside: Iterable[str | Path] = (),
     most_collectives: int | None = MOST_COLLECTIVES,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Listener | None = None,
 ) -> Job:
-    """Load the job whose ranks lie in a folder, match a glob, or are listed.
+    """Load the job whose ranks are in a folder, match a glob, or are listed.
 
-    A folder may hold more than one capture, as `tensorboard_trace_handler` leaves it: `discover`
-    lists them, and one is taken. A list of files is taken as it is.
+    A folder may hold more than one capture, as `tensorboard_trace_handler` writes them: `discover`
+    lists them, and one is loaded. A list of files is loaded as it is.
 
     Parameters
     ----------
     where : str, Path, or iterable of them
         A folder (searched with its subfolders), a glob, or files; of a store, by URL.
     capture : int or "latest", default="latest"
-        Which capture, by its number in `discover`; else the latest one with all ranks, and a
-        warning says which that is.
+        Which capture, by its number in `discover`; by default the latest one with all ranks, which
+        a warning names.
     executor : concurrent.futures.Executor, optional
         Runs the work on ranks, for example Dask's ``client.get_executor()``. By default processes
         of this machine; none for a small job.
@@ -71,18 +66,18 @@ def load_job(
     stacks : bool, default=False
         Read Python stacks, too: they name the code of host gaps, and can be most of a file.
     infer : bool, default=True
-        Whether waits that no record names are inferred, as in `Trace.compile`.
+        Whether waits without a record are inferred, as in `Trace.compile`.
     cache : str or Path, optional
-        Folder that keeps compiled graphs, as that of `load_graph`; a temporary one by default.
+        Folder that keeps compiled graphs, as for `load_graph`; a temporary one by default.
         Workers on other machines use it if they see it, and compile again if not.
     beside : iterable of str or Path, optional
-        Files of other instruments that are about every rank, such as a log of ``nvidia-smi``.
-        Execution traces that lie in the folder are added to the ranks of their processes.
+        Files of other instruments about every rank, such as a log of ``nvidia-smi``. Execution
+        traces in the folder are added to the ranks of their processes.
     most_collectives : int, optional
-        Of more, on all ranks together, those of the last steps are kept (one step at least): the
-        job is of these. Each takes about 1.1 kB in this process. None keeps all.
+        Beyond this number on all ranks together, only the last steps are kept (one step at least).
+        Each takes about 1.1 kB in this process. None keeps all.
     progress : callable, optional
-        Called with (ranks done, ranks in all).
+        Called with a `Progress` now and then; ``print`` shows it.
 
     Returns
     -------
@@ -102,7 +97,7 @@ def load_job(
         If there is no folder for compiled graphs.
     """
     paths, beside_of, note = _chosen(where, capture)
-    reading = Reading(tuple(class_rules), stacks, infer)
+    reading = LoadOptions(tuple(class_rules), stacks, infer)
     keeper = OwnFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")
@@ -114,7 +109,9 @@ def load_job(
         graph_file = kept_file(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading, share))
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
-    results = workers.run(tasks, progress=progress, named=name_of)
+    with listening(progress):
+        begin_stage("Reading")
+        results = workers.run(tasks, named=name_of)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):
@@ -126,7 +123,7 @@ def load_job(
             raise RankFailedError(
                 failure_in_words(result),
                 rank=number if rank is None else rank,
-                hint='load with on_error="skip" to go on without.',
+                hint='load with on_error="skip" to continue without it.',
             ) from result
         failed[url_of(path)] = failure_in_words(result)
     _warn(failed, summaries, n_files=len(paths))
@@ -136,7 +133,7 @@ def load_job(
     unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
     if unkept and executor is None:  # else it may be seen there
         warnings.warn(
-            f"no graph of rank {listed(unkept)} can be kept in {folder}, which may be "
+            f"no graph of rank {listed(unkept)} can be saved in {folder}, which may be "
             "full: each question reads the trace again.",
             IncompleteTraceWarning,
             stacklevel=2,
@@ -148,7 +145,7 @@ def load_job(
 def _of_common_steps(
     found: dict[int, RankSummary],
 ) -> tuple[dict[int, RankSummary], KeptSteps | None]:
-    """The ranks in the steps that all brought collectives of; None where no rank left any out."""
+    """The ranks in the steps whose collectives all kept; None if no rank left any out."""
     n_all = sum(len(one.collectives) + one.n_left_out for one in found.values())
     n_steps = max(len(one.steps) + one.n_steps_left_out for one in found.values())
     cut = [one for one in found.values() if one.n_left_out]
@@ -165,7 +162,7 @@ def _of_common_steps(
 
 
 def _n_bytes(paths: Iterable[Path]) -> int:
-    """Size of the files of a job, as far as it matters: each file of a store costs a request."""
+    """Size of a job's files, up to what matters: each file of a store costs a request."""
     n_bytes = 0
     for file in {file_of(path) for path in paths}:
         n_bytes += n_bytes_of(file)
@@ -177,10 +174,7 @@ def _n_bytes(paths: Iterable[Path]) -> int:
 def _chosen(
     where: str | Path | Iterable[str | Path], capture: CaptureName
 ) -> tuple[list[Path], dict[Path, tuple[Path, ...]], str]:
-    """The files of the capture that is asked, those beside each, what to say if there are others.
-
-    A list of files is taken as it is.
-    """
+    """The files of the capture, companions of each, and a note if there are other captures."""
     paths = find_traces(where)
     if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
         return paths, {}, ""
@@ -194,7 +188,7 @@ def _chosen(
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:
-    """Say what is missing or does not belong together; raise if nothing is left."""
+    """Warn of files that failed and of ranks with different steps; raise if no rank is left."""
     if not summaries:
         raise QueryError(
             "no rank could be loaded.", hint="; ".join(failed.values()) or "check the path."
@@ -212,14 +206,15 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
     if len(by_steps) > 1:
         said = "; ".join(_steps_of(ranks, steps) for steps, ranks in by_steps.items())
         warnings.warn(
-            f"the ranks recorded different steps ({said}): what only some recorded has no partner.",
+            f"the ranks recorded different steps ({said}): work that only some recorded has no "
+            "counterpart.",
             IncompleteTraceWarning,
             stacklevel=3,
         )
 
 
 def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
-    """Some ranks and the steps they recorded, in words."""
+    """The steps that some ranks recorded, in words."""
     recorded = " to ".join(dict.fromkeys((steps[0], steps[-1]))) if steps else "none"
     return f"rank {listed(ranks)}: {recorded}"
 
@@ -227,7 +222,7 @@ def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
 def _add(
     summaries: dict[int, RankSummary], found: RankSummary, failed: dict[str, str], on_error: OnError
 ) -> None:
-    """Add a rank. A second file of one rank is an error, unless files do not say their ranks."""
+    """Add a rank. A second file of one rank is an error, unless files do not name their ranks."""
     if found.rank not in summaries:
         summaries[found.rank] = found
         return
@@ -235,7 +230,7 @@ def _add(
     if found.rank_source == "default":
         free = next(number for number in range(len(summaries) + 1) if number not in summaries)
         warnings.warn(
-            f"{found.path.name} does not say its rank; it is taken as rank {free}.",
+            f"{found.path.name} does not name its rank; it is loaded as rank {free}.",
             IncompleteTraceWarning,
             stacklevel=3,
         )

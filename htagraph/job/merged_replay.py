@@ -1,12 +1,12 @@
-"""MergedReplay: the replays of all ranks as one, joined where collectives were matched.
+"""MergedReplay: the replays of all ranks as one, joined at matched collectives.
 
 ::
 
     start of member i  --0-->  all are there  --transfer-->  what waits for member i
 
-Each matched collective has a node of its own. It happens when the last of those whom others wait
-for has come, whoever that is. Nodes are numbered rank by rank, so that what changes on a rank stays
-an array of its own; one topological order goes through all of them.
+Each matched collective has a node of its own: the last arrival of those that others wait for. Nodes
+are numbered rank by rank, so that a rank's changes stay an array of its own; one topological order
+goes through all of them.
 """
 
 from __future__ import annotations
@@ -17,29 +17,35 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.binding import topological_order
+from htagraph.algorithms.delays import new_delays
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime_in_order
+from htagraph.job.timeline import Timeline
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import Replay
 
-__all__ = ["MergedReplay"]
+__all__ = ["MergedReplay", "members_of"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
+_NEVER = np.iinfo(np.int64).min
+
 
 @dataclass(frozen=True)
 class MergedReplay:
-    """Where the nodes of all ranks stand among each other; changes do not move them.
+    """The order of the nodes of all ranks, which changes do not touch.
 
     Parameters
     ----------
     first : mapping of int to int
         Number of the first node of each rank.
     n_nodes : int
-        Of all ranks; collectives come after these.
+        Of all ranks; nodes of collectives follow.
     order : ndarray of shape (n_nodes + n_collectives,), dtype=int32
         Topological: by time, then by depth. It keeps the order within each rank.
     """
@@ -52,15 +58,7 @@ class MergedReplay:
 
     @classmethod
     def of(cls, replays: Mapping[int, Replay], members: Mapping[int, Members]) -> Self:
-        """Put the nodes of all ranks in order.
-
-        Parameters
-        ----------
-        replays : mapping of int to Replay
-            In common time.
-        members : mapping of int to Members
-            Their collectives are numbered from 0.
-        """
+        """Put the nodes of all ranks in order; replays are in common time."""
         sizes = [len(replay.node) for replay in replays.values()]
         n_nodes = sum(sizes)
         first = dict(zip(replays, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
@@ -84,19 +82,13 @@ class MergedReplay:
         )
         times = np.concatenate([*(replay.ts_ns for replay in replays.values()), met_ns])
         order, cyclic = topological_order(tail, head, times, np.arange(len(times), dtype=np.int32))
-        if cyclic.any():  # at one instant, and ranks do not agree on what came first
+        if cyclic.any():  # collectives at one instant, in another order on each rank
             unclear = np.maximum(tail[cyclic], head[cyclic]) - n_nodes
             return cls.of(replays, {r: own.without(unclear) for r, own in members.items()})
         return cls(first, n_nodes, order, members, n)
 
     def times_ns(self, drafts: Mapping[int, Draft]) -> dict[int, I64]:
-        """When each node of each rank happens, if changes were made to all or none of them.
-
-        Parameters
-        ----------
-        drafts : mapping of int to Draft
-            Of the ranks, in their order.
-        """
+        """When each node of each rank happens under drafts, which are in the order of the ranks."""
         tails, weights, counts, releases, at, joined = [], [], [], [], [], []
         came, into, n_edges = [], [], 0
         for rank, draft in drafts.items():
@@ -137,3 +129,98 @@ class MergedReplay:
             rank: times[self.first[rank] : self.first[rank] + len(draft.replay.node)]
             for rank, draft in drafts.items()
         }
+
+
+def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Members]:
+    """The members of matched collectives, by rank: whom each meets, and how late it is.
+
+    No rank waits in a collective that misses members, nor in one that ended, by the clocks, before
+    the last one arrived.
+
+    Parameters
+    ----------
+    begun_ns : mapping of int to int
+        When the capture of each rank begins, in common time. A rank is not to blame for being late
+        by then: its profiler started later.
+    """
+    roles, measured = timeline.members, timeline.collectives
+    here = measured["rank"].isin(begun_ns).to_numpy(dtype=bool, copy=True)
+    here &= ~measured["is_partial"].to_numpy(dtype=bool)
+    roles, measured = roles[here], measured[here]
+    match, rank, event, arrived, overrun = (
+        measured[name].to_numpy(np.int64)
+        for name in ("match", "rank", "event", "arrived_ns", "overrun_ns")
+    )
+    awaited, waits = (roles[name].to_numpy(dtype=bool) for name in ("is_awaited", "waits"))
+    met = pd.Series(np.where(awaited, arrived, _NEVER)).groupby(match).transform("max").to_numpy()
+    begun = pd.Series(begun_ns).reindex(rank).to_numpy(np.int64)
+    came, left = np.empty_like(event), np.empty_like(event)
+    for number in begun_ns:
+        rows = np.flatnonzero(rank == number)
+        came[rows], left[rows] = _came(timeline, number, roles["collective"].iloc[rows])
+    median = _median_of(match, arrived)
+    since = np.where(left[median] > _NEVER, left[median], begun)
+    late = arrived - arrived[median]
+    at_first = arrived - begun - (arrived - begun)[_median_of(match, arrived - begun)]
+    late = np.where(left[median] > _NEVER, late, np.minimum(late, at_first))
+    late = np.where(roles["is_rendezvous"], np.maximum(late, 0), 0)
+    least = np.minimum(late, np.maximum(arrived - _latest_other(match, arrived), 0))
+    found = {}
+    for number in begun_ns:
+        rows = np.flatnonzero(rank == number)
+        rows = rows[np.argsort(arrived[rows], kind="stable")]
+        seen = arrived[rows]
+        earliest = np.minimum(since[rows], seen)
+        begin, own = new_delays(seen, earliest, late[rows])
+        least_begin, least_own = new_delays(seen, earliest, least[rows])
+        found[number] = Members(
+            rank=number,
+            match=match[rows],
+            event=event[rows],
+            came=came[rows],
+            waits=waits[rows] & (overrun[rows] == 0) & (met[rows] > _NEVER),
+            is_awaited=awaited[rows],
+            arrived_ns=arrived[rows],
+            met_ns=met[rows],
+            since_ns=begin,
+            late_ns=own,
+            least_since_ns=least_begin,
+            least_late_ns=least_own,
+        )
+    return found
+
+
+def _came(timeline: Timeline, rank: int, collective: pd.Series[int]) -> tuple[I64, I64]:
+    """The event with which a rank arrived at collectives, and when it had left the one before.
+
+    That is the collective that its arrival goes back to, if there is one.
+    """
+    table = timeline.graphs.summaries[rank].collectives
+    row = np.searchsorted(table["collective"], collective)
+    arrival = table["arrival"].to_numpy(np.int64)[row]
+    row = np.where(arrival >= 0, arrival, row)
+    ends = timeline.clocks[rank].to_common(table["end_ns"])
+    after = table["after"].to_numpy(np.int64)[row]
+    return table["event"].to_numpy(np.int64)[row], gather(ends, after, _NEVER)
+
+
+def _latest_other(match: I64, arrived: I64) -> I64:
+    """When the last of the others arrived at the collective of each row; its own if alone."""
+    order = np.lexsort((arrived, match))
+    ends = np.flatnonzero(np.diff(match[order], append=-1))
+    sizes = np.diff(ends, prepend=-1)
+    last, runner_up = order[ends], order[np.where(sizes > 1, ends - 1, ends)]
+    row = np.empty(len(match), dtype=np.int64)
+    row[order] = np.repeat(last, sizes)
+    row[last] = runner_up
+    return arrived[row]
+
+
+def _median_of(match: I64, values: I64) -> I64:
+    """The row of the (lower) median value in the collective of each row."""
+    order = np.lexsort((values, match))
+    begins = np.flatnonzero(np.diff(match[order], prepend=-1))
+    sizes = np.diff(begins, append=len(order))
+    median = np.empty(len(match), dtype=np.int64)
+    median[order] = np.repeat(order[begins + (sizes - 1) // 2], sizes)
+    return median

@@ -12,27 +12,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
 from htagraph.explain.busy_time import BusyTime
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.findings.verdict import cause_label
-from htagraph.job.common_time import (
-    SegmentTimes,
-    in_common_time,
-    moved,
-    segments_since,
-    since,
-)
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import write_job_trace
 from htagraph.job.rank_segments import RankSegment, rank_segments_frame
-from htagraph.job.rank_work import AttributedTimeIn, BusyTimeIn, PathIn, on_rank_segments
+from htagraph.job.rank_work import BusyTimeIn, attributed_in, on_rank_segments, path_in
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
+from htagraph.model.rules import Rule
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.notebook_cell import path_html
@@ -46,20 +40,14 @@ JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"
 """What the time of a job's path can be grouped by."""
 
 _TOP = 3
+"""Ranks and bounds that `repr` shows."""
 
 
 @dataclass(frozen=True)
 class JobRoute:
     """Where the path of a job runs: known from the collectives, before any rank is opened.
 
-    Parameters
-    ----------
-    rank_segments : tuple of RankSegment
-        Earliest first.
-    start_ns : int, unit=ns
-        Of the window, in common time.
-    name : str
-        Of the window.
+    Rank segments are in order of time; start and name are the window's, in common time.
     """
 
     rank_segments: tuple[RankSegment, ...]
@@ -72,10 +60,10 @@ class JobRoute:
         return self.rank_segments[-1].end_ns
 
     def requests(self, timeline: Timeline) -> list[Mapping[int, Request]]:
-        """Everything that a path along this route may ask its ranks."""
+        """All requests that a path along this route may make."""
         return [
-            on_rank_segments(PathIn, self.rank_segments),
-            on_rank_segments(AttributedTimeIn, self.rank_segments),
+            on_rank_segments(path_in, self.rank_segments),
+            on_rank_segments(attributed_in, self.rank_segments),
             self.busy_time(timeline),
         ]
 
@@ -90,6 +78,29 @@ class JobRoute:
             last = max(ends.end_ns + min(self.end_ns - end_ns, 0), first)
             asked[rank] = Request(None, BusyTimeIn(first, last))
         return asked
+
+    def moved(self, pieces: pd.DataFrame, clock: Clock) -> pd.DataFrame:
+        """A rank's pieces of the path in common time, without what was waited before a hop."""
+        start = pieces["start_ns"].to_numpy(np.int64)
+        common_end = clock.to_common(start + pieces["dur_ns"].to_numpy(np.int64))
+        starts_ns = np.array([one.start_ns for one in self.rank_segments], dtype=np.int64)
+        not_before = starts_ns[pieces["rank_segment"].to_numpy(np.int64)]
+        common_start = np.minimum(np.maximum(clock.to_common(start), not_before), common_end)
+        return pieces.assign(start_ns=common_start, dur_ns=common_end - common_start)
+
+    def moved_segments(self, segments: pd.DataFrame, rank: int, clock: Clock) -> pd.DataFrame:
+        """A rank's segments in common time; those after a hop belong to the collective."""
+        common = self.moved(segments, clock)
+        hops = np.array([one.hops for one in self.rank_segments], dtype=bool)
+        after_hop = hops[segments["rank_segment"].to_numpy(np.int64)]
+        kind, rule = (segments[name].astype(object) for name in ("kind", "rule"))
+        return common.assign(
+            rank=np.int64(rank),
+            lag_ns=np.minimum(common["lag_ns"], common["dur_ns"]),
+            bound=segments["bound"].astype(object),
+            kind=np.where(after_hop, EdgeKind.COLLECTIVE.label, kind),
+            rule=np.where(after_hop, Rule.RENDEZVOUS.label, rule),
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,9 +119,6 @@ class JobPath:
     route: JobRoute
     timeline: Timeline
 
-    claims = renamed("path.claims", "path.attributed_time", lambda path: path.attributed_time)
-    legs = renamed("path.legs", "path.rank_segments", lambda path: path.rank_segments)
-
     @classmethod
     def along(cls, route: JobRoute, timeline: Timeline) -> JobPath:
         """Find the path along a route; only ranks that it visits are opened.
@@ -122,15 +130,17 @@ class JobPath:
         RankFailedError
             If a rank that the path visits cannot be read any more.
         """
-        asked = on_rank_segments(PathIn, route.rank_segments)
+        asked = on_rank_segments(path_in, route.rank_segments)
         by_rank = timeline.graphs.ask(asked, on_error="raise")
-        times = SegmentTimes.of(route.rank_segments)
         parts = [
-            in_common_time(part, rank, times, timeline.clocks[rank])
+            route.moved_segments(part, rank, timeline.clocks[rank])
             for rank, part in by_rank.items()
         ]
         segments = _in_order(parts)[list(JOB_SEGMENTS.columns)]
-        segments = segments_since(segments, route.start_ns)
+        lag_end_ns = segments["start_ns"] + segments["lag_ns"]
+        segments = _since(segments.assign(lag_end_ns=lag_end_ns), route.start_ns)
+        lag_ns = np.clip(segments.pop("lag_end_ns") - segments["start_ns"], 0, segments["dur_ns"])
+        segments = segments.assign(lag_ns=lag_ns, residual_ns=segments["dur_ns"] - lag_ns)
         segments["kind"] = labelled(segments["kind"], EdgeKind.labels())
         segments["bound"] = labelled(segments["bound"], Bound.labels())
         path = cls(segments, route, timeline)
@@ -170,7 +180,7 @@ class JobPath:
 
     @property
     def unexplained_share(self) -> float:
-        """Share of the path for which no recorded dependency says what it waited for."""
+        """Share of the path whose wait no recorded dependency explains."""
         is_unexplained = self.segments["bound"] == Bound.UNEXPLAINED.label
         return float(self.segments.loc[is_unexplained, "dur_ns"].sum()) / max(self.dur_ns, 1)
 
@@ -181,13 +191,13 @@ class JobPath:
     @cached_property
     def rank_segments(self) -> pd.DataFrame:
         """The path by rank: where it stays and where it hops, schema `frames.RANK_SEGMENTS`."""
-        return since(rank_segments_frame(self.route.rank_segments), self.start_ns)
+        return _since(rank_segments_frame(self.route.rank_segments), self.start_ns)
 
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
         """Every nanosecond of the path with its one cause, schema `frames.JOB_ATTRIBUTED_TIME`.
 
-        What a late rank did for longer than the runner-up is charged to its lateness.
+        What took a late rank longer than the runner-up is charged to its lateness.
 
         Raises
         ------
@@ -195,14 +205,13 @@ class JobPath:
             If a rank that the path visits cannot be read any more.
         """
         route, timeline = self.route, self.timeline
-        asked = on_rank_segments(AttributedTimeIn, route.rank_segments)
-        times = SegmentTimes.of(route.rank_segments)
+        asked = on_rank_segments(attributed_in, route.rank_segments)
         parts = [
-            moved(part, times, timeline.clocks[rank]).assign(rank=rank)
+            route.moved(part, timeline.clocks[rank]).assign(rank=rank)
             for rank, part in timeline.graphs.ask(asked, on_error="raise").items()
         ]
         joined = _in_order([part.assign(bound=part["bound"].astype(object)) for part in parts])
-        joined = since(joined, self.start_ns)
+        joined = _since(joined, self.start_ns)
         after = np.searchsorted(self.segments["start_ns"], joined["start_ns"], side="right")
         joined["segment"] = after - 1
         blamed = blame_late_ranks(
@@ -219,7 +228,7 @@ class JobPath:
 
     @cached_property
     def busy_time(self) -> BusyTime:
-        """The longest busy time without waits of any rank, by resource, in the window."""
+        """The longest busy time of any rank in the window, without waits, by resource."""
         by_rank = self.timeline.graphs.ask(self.route.busy_time(self.timeline))
         return BusyTime(*(max(each) for each in zip(*by_rank.values(), strict=True)))
 
@@ -243,7 +252,7 @@ class JobPath:
 
     @property
     def origin_ns(self) -> int:
-        """The time that is 0 in what `to_perfetto` writes: the first of all ranks."""
+        """Time 0 of the file that `to_perfetto` writes: the first event of any rank."""
         clocks, summaries = self.timeline.clocks, self.timeline.graphs.summaries
         firsts = (
             int(clocks[rank].to_common(summaries[rank].first_ns)) for rank in self.timeline.aligned
@@ -264,9 +273,9 @@ class JobPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            What to say of each cause beside it, such as `Verdict.by_cause`.
+            Text shown with each cause, such as `Verdict.by_cause`.
         ranks : collection of int, optional
-            Those that are written beside the path; all by default.
+            Ranks to write with the path; all by default.
 
         Raises
         ------
@@ -318,3 +327,11 @@ def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Pieces of several ranks in the order of the path."""
     joined = pd.concat(parts, ignore_index=True)
     return joined.sort_values(["rank_segment", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _since(pieces: pd.DataFrame, start_ns: int) -> pd.DataFrame:
+    """The parts of pieces from a time on."""
+    end_ns = pieces["start_ns"] + pieces["dur_ns"]
+    begin_ns = np.maximum(pieces["start_ns"], start_ns)
+    kept = pieces.assign(start_ns=begin_ns, dur_ns=end_ns - begin_ns)
+    return pd.DataFrame(kept[kept["dur_ns"] > 0]).reset_index(drop=True)

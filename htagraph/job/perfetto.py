@@ -1,7 +1,7 @@
-"""One Perfetto trace of a whole job: all ranks on one clock, and the job's path on top of them.
+"""One Perfetto trace of a job: all ranks on one clock, with the job's path on top.
 
-The file is a concatenation: the path of the job, then each rank. Ids are disjoint; only the arrows
-from segments of the path to events of a rank have one id in two parts.
+The file concatenates the path of the job and each rank. Ids are disjoint, except those of arrows
+from segments of the path to events of a rank, which both parts have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable
-from htagraph.writers.joined import write_joined
+from htagraph.writers.output_file import write_joined
 from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["write_job_trace"]
@@ -31,7 +31,7 @@ I64 = npt.NDArray[np.int64]
 
 _ABOUT = (
     "Critical path of the job, in common time. Segments tile the window: every instant is on "
-    "exactly one rank. Where a rank waited in a collective, the path hops to the one that came "
+    "exactly one rank. Where a rank waited in a collective, the path hops to the rank that arrived "
     "last."
 )
 
@@ -66,7 +66,7 @@ def _on_common_clock(events: EventTable, clock: Clock) -> EventTable:
 
 
 def _arrow_ends(segments: pd.DataFrame, rank: int | None = None) -> tuple[I64, I64]:
-    """Segments about an event, of all ranks or of one, and the id of the arrow of each."""
+    """Segments that have an event, of all ranks or of one, and the id of the arrow of each."""
     about = segments["event"] >= 0
     rows = np.flatnonzero(about if rank is None else about & (segments["rank"] == rank))
     return rows.astype(np.int64), rows.astype(np.int64) + 1
@@ -116,36 +116,16 @@ def write_job_trace(
     findings: Mapping[str, str],
     ranks: Collection[int] | None = None,
 ) -> Path:
-    """Write the aligned ranks of a job, its critical path on top, as one Perfetto trace.
+    """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
+
+    One rank is in memory at a time.
 
     Parameters
     ----------
-    out : str or Path
-        ``.pftrace``, or ``.pftrace.gz`` to compress.
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
         Of the path; with a ``cause`` of each.
-    window : str
-        Name of the path's window.
     origin_ns : int, unit=ns
-        Time that is 0 in the file, in common time.
-    findings : mapping of str to str
-        What to say of each cause.
-    ranks : collection of int, optional
-        Those that are written; all by default. The path has all of its segments.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-
-    Notes
-    -----
-    One rank is in memory at a time; the parts lie beside the file until it is whole.
+        Time 0 of the file, in common time.
     """
     without_events = segments.assign(event=np.int64(-1))
 

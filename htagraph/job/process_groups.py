@@ -1,4 +1,4 @@
-"""Process groups of collectives on the host and of libraries: only the header of a trace tells."""
+"""Process groups of collectives on the host and of libraries: only the trace's header has them."""
 
 from __future__ import annotations
 
@@ -39,19 +39,14 @@ def _of_ranks(label: str, groups: set[tuple[int, ...]]) -> str:
 def in_process_groups(
     collectives: pd.DataFrame, metadata: Mapping[str, Any], rank: int
 ) -> pd.DataFrame:
-    """Collectives of a rank with the groups of those on the host and of libraries.
+    """Collectives of a rank, with groups for those on the host and of libraries.
 
-    No range says which group it is of. If all groups of the rank have the same members, it is
-    theirs, and of two members each sends to the other. If not, it may be of any of them, and nobody
-    is said to wait in it. Without groups in the header, all collectives are taken as of one group.
+    A host range does not record its group. If all groups of the rank have the same members, it is
+    that group; of two members, each sends to the other. If not, the group is unknown, and no rank
+    counts as waiting in it. Without groups in the header, all collectives are of one group.
 
-    No kernel of a library does. It is of the one group with as many ranks as its name says; if that
-    says nothing, of the ranks that all groups have.
-
-    Parameters
-    ----------
-    metadata : mapping
-        Header of the trace.
+    Nor does a kernel of a library. Its group is the only one with as many ranks as its name states,
+    or the only one at all if it states none.
     """
     on_host = (collectives["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
     by_library = is_inferred(collectives)

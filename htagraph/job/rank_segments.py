@@ -1,17 +1,17 @@
 """The path of a job in rank segments: along one rank between collectives, and across ranks.
 
-The graph of all ranks together would not fit into one process. A rank is reduced to its skeleton:
-its collectives and, of each, the collective that its start goes back to along binding edges. Back
-from the end of the job, a rank segment runs on one rank to the end of a collective. If the rank
-waited in it, the path hops to the rank that came last, at the instant at which it came: when its
-kernel started, or the one that sends, where another receives. A law says that this path is that of
+The graph of all ranks together would not fit into one process. So a rank is reduced to its
+collectives and, for each, the collective that its start leads back to along binding edges. Walking
+back from the end of the job, a rank segment runs on one rank to the end of a collective. If the
+rank waited in it, the path hops to the rank that arrived last, at its arrival: the start of its
+kernel, or of the sending kernel where another one receives. A law checks that this is the path of
 the whole graph (`tests/job/merged.py`). Only ranks on it are opened.
 
 ::
 
     rank 0   ------[all_reduce         ]------>  end of the job
                         wait | transfer
-    rank 1   ----------------[all_reduce]---     the path goes on here, back from the start
+    rank 1   ----------------[all_reduce]---     the path continues here, back from the start
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class RankEnds:
     start_ns, end_ns : int, unit=ns
         On the rank's clock.
     end_node : int
-        Node that the rank's path leads to, -1 for none.
+        Last node of the rank's path, -1 for none.
     after : int
-        Collective that the walk back from there meets first, -1 for none.
+        First collective on the way back from there, -1 for none.
     """
 
     start_ns: int
@@ -51,7 +51,7 @@ class RankEnds:
     after: int
 
     def later(self, n_left_out: int) -> RankEnds:
-        """The same, where the first collectives are left out."""
+        """The same without the first collectives."""
         return replace(self, after=max(self.after - n_left_out, -1))
 
 
@@ -64,14 +64,13 @@ class RankSegment:
     start_ns, end_ns : int, unit=ns
         In common time.
     local_start_ns, local_end_ns : int, unit=ns
-        On the rank's clock: what has to be looked at to tell what the rank segment is made of.
+        On the rank's clock: the window whose path the rank segment is.
     end_node : int
-        Node that the rank segment leads to on its rank.
+        Last node of that path.
     collective : int
-        The collective whose transfer the rank segment is, -1 for a rank segment along the rank's
-        own path.
+        The collective whose transfer this is, -1 for a segment of the rank's own path.
     hops : bool
-        Before the rank segment, the path was on another rank.
+        The path arrives from another rank.
     """
 
     rank: int
@@ -84,41 +83,22 @@ class RankSegment:
     hops: bool = False
 
 
-class _Hops:
-    """Who was last at each collective of each rank, to be looked up."""
-
-    def __init__(self, collectives: pd.DataFrame) -> None:
-        columns = ("match", "rank", "collective", "last_rank")
-        match, rank, collective, last_rank = (
-            collectives[name].to_numpy(np.int64) for name in columns
-        )
-        self._n_collectives = int(collective.max(initial=0)) + 1
-        n_ranks = int(rank.max(initial=0)) + 1
-        by_match = np.argsort(match * n_ranks + rank, kind="stable")
-        key = (match * n_ranks + rank)[by_match]
-        last = by_match[np.searchsorted(key, match * n_ranks + last_rank)]
-        allowed = (
-            (collectives["overrun_ns"] == 0)
-            & (collectives["wait_ns"] > 0)
-            & ~collectives["is_partial"]
-        )
-        kept = np.flatnonzero(allowed.to_numpy(dtype=bool))
-        kept = kept[np.argsort(self._key(rank[kept], collective[kept]), kind="stable")]
-        self._members = self._key(rank[kept], collective[kept])
-        self._rank, self._collective = rank[last[kept]], collective[last[kept]]
-
-    def _key(self, rank: I64, collective: I64) -> I64:
-        return rank * self._n_collectives + collective
-
-    def late(self, rank: int, collective: int) -> tuple[int, int] | None:
-        """The rank, and its collective, that one waited for; None if it waited for nobody."""
-        if collective >= self._n_collectives:
-            return None
-        key = rank * self._n_collectives + collective
-        at = int(np.searchsorted(self._members, key))
-        if at == len(self._members) or self._members[at] != key:
-            return None
-        return int(self._rank[at]), int(self._collective[at])
+def _last_arrivals(collectives: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> dict[int, I64]:
+    """By rank: of each collective, the rank it waited for and that rank's collective, or -1."""
+    columns = ("match", "rank", "collective", "last_rank")
+    match, rank, collective, last_rank = (collectives[name].to_numpy(np.int64) for name in columns)
+    n_ranks = int(rank.max(initial=0)) + 1
+    by_member = np.argsort(match * n_ranks + rank, kind="stable")
+    key = (match * n_ranks + rank)[by_member]
+    last = by_member[np.searchsorted(key, match * n_ranks + last_rank)]
+    waited = (collectives["overrun_ns"] == 0) & (collectives["wait_ns"] > 0)
+    rows = np.flatnonzero((waited & ~collectives["is_partial"]).to_numpy(dtype=bool))
+    found = {
+        number: np.full((2, len(table)), -1, dtype=np.int64) for number, table in tables.items()
+    }
+    for number, own in pd.Series(rows).groupby(rank[rows]):
+        found[int(str(number))][:, collective[own]] = rank[last[own]], collective[last[own]]
+    return found
 
 
 def find_rank_segments(
@@ -129,18 +109,10 @@ def find_rank_segments(
 ) -> list[RankSegment]:
     """Find the rank segments of the job's path, earliest first.
 
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        Schema `answers.COLLECTIVES`, by rank.
-
-    Returns
-    -------
-    list of RankSegment
-        In common time each begins where the one before ended; the first begins where its rank's
-        part of the window does.
+    In common time each begins where the one before ended; the first begins where its rank's part of
+    the window does.
     """
-    hops = _Hops(collectives)
+    last = _last_arrivals(collectives, tables)
     columns = {
         rank: {
             name: table[name].to_numpy(np.int64)
@@ -161,11 +133,11 @@ def find_rank_segments(
             return rank_segments[::-1]
         start_ns, event = int(own["start_ns"][anchor]), int(own["event"][anchor])
         transfer = _rank_segment(rank, clock, start_ns, since_ns, 2 * event + 1, collective=anchor)
-        if late := hops.late(rank, anchor):
-            late = late[0], int(columns[late[0]]["arrival"][late[1]])
-            met_ns = int(clocks[late[0]].to_common(columns[late[0]]["start_ns"][late[1]]))
+        late, awaited = last[rank][:, anchor].tolist()
+        if late >= 0:
+            rank, anchor = late, int(columns[late]["arrival"][awaited])
+            met_ns = int(clocks[rank].to_common(columns[rank]["start_ns"][anchor]))
             transfer = replace(transfer, start_ns=met_ns, hops=True)
-            rank, anchor = late
         rank_segments.append(transfer)
         if start_ns <= first_ns and not transfer.hops:
             return rank_segments[::-1]

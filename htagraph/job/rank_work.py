@@ -1,8 +1,8 @@
-"""Work on one rank, as functions of its graph that can travel to another process."""
+"""Work on one rank: functions of its graph that can be pickled for another process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,123 +21,105 @@ from htagraph.model.kinds import Bound
 from htagraph.model.window import Window
 
 __all__ = [
-    "Asked",
-    "AttributedTimeIn",
     "BusyTimeIn",
-    "PathIn",
-    "TimesByNameIn",
+    "Question",
+    "attributed_in",
     "on_rank_segments",
+    "path_in",
+    "times_by_name",
 ]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question by its name, and its options."""
 
-    question: str
+    name: str
     options: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, question: str, **options: object) -> Self:
-        """Make the work of a question."""
-        return cls(question, tuple(sorted(options.items())))
+    def of(cls, name: str, /, **options: object) -> Self:
+        """A question with options."""
+        return cls(name, tuple(sorted(options.items())))
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        """Do it on the graph of a rank."""
-        return graph.ask(self.question, **dict(self.options))
+        """The answer of a rank."""
+        return graph.ask(self.name, **dict(self.options))
 
 
 @dataclass(frozen=True)
 class BusyTimeIn:
-    """The busy time of a rank's resources, without waits, in a window.
-
-    Parameters
-    ----------
-    start_ns, end_ns : int, unit=ns
-        On the clock of the rank.
-    """
+    """The busy time of a rank's resources, without waits, between two times of its clock."""
 
     start_ns: int
     end_ns: int
 
     def __call__(self, graph: TraceGraph) -> BusyTime:
-        """Do it on the graph of a rank."""
+        """The busy time of a rank."""
         return busy_time(graph.dag, Window(self.start_ns, self.end_ns, "busy time"))
 
 
-Numbered = tuple[tuple[int, RankSegment], ...]
-"""Rank segments of one rank with their numbers among those of all."""
+def path_in(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
+    """The path itself."""
+    del graph
+    return segments
 
 
-def _path_in(graph: TraceGraph, numbered: Numbered) -> pd.DataFrame:
-    """The path in some rank segments of a rank, with the number of each."""
-    windows = [
-        Window(one.local_start_ns, one.local_end_ns, "rank segment", anchor=one.end_node)
-        for _, one in numbered
-    ]
-    segments = critical_paths(graph.dag, windows)
-    ends = np.cumsum([window.dur_ns for window in windows])
-    place = np.searchsorted(ends, np.cumsum(segments["dur_ns"].to_numpy(np.int64)))
-    numbers = np.array([number for number, _ in numbered], dtype=np.int64)
-    return segments.assign(rank_segment=numbers[place])
+def attributed_in(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
+    """The causes that the time of the path is attributed to, with ``rank_segment``."""
+    found = attributed_time(graph.dag, segments)
+    return found.assign(rank_segment=segments["rank_segment"].to_numpy()[found["segment"]])
 
 
-@dataclass(frozen=True)
-class PathIn:
-    """The path in some rank segments of one rank, schema `frames.SEGMENTS` and ``rank_segment``."""
+def times_by_name(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
+    """The time of the path by ``rank_segment``, `CAUSE_KEY` and ``event``.
 
-    numbered: Numbered
-
-    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        """Do it on the graph of a rank."""
-        return _path_in(graph, self.numbered)
-
-
-@dataclass(frozen=True)
-class AttributedTimeIn:
-    """What the time of some rank segments of one rank is attributed to, with ``rank_segment``."""
-
-    numbered: Numbered
-
-    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        """Do it on the graph of a rank."""
-        segments = _path_in(graph, self.numbered)
-        found = attributed_time(graph.dag, segments)
-        return found.assign(rank_segment=segments["rank_segment"].to_numpy()[found["segment"]])
-
-
-@dataclass(frozen=True)
-class TimesByNameIn:
-    """How long each thing took in some rank segments of one rank, with ``rank_segment``.
-
-    Communication is told apart by ``event``, which is -1 for all else, and ``start_ns`` is when it
-    began there.
+    Only communication has an ``event``, else -1; ``start_ns`` is when it began there.
     """
+    del graph
+    named = segments.assign(
+        bound=segments["bound"].astype(object),
+        name=without_numbers(segments["name"]),
+        op=without_numbers(segments["op"]),
+        event=segments["event"].where(segments["bound"] == Bound.COMMUNICATION.label, -1),
+    )
+    by = ["rank_segment", *CAUSE_KEY, "event"]
+    return pd.DataFrame(
+        named.groupby(by, as_index=False, sort=False).agg(
+            start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
+        )
+    )
 
-    numbered: Numbered
+
+PathWork = Callable[[TraceGraph, pd.DataFrame], pd.DataFrame]
+"""Work on the path of a rank: its graph, and segments with ``rank_segment``, their number."""
+
+
+@dataclass(frozen=True)
+class _OnRankSegments:
+    """Work on the path in some rank segments of one rank, which have numbers among all."""
+
+    work: PathWork
+    numbered: tuple[tuple[int, RankSegment], ...]
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        """Do it on the graph of a rank."""
-        segments = _path_in(graph, self.numbered)
-        named = segments.assign(
-            bound=segments["bound"].astype(object),
-            name=without_numbers(segments["name"]),
-            op=without_numbers(segments["op"]),
-            event=segments["event"].where(segments["bound"] == Bound.COMMUNICATION.label, -1),
-        )
-        by = ["rank_segment", *CAUSE_KEY, "event"]
-        return pd.DataFrame(
-            named.groupby(by, as_index=False, sort=False).agg(
-                start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
-            )
-        )
+        """Find the path in the rank segments, and do the work."""
+        windows = [
+            Window(one.local_start_ns, one.local_end_ns, "rank segment", anchor=one.end_node)
+            for _, one in self.numbered
+        ]
+        segments = critical_paths(graph.dag, windows)
+        ends = np.cumsum([window.dur_ns for window in windows])
+        place = np.searchsorted(ends, np.cumsum(segments["dur_ns"].to_numpy(np.int64)))
+        numbers = np.array([number for number, _ in self.numbered], dtype=np.int64)
+        return self.work(graph, segments.assign(rank_segment=numbers[place]))
 
 
-def on_rank_segments(
-    work: type[PathIn | AttributedTimeIn | TimesByNameIn], rank_segments: Sequence[RankSegment]
-) -> dict[int, Request]:
-    """Requests to the ranks of some rank segments, to work on theirs."""
+def on_rank_segments(work: PathWork, rank_segments: Sequence[RankSegment]) -> dict[int, Request]:
+    """Requests to the ranks of some rank segments, each to work on its own."""
     by_rank: dict[int, list[tuple[int, RankSegment]]] = {}
     for number, one in enumerate(rank_segments):
         by_rank.setdefault(one.rank, []).append((number, one))
-    return {rank: Request(None, work(tuple(part))) for rank, part in by_rank.items()}
+    return {
+        rank: Request(None, _OnRankSegments(work, tuple(part))) for rank, part in by_rank.items()
+    }

@@ -1,8 +1,8 @@
-"""The ranks of a job: what is known of each without opening it, and the way to the rest.
+"""The ranks of a job: a summary of each, and requests to their graphs.
 
-Compiled graphs stay in files of a cache folder; only small tables travel. What grows in this
-process with the size of a job are collectives, not events. To open a rank costs far more than to
-ask it one thing more, so a rank is asked several things in one visit, and the answers are kept.
+Compiled graphs stay in files of a cache folder; only small tables travel to this process, which
+grows with the collectives of a job, not with its events. Opening a rank costs far more than one
+more request, so a visit makes several at once, and their answers are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.compiled import Reading, opened, saved
+from htagraph.compiled import LoadOptions, opened, saved
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -29,8 +29,7 @@ from htagraph.errors import (
 from htagraph.explain.critical_path import last_node
 from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
-from htagraph.job.executors import Task, Workers
-from htagraph.job.failures import failure_in_words
+from htagraph.job.executors import Task, Workers, failure_in_words
 from htagraph.job.kept_steps import (
     KeptSteps,
     LastSteps,
@@ -61,7 +60,7 @@ __all__ = [
 
 
 class RankStep(NamedTuple):
-    """A step of every rank, of which several may have the name: the first (0) or the last (-1)."""
+    """A step of every rank: the first (0) or the last (-1) of its name."""
 
     name: str
     instance: int
@@ -75,17 +74,17 @@ WindowName = str | RankStep | LastSteps | tuple[int, int] | None
 """A window of every rank: the name of a host range, a step, the last steps, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
-"""What is asked of a rank: a function of its graph, which can travel to another process."""
+"""A function of the graph of a rank, which can be pickled for another process."""
 
 OnError = Literal["raise", "skip"]
 """Whether a rank that cannot be used ends the work, or is left out."""
 
 _CALLER = 5
-"""How many calls lie between a warning about a rank and who asked."""
+"""Stack level of a warning about a rank: the line of the user's that asked."""
 
 
 class _Files(NamedTuple):
-    """Where a rank lies: its compiled graph, its trace, and files beside that."""
+    """A rank's compiled graph, its trace, and the files of other instruments."""
 
     graph: Path
     trace: Path
@@ -94,40 +93,32 @@ class _Files(NamedTuple):
 
 @dataclass(frozen=True)
 class RankSummary:
-    """What is known of a rank without opening it.
+    """All that is known of a rank without opening its graph.
 
     Parameters
     ----------
     rank_source : str
-        Where the rank was found.
-    path : Path
-        The trace.
+        Where the number of the rank was found.
     beside : tuple of Path
         Files of other instruments that were added.
     graph : Path
         The compiled graph.
     host : str
-        Where it ran, empty where not recorded.
+        Empty where not recorded.
     called_like_words : tuple of str
-        Annotations whose names could be words for a window: ``last``, ``5``.
+        Annotations whose names are also words for a window: ``last``, ``5``.
     alike_ns : mapping of str to int, unit=ns
-        Lengths of the steps that are alike (`SteadySteps.compared_ns`), by their names.
-    has_unread_stacks : bool
-        The file has Python stacks that were not read.
-    context : Context
-        What kind of run it is, for advice.
+        Lengths of the steps that are alike (`SteadySteps.compared_ns`), by name.
     first_ns : int, unit=ns
-        First time in the trace, also of what is no work.
+        First time in the trace, including events that are not work.
     ready : Readiness
-        Since when each of these was ready.
+        When each of the collectives was ready.
     ends : RankEnds
         Of the whole trace.
-    device_names : tuple of str, default=()
-        Of its machine, each once.
     starts : tuple of StepStart, default=()
-        Where these steps begin.
+        Where the steps begin.
     n_left_out, n_steps_left_out : int, default=0
-        Collectives that are not in the table, which are the first, and the steps of which they are.
+        First collectives that are not in the table, and the number of their steps.
     """
 
     rank: int
@@ -146,25 +137,23 @@ class RankSummary:
     collectives: pd.DataFrame
     ready: Readiness
     ends: RankEnds
-    steps: tuple[str, ...]
     device_names: tuple[str, ...] = ()
     starts: tuple[StepStart, ...] = ()
     n_left_out: int = 0
     n_steps_left_out: int = 0
 
     def since(self, place: int) -> RankSummary:
-        """What is known of the rank from one of its steps on."""
+        """The summary from one of its steps on."""
         begin = self.starts[place]
         first = begin.collective
         table, ready = table_since(self.collectives, self.ready, first)
         kept = [one._replace(collective=one.collective - first) for one in self.starts[place:]]
-        names = tuple(one.name for one in kept)
+        names = {one.name for one in kept}
         return replace(
             self,
             collectives=table,
             ready=ready,
             ends=replace(self.ends.later(first), start_ns=max(self.ends.start_ns, begin.start_ns)),
-            steps=names,
             alike_ns={name: dur_ns for name, dur_ns in self.alike_ns.items() if name in names},
             starts=tuple(kept),
             n_left_out=self.n_left_out + first,
@@ -172,8 +161,13 @@ class RankSummary:
         )
 
     @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps, in order."""
+        return tuple(one.name for one in self.starts)
+
+    @property
     def files(self) -> _Files:
-        """Where the rank lies: all of this that travels to who opens it."""
+        """The part of the summary that a worker needs to open the rank."""
         return _Files(self.graph, self.path, self.beside)
 
 
@@ -193,17 +187,17 @@ def prepare_rank(
     path: Path,
     beside: tuple[Path, ...],
     graph_file: Path,
-    reading: Reading,
+    reading: LoadOptions,
     most_collectives: int | None = None,
 ) -> RankSummary:
-    """Load, compile and save one rank, or open what is kept; return what is to be known of it.
+    """Load, compile and save one rank, or open the kept graph; return its summary.
 
-    Of more collectives than it may have, those of its last steps are returned.
+    Beyond `most_collectives`, the summary has those of the last steps.
     """
     found = opened(graph_file, path)
     if found is None:
         found = reading.made(path, beside)
-        with suppress(OutputError):  # then it is made at every visit
+        with suppress(OutputError):  # each visit then compiles again
             saved(found, graph_file)
     trace, graph = found
     collectives = graph.collectives()
@@ -225,7 +219,6 @@ def prepare_rank(
         collectives=in_process_groups(collectives, trace.metadata, trace.rank),
         ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
-        steps=tuple(graph.steps["name"]),
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
     )
@@ -236,14 +229,14 @@ def prepare_rank(
 
 
 class Request(NamedTuple):
-    """Some work, and the window of the rank that it is about."""
+    """Some work on a window of a rank."""
 
     window: WindowName
     work: Work
 
 
-def _opened(files: _Files, reading: Reading) -> TraceGraph:
-    """The graph of a rank: from the cache, else compiled again where that is not seen."""
+def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
+    """The graph of a rank: from the cache, or compiled again on machines that do not see it."""
     if files.graph.exists():
         return TraceGraph.open(files.graph)
     return reading.made(files.trace, files.beside).graph
@@ -259,7 +252,7 @@ def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     return graph.window(window, instance=0)
 
 
-def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list[Any]:
+def _visit(files: _Files, reading: LoadOptions, requests: Sequence[Request]) -> list[Any]:
     """Open a rank once; return the result, or the exception, of each request."""
     graph, outcomes = _opened(files, reading), []
     for window, work in requests:
@@ -268,18 +261,13 @@ def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list
         except HTAGraphError as exc:
             outcomes.append(exc)
         except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
-            exc.add_note(traceback.format_exc())  # tracebacks do not travel
+            exc.add_note(traceback.format_exc())  # pickling drops tracebacks
             outcomes.append(exc)
     return outcomes
 
 
-def _called(rank: int) -> str:
-    """What a rank is called while it is awaited."""
-    return f"rank {rank}"
-
-
 class RankAnswers(dict[int, Any]):
-    """What some work gave, by rank; `failed` says why ranks that are not there could not do it."""
+    """The results of some work, by rank; `failed` has the reasons of ranks without one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,22 +276,21 @@ class RankAnswers(dict[int, Any]):
 
 @dataclass(frozen=True)
 class RankGraphs:
-    """The graphs of a job's ranks, and who works on them.
+    """The graphs of a job's ranks, and the workers that open them.
 
     Parameters
     ----------
     summaries : mapping of int to RankSummary
         By rank, ascending.
-    on_error : {"raise", "skip"}
     folder : object
-        Keeps the folder of compiled graphs as long as they are needed.
+        Keeps the folder of compiled graphs alive.
     kept : KeptSteps, optional
-        The steps that the job is of, where its collectives are too many.
+        The steps that are kept of a job with too many collectives.
     """
 
     summaries: Mapping[int, RankSummary]
     workers: Workers
-    reading: Reading = field(default_factory=Reading)
+    reading: LoadOptions = field(default_factory=LoadOptions)
     on_error: OnError = "raise"
     folder: object = None
     kept: KeptSteps | None = None
@@ -313,16 +300,8 @@ class RankGraphs:
 
     @property
     def window(self) -> WindowName:
-        """What the job is of, at most."""
+        """The window that is kept of the ranks; None for all."""
         return self.kept.window if self.kept else None
-
-    @property
-    def n_collectives(self) -> dict[int, tuple[int, int]]:
-        """How many collectives of each rank are kept, and how many it had."""
-        return {
-            rank: (len(one.collectives), len(one.collectives) + one.n_left_out)
-            for rank, one in self.summaries.items()
-        }
 
     def open(self, rank: int, window: WindowName = None) -> TraceGraph:
         """Open the graph of a rank, or of a window of it.
@@ -337,22 +316,17 @@ class RankGraphs:
         return _in_window(_opened(self.summaries[rank].files, self.reading), window)
 
     def without(self, ranks: Collection[int]) -> RankGraphs:
-        """The others, with the answers that they have given."""
+        """The other ranks, with their kept answers."""
         kept = {rank: one for rank, one in self.summaries.items() if rank not in ranks}
         return replace(self, summaries=kept)
 
     def visit(self, requests: Mapping[int, Iterable[Request]]) -> dict[int, str]:
-        """Open each of some ranks once, and keep what its requests gave: `ask` finds it there.
-
-        Parameters
-        ----------
-        requests : mapping of int to iterable of Request
-            By rank; what is known already is not asked again.
+        """Open each of some ranks once, and keep the results of its requests for `ask`.
 
         Returns
         -------
         dict of int to str
-            Why ranks could not be opened, or what worked on them died, by rank.
+            Why ranks could not be opened, or their worker died, by rank.
         """
         wanted = {
             rank: [one for one in dict.fromkeys(several) if (rank, one) not in self._at_hand]
@@ -372,13 +346,6 @@ class RankGraphs:
         self, requests: Mapping[int, Request], *, on_error: OnError | None = None
     ) -> RankAnswers:
         """Make a request to each of some ranks.
-
-        Parameters
-        ----------
-        requests : mapping of int to Request
-            By rank.
-        on_error : {"raise", "skip"}, optional
-            By default that of the job.
 
         Raises
         ------
@@ -401,12 +368,12 @@ class RankGraphs:
     def _visited(
         self, requests: Mapping[int, Sequence[Request]]
     ) -> ItemsView[int, Sequence[Any] | Exception]:
-        """The outcomes of the requests to each rank, which is opened once, or why it is not."""
+        """The outcomes of the requests to each rank, or why it could not be opened."""
         tasks: dict[int, Task] = {
             rank: (_visit, (self.summaries[rank].files, self.reading, several))
             for rank, several in requests.items()
         }
-        return self.workers.run(tasks, named=_called).items()
+        return self.workers.run(tasks, named="rank {}".format).items()
 
     @staticmethod
     def _note(found: RankAnswers, rank: int, outcome: object, on_error: OnError) -> None:
@@ -416,7 +383,7 @@ class RankGraphs:
             return
         why = failure_in_words(outcome)
         if on_error == "raise":
-            hint = 'load with on_error="skip" to go on without.'
+            hint = 'load with on_error="skip" to continue without it.'
             raise RankFailedError(why, rank=rank, hint=hint) from outcome
         found.failed[rank] = why
         message = f"rank {rank} is left out: {why}"

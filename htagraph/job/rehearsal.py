@@ -1,4 +1,4 @@
-"""JobRehearsal: runs of a job's window under changes, by every reading of its traces."""
+"""JobRehearsal: replays of a job's window under changes, by every reading of its traces."""
 
 from __future__ import annotations
 
@@ -6,39 +6,116 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.clocks import Clock
+from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError, TraceLimitError
-from htagraph.job.members import members_of
-from htagraph.job.merged_replay import MergedReplay
-from htagraph.job.rank_replay import RankReplay, ReplayIn
+from htagraph.graph import TraceGraph
+from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
+from htagraph.model.dag import Dag
 from htagraph.model.window import Window
-from htagraph.replay.assumptions import Assumption, Reading
+from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change, OnRank
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Run, Saving
+from htagraph.replay.replay import Replay, replay_of
 
-__all__ = ["JobRehearsal", "JobRun", "replay_requests"]
+__all__ = ["JobRehearsal", "JobRun", "RankReplay", "replay_requests"]
+
+I64 = npt.NDArray[np.int64]
 
 _MOST_EVENTS = 30_000_000
-_SPREADS = 3
+"""Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.
 
+Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
+"""
+
+_SPREADS = 3
+"""Error of a clock, in spreads of its collectives' ends: three standard deviations, by custom.
+
+Pinned by `test_what_if.py::test_the_error_of_a_job_is_three_spreads_of_its_clocks`.
+"""
 
 JobRun = Mapping[int, Run]
 """One replayed run: of each rank, in common time."""
 
 
 @dataclass(frozen=True)
+class RankReplay:
+    """A rank of a job, ready to be replayed.
+
+    Parameters
+    ----------
+    dag : Dag
+        On the rank's clock.
+    readings : tuple of Reading
+        In common time, `Assumption.AS_BOUND` first.
+    window : Window
+        In common time.
+    """
+
+    dag: Dag
+    readings: tuple[Reading, ...]
+    window: Window
+
+    @property
+    def replay(self) -> Replay:
+        """The unchanged run, by the first reading."""
+        return self.readings[0].replay
+
+
+@dataclass(frozen=True)
+class ReplayIn:
+    """Work on one rank: its replay in common time, by the rank's clock."""
+
+    clock: Clock
+
+    def __call__(self, graph: TraceGraph) -> RankReplay:
+        """The replay of a rank."""
+        replay, clock = replay_of(graph.dag), self.clock
+        ts_ns, release_ns = clock.to_common(replay.ts_ns), clock.to_common(replay.release_ns)
+        moved = tuple(
+            Reading(one.assumption, _moved(one.replay, clock, ts_ns, release_ns))
+            for one in readings(graph.dag, replay, is_alone=False)
+        )
+        own = graph.interval
+        start_ns, end_ns = clock.to_common([own.start_ns, own.end_ns]).tolist()
+        return RankReplay(graph.dag, moved, Window(start_ns, end_ns, own.name, own.anchor))
+
+
+def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
+    """A replay in common time: what arrived in time still does, to the nanosecond.
+
+    Weights are differences of moved times: a drift stretches them, but keeps their order.
+    """
+    tail_ns, there = replay.ts_ns[replay.tail], replay.lag_ns != DROPPED
+    lag = np.where(there, replay.lag_ns, 0)
+    lag_end = clock.to_common(tail_ns + lag)
+    extra = clock.to_common(tail_ns + lag + replay.extra_ns) - lag_end
+    return replace(
+        replay,
+        ts_ns=ts_ns,
+        release_ns=release_ns,
+        lag_ns=np.where(there, lag_end - ts_ns[replay.tail], DROPPED),
+        extra_ns=extra,
+    )
+
+
+@dataclass(frozen=True)
 class JobRehearsal:
-    """What replays of a job under changes share: the replays of all ranks in common time.
+    """What all replays of a job share: the replays of its ranks in common time.
 
     Parameters
     ----------
     ranks : mapping of int to RankReplay
-        Their transfers begin when all are there.
+        Their transfers begin when all members have arrived.
     clock_error_ns : int, unit=ns
-        How far the clock of any rank may be off: three times the spread of its collectives.
+        How far the clock of any rank may be off.
     """
 
     ranks: Mapping[int, RankReplay]
@@ -49,31 +126,24 @@ class JobRehearsal:
     def of(cls, timeline: Timeline, window: WindowName) -> JobRehearsal:
         """Open all ranks, and join their replays.
 
-        Parameters
-        ----------
-        window : str or (int, int), optional
-            Of every rank.
+        This process keeps all graphs and replays: about 430 bytes an event, or 220 an edge. A run
+        takes about 60 ns an edge and reading.
 
         Raises
         ------
         TraceLimitError
-            If the ranks have more than 30 million events together.
+            If the ranks have too many events together.
         RankFailedError
             If a rank cannot be read, or has no such window, unless the job skips errors.
-
-        Notes
-        -----
-        All graphs and replays are kept in this process: about 430 bytes an event, or 220 an edge.
-        A run takes about 60 ns an edge and reading.
         """
         summaries = timeline.graphs.summaries
         n_events = sum(summaries[rank].n_events for rank in timeline.aligned)
         if n_events > _MOST_EVENTS:
             raise TraceLimitError(
-                f"the ranks have {n_events:,} events, of which {_MOST_EVENTS:,} can be replayed "
+                f"the ranks have {n_events:,} events; up to {_MOST_EVENTS:,} can be replayed "
                 "together.",
-                hint="load fewer of the ranks, or ask about one: hg.what_if(job[0], …), htagraph "
-                "what-if FILE.",
+                hint="load fewer ranks, or replay one: hg.what_if(job[0], …), htagraph what-if "
+                "FILE.",
             )
         asked = replay_requests(timeline, window)
         ranks: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))
@@ -96,7 +166,7 @@ class JobRehearsal:
 
     @cached_property
     def window(self) -> Window:
-        """What is asked about: from when all ranks are recorded to the last end of any."""
+        """From when all ranks are recorded to the last end of any."""
         windows = [one.window for one in self.ranks.values()]
         start_ns = max(window.start_ns for window in windows)
         end_ns = max(window.end_ns for window in windows)
@@ -106,7 +176,7 @@ class JobRehearsal:
     def assumptions(self) -> tuple[Assumption, ...]:
         """The assumptions that apply to any rank, `Assumption.AS_BOUND` first.
 
-        One is made about all ranks at once. Where it says nothing, a rank is read as bound.
+        Each is made of all ranks at once; a rank that it does not apply to is read as bound.
         """
         applied = {said.assumption for one in self.ranks.values() for said in one.readings}
         return tuple(said for said in Assumption if said in applied)
@@ -114,12 +184,12 @@ class JobRehearsal:
     def run(
         self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
     ) -> JobRun:
-        """Replay all ranks under changes, which are made on every rank that has what they name.
+        """Replay all ranks under changes, each made on every rank that has what it names.
 
         Raises
         ------
         QueryError
-            If a change names nothing that is there on any rank.
+            If no rank has what a change names.
         """
         drafts = {rank: self._draft(rank, assumption) for rank in self.ranks}
         for change in changes:
@@ -149,15 +219,15 @@ class JobRehearsal:
         return max(max(window.end_ns for window in windows) - start_ns, 0)
 
     def saved_ns(self, changes: Sequence[Change]) -> int:
-        """What changes are expected to save in the window."""
+        """Time that changes are expected to save in the window."""
         return self.window.dur_ns - self.dur_ns(self.run(changes))
 
     def then_bound(self, changes: Sequence[Change]) -> str:  # noqa: ARG002
-        """Nothing: what bounds a job then is asked of its scenario, which costs a path."""
+        """Nothing: the next bottleneck of a job takes a path, see `JobScenario`."""
         return ""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
-        """What changes save in the window: by every reading, and as well as clocks are known."""
+        """Time that changes save in the window, by every reading and within clock errors."""
         found = (
             (assumption, self.window.dur_ns - self.dur_ns(self.run(changes, assumption)))
             for assumption in self.assumptions
@@ -166,12 +236,12 @@ class JobRehearsal:
 
 
 def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request]:
-    """What all ranks are asked for, so that they can be replayed."""
+    """Requests for the replays of all ranks."""
     return {rank: Request(window, ReplayIn(timeline.clocks[rank])) for rank in timeline.aligned}
 
 
 def _make(change: Change, drafts: Mapping[int, Draft]) -> None:
-    """Make a change on every rank that has what it names, or on its own; raise if none has."""
+    """Make a change on every rank that has what it names; raise if none has."""
     if isinstance(change, OnRank):
         if change.rank not in drafts:
             hint = f"the job has {', '.join(map(str, drafts))}."

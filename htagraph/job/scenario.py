@@ -15,9 +15,8 @@ from htagraph.graph import TraceGraph
 from htagraph.job.executors import Workers
 from htagraph.job.job import Job
 from htagraph.job.path import JobBreakdownKey, JobPath
-from htagraph.job.rank_replay import RankReplay
 from htagraph.job.ranks import RankGraphs, RankSummary, rank_ends
-from htagraph.job.rehearsal import JobRehearsal, JobRun
+from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.anchors import first_anchor
 from htagraph.model.dag import Dag
@@ -71,7 +70,7 @@ class JobScenario:
 
     @cached_property
     def saves_ns(self) -> Saving | None:
-        """Time that the changes save: an interval; its ends are what the traces cannot tell.
+        """Time that the changes save: an interval, as wide as the traces leave it open.
 
         None where the prediction is withheld.
         """
@@ -79,7 +78,7 @@ class JobScenario:
 
     @cached_property
     def withheld(self) -> str:
-        """Why nothing is predicted; empty where something is."""
+        """Why there is no prediction; empty if there is one."""
         if len(self.before) > 1 and self.before.collectives().empty:
             return "no collectives were matched between ranks whose clocks agree"
         return unexplained_in_words(self.path_before.unexplained_share)
@@ -95,9 +94,9 @@ class JobScenario:
 
     @cached_property
     def job(self) -> Job:
-        """The changed run as a job, in common time: every question can be asked of it.
+        """The changed run as a job in common time, which answers every question.
 
-        Its window is that of `before`, on each rank. Its graphs lie in files of a temporary folder.
+        Its window on each rank is that of `before`. Its graphs are files of a temporary folder.
         """
         rehearsal, graphs = self.rehearsal, self.before.graphs
         folder = OwnFolder()
@@ -126,7 +125,7 @@ class JobScenario:
         return self.job.critical_path()
 
     def critical_path(self) -> JobPath:
-        """The critical path of the changed run; it tiles its window."""
+        """The critical path of the changed run, which tiles its window."""
         return self._path
 
     def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
@@ -162,7 +161,7 @@ class JobScenario:
 
 
 def _graph(one: RankReplay, run: Run, members: Members, window: Window, rank: int) -> TraceGraph:
-    """The graph of a rank in a run; collectives take what they took there, with the wait."""
+    """The graph of a rank in a run; a collective lasts as long as it did there, wait included."""
     row, _ = transfers(run.replay, members)
     lag = run.lag_ns.copy()
     lag[row] = run.times_ns[run.replay.head[row]] - run.times_ns[run.replay.tail[row]]
@@ -171,7 +170,7 @@ def _graph(one: RankReplay, run: Run, members: Members, window: Window, rank: in
 
 
 def _summary(before: RankSummary, graph: TraceGraph, file: Path) -> RankSummary:
-    """What is known of a rank of the changed run, which is kept in a file."""
+    """The summary of a rank of the changed run, whose graph is saved to a file."""
     graph.save(file)
     return replace(
         before,

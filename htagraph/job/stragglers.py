@@ -1,4 +1,4 @@
-"""Who keeps the others waiting: how often, at what cost to them, and what made it late."""
+"""Stragglers: who keeps the others waiting, why, and whose kernels run slower."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import pandas as pd
 
 from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
+from htagraph.writers.labels import distinct_names
 
-__all__ = ["pipeline_bubbles", "summarize_stragglers"]
+__all__ = ["against_median_rank", "pipeline_bubbles", "slow_device", "summarize_stragglers"]
+
+_MIN_EXCESS = 0.05
+"""Share of a rank's kernel time above the median rank's from which its device counts as slow.
+
+Chosen above what equal devices differ by. Pinned by
+`test_stragglers.py::test_a_device_is_slow_from_a_twentieth_on`.
+"""
 
 
 def _causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
-    """What each late rank did for longer by most, for each of its late arrivals."""
+    """What took each late rank longer by most, for each of its late arrivals."""
     most = (
         excess.sort_values("late_ns", ascending=False, kind="stable")
         .drop_duplicates("arrival")
@@ -40,7 +48,7 @@ def _dearest_causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
 
 
 def _times_last(collectives: pd.DataFrame) -> pd.Series[int]:
-    """How often each rank came last, by the clocks as they are estimated."""
+    """How often each rank arrived last, by the fitted clocks."""
     waited = collectives[
         (collectives["wait_ns"] > 0) & ~collectives["is_partial"] & (collectives["overrun_ns"] == 0)
     ]
@@ -50,13 +58,7 @@ def _times_last(collectives: pd.DataFrame) -> pd.Series[int]:
 def summarize_stragglers(
     collectives: pd.DataFrame, late: pd.DataFrame, excess: pd.DataFrame, ranks: list[int]
 ) -> pd.DataFrame:
-    """How often each rank came last, what that cost the others, and the costliest cause.
-
-    Parameters
-    ----------
-    late, excess : DataFrame
-        As `lateness.late_arrivals` and `lateness.excess_times` return them.
-    """
+    """How often each rank arrived last, what that cost the others, and the costliest cause."""
     cost = late.groupby("rank").agg(
         n_certain=("is_certain", "sum"),
         caused_wait_ns=("wait_ns", "sum"),
@@ -87,3 +89,35 @@ def pipeline_bubbles(collectives: pd.DataFrame) -> pd.DataFrame:
         n_receives=("match", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
     )
     return PIPELINE_BUBBLES.frame({name: totals[name] for name in PIPELINE_BUBBLES.columns})
+
+
+def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """Kernels and copies of each rank, with the ratio of their mean duration to the median rank's.
+
+    Without kernels that only one rank runs, and without communication, which takes as long as a
+    rank waits. This needs no common clock.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"rank": [0, 1, 2], "group": "gemm", "class": "compute"})
+    >>> against_median_rank(frame.assign(mean_ns=[10.0, 10.0, 18.0]))["ratio"].tolist()
+    [1.0, 1.0, 1.8]
+    """
+    own = frame[frame["class"] != "communication"]
+    means = own.groupby("group")["mean_ns"]
+    compared: pd.DataFrame = own.assign(ratio=own["mean_ns"] / means.transform("median"))
+    return compared[means.transform("size") > 1]
+
+
+def slow_device(frame: pd.DataFrame, rank: int) -> str:
+    """Sentence on a rank whose kernels are slower than the median rank's; empty if they are not."""
+    compared = against_median_rank(frame)
+    mine = compared[compared["rank"] == rank]
+    if mine.empty:
+        return ""
+    excess_ns = mine["sum_ns"] * (1 - 1 / mine["ratio"])
+    if excess_ns.sum() < _MIN_EXCESS * mine["sum_ns"].sum():
+        return ""
+    most = mine.iloc[int(excess_ns.to_numpy().argmax())]
+    name = distinct_names([str(most["group"])])[str(most["group"])]
+    return f"rank {rank} runs {name} {most['ratio']:.2f} times as long as the median rank"

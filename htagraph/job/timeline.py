@@ -1,7 +1,7 @@
 """The ranks of a job on one clock: collectives matched, who waited for whom, who was late and why.
 
-All of it is about the whole traces, whatever window is asked about: a collective is matched, and a
-clock fitted, by everything that was recorded.
+All of it covers the whole traces, whatever the window: everything that was recorded helps to match
+collectives and to fit clocks.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
-from htagraph.job.alignment import aligned_ranks
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
-from htagraph.job.lateness import compared_rank_segments, excess_times, late_arrivals
+from htagraph.job.lateness import excess_times, late_arrivals
 from htagraph.job.rank_segments import RankSegment
-from htagraph.job.rank_work import TimesByNameIn, on_rank_segments
+from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
-from htagraph.job.wait_comparisons import WaitComparisons, compare_waits
+from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
 
 __all__ = ["Timeline"]
@@ -51,12 +50,8 @@ class Timeline:
         return found
 
     @property
-    def _matched(self) -> pd.DataFrame:
-        return self._matching.members
-
-    @property
     def unmatched(self) -> tuple[str, ...]:
-        """Sentences on kernels of libraries that could not be matched: which, and why."""
+        """Which kernels of libraries could not be matched, and why, in sentences."""
         return self._matching.unmatched
 
     @cached_property
@@ -64,7 +59,7 @@ class Timeline:
         """The clocks of all ranks against the first one's."""
         if self.known is not None:
             return self.known
-        return fit_clocks(self._matched, list(self.graphs.summaries), self._hosts)
+        return fit_clocks(self._matching.members, list(self.graphs.summaries), self._hosts)
 
     @property
     def _hosts(self) -> dict[int, str]:
@@ -74,16 +69,16 @@ class Timeline:
     def aligned(self) -> tuple[int, ...]:
         """The ranks whose times can be compared, ascending; path, window and findings are theirs.
 
-        Left out are ranks that no clock brings together with these, and ranks of another capture.
+        Without ranks that no clock aligns with these, and ranks of another capture.
         """
         ends = {rank: one.ends for rank, one in self.graphs.summaries.items()}
-        found = aligned_ranks(self.fitted, ends)
+        found = self.fitted.aligned(ends)
         if apart := sorted(set(ends).difference(found)):
             many = len(apart) > 1
             warnings.warn(
-                f"no clock brings rank{'s' if many else ''} {listed(apart)} together with the "
-                f"others: {'they' if many else 'it'} may belong to another job, group, step or "
-                f"capture. Path, window and findings are without {'them' if many else 'it'}.",
+                f"no clock aligns rank{'s' if many else ''} {listed(apart)} with the others: "
+                f"{'they' if many else 'it'} may belong to another job, group, step or capture. "
+                f"Path, window and findings are without {'them' if many else 'it'}.",
                 ClockSkewWarning,
                 stacklevel=3,
             )
@@ -97,42 +92,42 @@ class Timeline:
     @cached_property
     def members(self) -> pd.DataFrame:
         """The members of matched collectives on aligned ranks: `Matching.members`."""
-        usable = self._matched[self._matched["rank"].isin(self.aligned)]
+        matched = self._matching.members
+        usable = matched[matched["rank"].isin(self.aligned)]
         size = usable.groupby("match")["rank"].transform("size")
         return usable[size >= 2].reset_index(drop=True)
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """The collectives matched across ranks, schema `job_answers.MATCHED_COLLECTIVES`.
+        """The matched collectives of aligned ranks, `job_answers.MATCHED_COLLECTIVES`.
 
-        Ranks that no clock brings together with the others are left out. Rows are those of
-        `members`.
+        Rows are those of `members`.
         """
         return measure_waits(self.members, self.fitted)
 
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:
-        """Who came late to which collective, and by how much; see `lateness.late_arrivals`."""
+        """Who arrived late at which collective, and by how much; see `lateness.late_arrivals`."""
         return late_arrivals(self.collectives)
 
     @cached_property
     def compared(self) -> list[RankSegment]:
-        """The rank segments whose comparison says why ranks were late."""
+        """The rank segments whose comparison shows why ranks were late."""
         summaries = self.graphs.summaries
         tables = {rank: one.collectives for rank, one in summaries.items()}
         ends = {rank: one.ends for rank, one in summaries.items()}
         late = self.late_arrivals
-        return compared_rank_segments(late, self.collectives, tables, ends, self.clocks)
+        return compare_late_arrivals(late, self.collectives, tables, ends, self.clocks)
 
     @cached_property
     def excess_times(self) -> pd.DataFrame:
-        """What late ranks did for longer than the runner-up; see `lateness.excess_times`."""
-        times = self.graphs.ask(on_rank_segments(TimesByNameIn, self.compared))
+        """What took late ranks longer than the runner-up; see `lateness.excess_times`."""
+        times = self.graphs.ask(on_rank_segments(times_by_name, self.compared))
         return excess_times(self.late_arrivals, times)
 
     @cached_property
     def compared_waits(self) -> WaitComparisons:
-        """The rank segments whose comparison says what waits are due to."""
+        """The rank segments whose comparison shows what waits are due to."""
         summaries = self.graphs.summaries
         return compare_waits(
             self.collectives,
@@ -146,5 +141,5 @@ class Timeline:
     def delay_costs(self) -> pd.DataFrame:
         """What all waits are due to, schema `job_answers.DELAY_COSTS`."""
         compared = self.compared_waits
-        times = self.graphs.ask(on_rank_segments(TimesByNameIn, compared.rank_segments))
+        times = self.graphs.ask(on_rank_segments(times_by_name, compared.rank_segments))
         return delay_costs(compared, times, self.collectives)

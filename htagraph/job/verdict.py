@@ -1,4 +1,4 @@
-"""What bounds a job: its path across ranks is charged to causes; each late rank is one."""
+"""What bounds a job: the causes of its path across ranks, of which each late rank is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
-from htagraph.job.slow_ranks import slow_device
+from htagraph.job.stragglers import slow_device
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
 
@@ -28,22 +28,10 @@ def find_job_bounds(
     kernels: pd.DataFrame,
     opportunities: pd.DataFrame,
 ) -> Verdict:
-    """Verdict on a job: what its path across ranks is charged to, largest potential saving first.
+    """Verdict on a job: the causes of its path across ranks, largest potential saving first.
 
-    Each late rank is a cause of its own.
-
-    Parameters
-    ----------
-    kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
-        By name.
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
-        Of the job; empty where nothing was replayed.
-
-    Returns
-    -------
-    Verdict
-        Withheld where too much of the path is unexplained to tell, or no clocks of two ranks could
-        be aligned.
+    Withheld if too much of the path is unexplained, or no clocks of two ranks were aligned.
+    `kernels` are by name and rank; `opportunities` are empty if nothing was replayed.
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
@@ -86,9 +74,9 @@ def find_job_bounds(
 
 
 def _next_job_command(path: JobPath) -> str:
-    """What to run where too much of a job is unexplained: the report on the rank that hides most.
+    """The report to run if too much of a job is unexplained: on the rank with most of that.
 
-    A window in which nothing was recorded hides nothing; then it is the first rank.
+    An empty window has no such rank: then it is the first.
     """
     summaries = path.timeline.graphs.summaries
     hidden = path.segments[path.segments["bound"] == Bound.UNEXPLAINED.label]
@@ -101,11 +89,10 @@ def _next_job_command(path: JobPath) -> str:
 
 
 def _report_on(summary: RankSummary) -> str:
-    """The command that reports on one rank."""
     return f"htagraph report {quote(str(summary.path))}"
 
 
 def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:
-    """How much slower the rank that computes most on the path is; empty if it is not."""
+    """How much slower the rank that computes most on the path is, in words."""
     compute = [finding for finding in verdict.top_findings if finding.cause == Cause.COMPUTE]
     return slow_device(kernels, compute[0].ranks[0][0]) if compute else ""

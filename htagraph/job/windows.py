@@ -1,13 +1,10 @@
-"""What a window of a job stands for on every rank: the words for steps are read once, here."""
+"""Windows of a job: the step of every rank that a name or a word stands for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from htagraph.errors import (
-    QueryError,
-    WindowNotFoundError,
-)
+from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.job.ranks import RankStep, RankSummary, WindowName
 from htagraph.lookup.find_window import (
     FIRST,
@@ -24,19 +21,14 @@ from htagraph.model.symbols import compile_pattern
 __all__ = ["job_window", "listed"]
 
 _STACK = 4
-"""How many calls lie between a warning and who asked."""
+"""Stack level of a warning: the line of the user's that asked."""
 
 
 def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, int]) -> WindowName:
     """Window of every rank that a name, a word or a pair of times stands for.
 
-    A word stands for one step of the job: the same on all ranks that recorded steps. A name goes
-    first where all ranks have a step of that name.
-
-    Parameters
-    ----------
-    summaries : mapping of int to RankSummary
-        By rank.
+    A word stands for one step, the same on all ranks that recorded steps, unless an annotation has
+    this name.
 
     Raises
     ------
@@ -54,7 +46,7 @@ def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, in
         return window
     if times_in(window) is not None:
         raise QueryError(
-            "every rank has its own clock: times of one are not those of another.",
+            "every rank has its own clock, so one pair of times does not fit all.",
             hint="name a step, or report on one rank.",
         )
     if is_step_word(window):
@@ -92,31 +84,31 @@ def _step(
 
 
 def _numbered(names: tuple[str, ...], number: str) -> str:
-    """Name of the step with a number; empty for none."""
+    """Name of the step with a number; empty if there is none."""
     return next((names[at] for at in numbered_steps(names, number)), "")
 
 
 def listed(ranks: Sequence[int], most: int = 8) -> str:
-    """Some ranks in words."""
+    """Some ranks in words; the first `most` by number."""
     more = ", …" if len(ranks) > most else ""
     return ", ".join(map(str, ranks[:most])) + more
 
 
 def _median(summaries: Mapping[int, RankSummary]) -> str:
-    """The step of median length, over all ranks, of those that are alike on each of them."""
+    """The step of median length over all ranks, of the steps that are alike on each."""
     alike = [summary.alike_ns for summary in summaries.values()]
     common = [name for name in alike[0] if all(name in other for other in alike)]
     if not common:
         raise QueryError(
-            "no step is the median one: none is one of those that are alike on every rank.",
-            hint=f"name a step, or take {FIRST} or {LAST}; steady_state says why.",
+            "there is no median step: no step is alike on every rank.",
+            hint=f"name a step, or take {FIRST} or {LAST}; steady_state shows why.",
         )
     lengths = sorted((sum(of_rank[name] for of_rank in alike), name) for name in common)
     return lengths[(len(lengths) - 1) // 2][1]
 
 
 def _warn_of_others(steps: Mapping[int, tuple[str, ...]], window: str) -> None:
-    """Warn where a pattern fits several steps of a rank, or a name several times."""
+    """Warn if a pattern or a name fits several steps of a rank."""
     fits = compile_pattern(window)
     for rank, names in steps.items():
         found = [name for name in names if name == window] or [n for n in names if fits(n)]

@@ -47,9 +47,9 @@ FIRST, LAST, MEDIAN = "first", "last", "median"
 """What steps are called: the first, the last, the representative one of those that are alike."""
 
 WINDOWS_IN_WORDS = (
-    "Step or other host range, as a name, glob or regex; a step by its number (5: ProfilerStep#5), "
-    f"{FIRST}, {LAST} or {MEDIAN} (the representative one of those that are alike); START:END from "
-    f"the start of the trace (10ms:20ms; ns without a unit); or {WHOLE}, which is all of it."
+    "Window to analyze: a step or other host range by name, glob or regex; a step by number (5: "
+    f"ProfilerStep#5), or {FIRST}, {LAST} or {MEDIAN} (a representative step); START:END from the "
+    f"start of the trace (10ms:20ms; default unit ns); {WHOLE}: all of it."
 )
 """What a window may be called, for the help of commands."""
 

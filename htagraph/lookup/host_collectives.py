@@ -32,7 +32,7 @@ def host_collectives(dag: Dag) -> I64:
 def given_ranges(dag: Dag, ranges: I64) -> tuple[I64, I64]:
     """Those of some ranges that a worker thread runs for a caller, and the call of each."""
     edges = dag.edges
-    begins = (edges.rule == Rule.HAND_OVER) & (edges.tail % 2 == 0)
+    begins = (edges.rule == Rule.HANDOFF) & (edges.tail % 2 == 0)
     rows = np.flatnonzero(begins)
     rows = rows[np.isin(edges.head[rows], 2 * ranges)]
     return (edges.head[rows] >> 1).astype(np.int64), (edges.tail[rows] >> 1).astype(np.int64)

@@ -5,7 +5,21 @@ The schemas of a job's own questions are in `htagraph.model.job_answers`, by the
 
 from __future__ import annotations
 
-from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds, share
+from htagraph.model.schema import (
+    EVENT,
+    STEP,
+    TRACK,
+    Column,
+    count,
+    duration,
+    identifier,
+    label,
+    name,
+    number,
+    schema,
+    share,
+    text,
+)
 
 __all__ = [
     "ANNOTATION_BREAKDOWN",
@@ -45,661 +59,644 @@ __all__ = [
     "UTILIZATION_LOSSES",
 ]
 
-_EVENT = Column("int64", "event", "row of the event table")
-_DEVICE = Column("int64", "id", "device")
-_STREAM = Column("int64", "id", "stream of the device")
-_CLASS = Column("category", "KernelClass", "what the work does: compute, communication or memory")
+_DEVICE = identifier("device")
+_STREAM = identifier("stream of the device")
+_CLASS = label("what the work does: compute, communication or memory", unit="KernelClass")
 _OP = name("innermost operator or annotation it happened in, or was launched from; empty for none")
-_TRACK = Column("object", "id", "thread id of host work, `stream n` of device work")
-_SPREAD = {
-    "sum_ns": nanoseconds("sum of durations in the window"),
-    "mean_ns": Column("float64", "ns", "mean duration"),
-    "std_ns": Column("float64", "ns", "sample standard deviation of durations, 0 of one"),
-    "min_ns": nanoseconds("shortest"),
-    "max_ns": nanoseconds("longest"),
+_SPREAD: dict[str, Column | str] = {
+    "sum_ns": "total duration in the window",
+    "mean_ns": duration("mean duration", dtype="float64"),
+    "std_ns": duration("sample standard deviation, 0 for one event", dtype="float64"),
+    "min_ns": "shortest duration",
+    "max_ns": "longest duration",
 }
 _QUANTILES = {
-    "p50_ns": nanoseconds("median; like all quantiles the largest duration at or below the rank"),
-    "p90_ns": nanoseconds("quantile 0.90"),
-    "p99_ns": nanoseconds("quantile 0.99"),
+    "p50_ns": "median: like all quantiles, the longest duration at or below its rank",
+    "p90_ns": "90th percentile",
+    "p99_ns": "99th percentile",
 }
 
-TEMPORAL_BREAKDOWN = Schema(
+TEMPORAL_BREAKDOWN = schema(
     "TEMPORAL_BREAKDOWN",
     {
         "device": _DEVICE,
-        "window_ns": nanoseconds("length of the window; the four parts add up to it"),
-        "idle_ns": nanoseconds("nothing runs on the device"),
-        "compute_ns": nanoseconds("a compute kernel runs, whatever else does"),
-        "communication_ns": nanoseconds(
-            "a communication kernel runs and no compute kernel: exposed communication"
-        ),
-        "memory_ns": nanoseconds("only copies and fills run"),
-        "idle_share": share("idle_ns / window_ns"),
-        "compute_share": share("compute_ns / window_ns"),
-        "communication_share": share("communication_ns / window_ns"),
-        "memory_share": share("memory_ns / window_ns"),
+        "window_ns": "length of the window; the four parts add up to it",
+        "idle_ns": "time without device work",
+        "compute_ns": "time with a compute kernel, whatever else runs",
+        "communication_ns": "exposed communication: a communication kernel runs, no compute kernel",
+        "memory_ns": "time in which only copies and memsets run",
+        "idle_share": "idle_ns / window_ns",
+        "compute_share": "compute_ns / window_ns",
+        "communication_share": "communication_ns / window_ns",
+        "memory_share": "memory_ns / window_ns",
     },
+    first="device window_ns compute_share communication_share memory_share idle_share",
 )
 
-CLASS_OVERLAP = Schema(
+CLASS_OVERLAP = schema(
     "CLASS_OVERLAP",
     {
         "device": _DEVICE,
-        "classes": name("classes that run at once, joined by ' + '; idle where none does"),
-        "dur_ns": nanoseconds("time in which exactly these run; adds up to the window"),
-        "share": share("dur_ns / window"),
+        "classes": name("classes that run at the same time, joined by ' + ', or idle"),
+        "dur_ns": "time in which exactly these run; adds up to the window",
+        "share": "dur_ns / window",
     },
 )
 
-IDLE_TIME = Schema(
+IDLE_TIME = schema(
     "IDLE_TIME",
     {
         "device": _DEVICE,
-        "stream": Column("int64", "id", "stream, -1 for the union of all streams of the device"),
-        "cause": Column("category", "IdleCause", "what the device waited for"),
+        "stream": identifier("stream, -1 for all streams of the device together"),
+        "cause": label("what the device waited for", unit="IdleCause"),
         "op": _OP,
-        "name": name("event that the time belongs to, or what the gap is"),
-        "frame": name("innermost Python frame, empty where none was recorded"),
-        "n_gaps": count("idle intervals that this takes part in"),
-        "idle_ns": nanoseconds("idle time of this cause; adds up to the idle time"),
-        "idle_share": share("idle_ns / idle time of the device, or stream"),
+        "name": name("event that the idle time belongs to, or what the gap is"),
+        "frame": name("innermost Python frame, empty if not recorded"),
+        "n_gaps": "idle intervals with this cause",
+        "idle_ns": "idle time with this cause; adds up to the idle time",
+        "idle_share": "idle_ns / idle time of the device or stream",
     },
+    first="device stream cause idle_share idle_ns n_gaps name op",
 )
 
-IDLE_INTERVALS = Schema(
+IDLE_INTERVALS = schema(
     "IDLE_INTERVALS",
     {
-        "interval": count("number of the idle interval"),
+        "interval": identifier("number of the idle interval"),
         "device": _DEVICE,
-        "stream": Column("int64", "id", "stream, -1 for the union of all streams of the device"),
-        "start_ns": nanoseconds("start of this part of the interval"),
-        "dur_ns": nanoseconds("length of this part; the parts of an interval tile it"),
-        "cause": Column("category", "IdleCause", "what the device waited for"),
-        "event": Column("int64", "event", "event that the time belongs to, -1 for none"),
+        "stream": identifier("stream, -1 for all streams of the device together"),
+        "start_ns": "start of this part of the interval",
+        "dur_ns": "length of this part; the parts of an interval tile it",
+        "cause": label("what the device waited for", unit="IdleCause"),
+        "event": identifier("event that the idle time belongs to, -1 for none", unit="event"),
         "op": _OP,
         "name": name("name of the event, or what the gap is"),
-        "frame": name("innermost Python frame, empty where none was recorded"),
-        "ended_by": Column("int64", "event", "device event that ends the interval, -1 for none"),
+        "frame": name("innermost Python frame, empty if not recorded"),
+        "ended_by": identifier("device event that ends the interval, -1 for none", unit="event"),
     },
+    first="device stream start_ns dur_ns cause name op",
 )
 
-GRAPH_NODES = Schema(
+GRAPH_NODES = schema(
     "GRAPH_NODES",
     {
-        "graph": count("number of the graph, in order of first replays"),
-        "node": count("number of the node in its graph, in order of first starts"),
-        "name": name("kernel, copy or fill"),
+        "graph": identifier("number of the graph, by first replay"),
+        "node": identifier("number of the node in its graph, by first start"),
+        "name": name("kernel, memcpy or memset"),
         "device": _DEVICE,
         "stream": _STREAM,
-        "n_replays": count("replays of the node that overlap the window"),
-        "sum_ns": nanoseconds("sum of its durations, not clipped to the window"),
-        "mean_ns": Column("float64", "ns", "mean duration"),
-        "median_ns": nanoseconds("median duration"),
-        "min_ns": nanoseconds("shortest"),
-        "max_ns": nanoseconds("longest"),
-        "offset_ns": nanoseconds("median time from the start of the replay to that of the node"),
-        "offset_spread_ns": nanoseconds("range of that time"),
-        "gap_ns": nanoseconds(
-            "median time before it in which no earlier node of its replay ran, on any stream"
-        ),
-        "found_by": Column(
-            "category", "name", "what says which node it is: its id, or its position in its stream"
-        ),
+        "n_replays": "replays of the node that overlap the window",
+        "sum_ns": "total duration, not clipped to the window",
+        "mean_ns": duration("mean duration", dtype="float64"),
+        "median_ns": "median duration",
+        "min_ns": "shortest duration",
+        "max_ns": "longest duration",
+        "offset_ns": "median time from the start of the replay to the start of the node",
+        "offset_spread_ns": "largest minus smallest offset",
+        "gap_ns": "median time before it without an earlier node of its replay, on any stream",
+        "found_by": label("how the node was identified: by its id or its position in the stream"),
     },
+    first=(
+        "graph node name n_replays median_ns min_ns max_ns offset_ns offset_spread_ns gap_ns stream"
+    ),
 )
 
-IDLE_CATEGORIES = Schema(
+IDLE_CATEGORIES = schema(
     "IDLE_CATEGORIES",
     {
         "device": _DEVICE,
         "stream": _STREAM,
-        "category": Column("category", "name", "host_wait, kernel_wait or other"),
-        "n_gaps": count("gaps between two pieces of work of the stream"),
-        "idle_ns": nanoseconds("their length"),
-        "idle_share": share("idle_ns / all gaps of the stream"),
+        "category": label("host_wait, kernel_wait or other"),
+        "n_gaps": "gaps between work on the stream",
+        "idle_ns": "their total length",
+        "idle_share": "idle_ns / all gaps of the stream",
     },
 )
 
-KERNEL_BREAKDOWN = Schema(
+KERNEL_BREAKDOWN = schema(
     "KERNEL_BREAKDOWN",
     {
         "group": name("class, name, op, stream or rule"),
         "class": _CLASS,
-        "n_kernels": count("pieces of device work that overlap the window"),
+        "n_kernels": "kernels, memcpys and memsets that overlap the window",
         **_SPREAD,
         **_QUANTILES,
-        "share": share("sum_ns / sum of all groups"),
+        "share": "sum_ns / sum of all groups",
     },
+    first="group share sum_ns n_kernels mean_ns max_ns p50_ns",
 )
 
-KERNEL_DURATIONS = Schema(
+KERNEL_DURATIONS = schema(
     "KERNEL_DURATIONS",
     {
-        "event": _EVENT,
-        "name": name("kernel, copy or fill"),
+        "event": EVENT,
+        "name": name("kernel, memcpy or memset"),
         "class": _CLASS,
         "op": _OP,
         "annotation": name("innermost annotation around its launch, empty for none"),
         "module": name("innermost module around its launch, if Python frames were recorded"),
         "device": _DEVICE,
         "stream": _STREAM,
-        "ts_ns": nanoseconds("start"),
-        "dur_ns": nanoseconds("duration, not clipped to the window"),
+        "ts_ns": "start",
+        "dur_ns": "duration, not clipped to the window",
     },
+    first="name dur_ns ts_ns device stream class op",
 )
 
-OVERLAP = Schema(
+OVERLAP = schema(
     "OVERLAP",
     {
         "device": _DEVICE,
-        "compute_ns": nanoseconds("time in which a compute kernel runs"),
-        "communication_ns": nanoseconds("time in which a communication kernel runs"),
-        "overlap_ns": nanoseconds("time in which both do"),
-        "exposed_ns": nanoseconds("communication_ns - overlap_ns"),
-        "overlap_share": share(
-            "overlap_ns / communication_ns; NaN where there is no communication"
-        ),
+        "compute_ns": "time with a compute kernel",
+        "communication_ns": "time with a communication kernel",
+        "overlap_ns": "time with both",
+        "exposed_ns": "communication_ns - overlap_ns",
+        "overlap_share": "overlap_ns / communication_ns; NaN without communication",
     },
 )
 
-EXPOSED_COMMUNICATION = Schema(
+EXPOSED_COMMUNICATION = schema(
     "EXPOSED_COMMUNICATION",
     {
-        "event": _EVENT,
+        "event": EVENT,
         "name": name("communication kernel"),
         "op": _OP,
         "device": _DEVICE,
         "stream": _STREAM,
-        "start_ns": nanoseconds("start in the window"),
-        "dur_ns": nanoseconds("time in the window"),
-        "exposed_ns": nanoseconds("time in which no compute kernel ran on the device"),
-        "why": Column(
-            "category",
-            "name",
-            "why the next compute kernel did not run meanwhile; none where nothing is exposed",
-        ),
-        "next_event": Column("int64", "event", "that compute kernel, -1 for none"),
-        "next_name": name("name of that kernel"),
+        "start_ns": "start in the window",
+        "dur_ns": "time in the window",
+        "exposed_ns": "time without a compute kernel on the device",
+        "why": label("what kept the next compute kernel waiting; none if nothing is exposed"),
+        "next_event": identifier("next compute kernel, -1 for none", unit="event"),
+        "next_name": name("its name"),
     },
+    first="name exposed_ns dur_ns start_ns stream why next_name op",
 )
 
-LAUNCH_STATS = Schema(
+LAUNCH_STATS = schema(
     "LAUNCH_STATS",
     {
-        "event": _EVENT,
-        "correlation": Column("int64", "id", "links the call and its device work"),
+        "event": EVENT,
+        "correlation": identifier("links the call to its device work"),
         "call": name("API call"),
         "op": _OP,
-        "name": name("first device work it enqueued"),
+        "name": name("first device work that it enqueued"),
         "device": _DEVICE,
         "stream": _STREAM,
-        "ts_ns": nanoseconds("start of the call"),
-        "op_delay_ns": nanoseconds("start of that operator to the start of the call, 0 for none"),
-        "launch_ns": nanoseconds("duration of the call"),
-        "kernel_ns": nanoseconds("sum of durations of what it enqueued"),
-        "launch_delay_ns": nanoseconds("end of the call to the first start, 0 if that came before"),
-        "queued_ns": nanoseconds("part of the delay in which earlier work of the stream still ran"),
-        "n_kernels": count("pieces of device work enqueued: more than 1 for a graph"),
-        "is_short_kernel": flag("the work takes less time than its launch, which is no outlier"),
-        "is_launch_outlier": flag("launch_ns above the cutoff"),
-        "is_delay_outlier": flag("launch_delay_ns above the cutoff"),
+        "ts_ns": "start of the call",
+        "op_delay_ns": "start of the operator to the start of the call, 0 for none",
+        "launch_ns": "duration of the call",
+        "kernel_ns": "total duration of the work that it enqueued",
+        "launch_delay_ns": "end of the call to the start of its work, 0 if that starts earlier",
+        "queued_ns": "part of the delay in which earlier work of the stream ran",
+        "n_kernels": "kernels, memcpys and memsets enqueued: more than 1 for a CUDA graph",
+        "is_short_kernel": "the work is shorter than its launch, which is no outlier",
+        "is_launch_outlier": "launch_ns is above the cutoff",
+        "is_delay_outlier": "launch_delay_ns is above the cutoff",
     },
+    first="name launch_ns launch_delay_ns queued_ns kernel_ns ts_ns stream op call",
 )
 
-COUNTERS = Schema(
+COUNTERS = schema(
     "COUNTERS",
     {
-        "ts_ns": nanoseconds("when the value changes"),
-        "dur_ns": nanoseconds("until the next change, or the end of the window"),
+        "ts_ns": "when the value changes",
+        "dur_ns": "time until the next change or the end of the window",
         "device": _DEVICE,
-        "stream": Column("int64", "id", "stream, -1 for a counter of the whole device"),
+        "stream": identifier("stream, -1 for a counter of the whole device"),
         "name": name("what is counted"),
-        "value": Column(
-            "float64", "count or GB/s", "launches outstanding, or 1e9 bytes per second"
-        ),
+        "value": number("count or GB/s", "launches outstanding, or 1e9 bytes per second"),
     },
 )
 
-QUEUE_BLOCKED = Schema(
+QUEUE_BLOCKED = schema(
     "QUEUE_BLOCKED",
     {
         "device": _DEVICE,
         "stream": _STREAM,
-        "full_ns": nanoseconds("time in which at least as many launches were outstanding"),
-        "full_share": share("full_ns / window"),
-        "n_blocked": count("launch calls that returned only when work started and made room"),
-        "blocked_ns": nanoseconds("host time in those calls"),
+        "full_ns": "time with at least that many launches outstanding",
+        "full_share": "full_ns / window",
+        "n_blocked": count(
+            "launch calls that waited until work started and made room", heading="blocked calls"
+        ),
+        "blocked_ns": "host time in those calls",
     },
 )
 
-KERNEL_PATTERNS = Schema(
+KERNEL_PATTERNS = schema(
     "KERNEL_PATTERNS",
     {
         "pattern": name("tuple of kernel names, in order of time"),
-        "op": name("operator that launched them; empty along a stream"),
-        "length": count("kernels of the pattern"),
-        "n_occurrences": count("how often, without overlap"),
-        "device_ns": nanoseconds("sum of durations of the kernels"),
-        "host_ns": nanoseconds("sum of durations of the operator calls, 0 along a stream"),
-        "gap_ns": nanoseconds(
-            "idle time of the stream between the kernels, which one fused kernel would not have"
-        ),
-        "share": share("device_ns / all device time of the window"),
-        "event": Column("int64", "event", "first kernel of the first occurrence"),
+        "op": name("operator that launched them; empty for patterns of a stream"),
+        "length": count("kernels in the pattern"),
+        "n_occurrences": "occurrences, without overlap",
+        "device_ns": "total duration of the kernels",
+        "host_ns": "total duration of the operator calls, 0 for patterns of a stream",
+        "gap_ns": "idle time of the stream between the kernels, which fusing them would save",
+        "share": "device_ns / all device time of the window",
+        "event": identifier("first kernel of the first occurrence", unit="event"),
     },
+    first="pattern share device_ns gap_ns n_occurrences length host_ns op",
 )
 
-ANNOTATION_BREAKDOWN = Schema(
+ANNOTATION_BREAKDOWN = schema(
     "ANNOTATION_BREAKDOWN",
     {
         "name": name("annotation"),
-        "n_ranges": count("ranges that overlap the window"),
+        "n_ranges": "ranges that overlap the window",
         **_SPREAD,
-        "n_kernels": count("device work launched in them"),
-        "device_ns": nanoseconds("device time launched in them; nested annotations each have it"),
-        "self_device_ns": nanoseconds(
-            "device time of which this is the innermost annotation; adds up"
-        ),
-        "device_share": share("device_ns / all device time of the window"),
+        "n_kernels": "kernels, memcpys and memsets launched in them",
+        "device_ns": "device time launched in them; counts for every enclosing annotation",
+        "self_device_ns": "device time with this as the innermost annotation; adds up",
+        "device_share": "device_ns / all device time of the window",
     },
+    first="name n_ranges sum_ns n_kernels device_ns self_device_ns device_share",
 )
 
-OPERATOR_BREAKDOWN = Schema(
+OPERATOR_BREAKDOWN = schema(
     "OPERATOR_BREAKDOWN",
     {
         "name": name("operator, API call, annotation or module"),
-        "kind": Column("category", "EventKind", "what it is"),
-        "n_calls": count("calls that overlap the window"),
-        "host_ns": nanoseconds("time in the calls, in the window; a recursive call counts once"),
-        "self_ns": nanoseconds(
-            "time in the calls and in nothing they call; adds up to the time in host events"
-        ),
-        "n_kernels": count("device work launched in them"),
-        "device_ns": nanoseconds("device time launched in them"),
-        "self_device_ns": nanoseconds(
-            "device time of which this is the innermost operator or annotation, or, where there is "
-            "none, the launch call"
-        ),
+        "kind": label("kind of event", unit="EventKind"),
+        "n_calls": "calls that overlap the window",
+        "host_ns": "time in the calls, in the window; recursion counts once",
+        "self_ns": "the same without nested events; adds up to the time in host events",
+        "n_kernels": "kernels, memcpys and memsets launched in them",
+        "device_ns": "device time launched in them",
+        "self_device_ns": "device time with this innermost operator, annotation or launch call",
     },
+    first="name n_calls self_ns host_ns self_device_ns device_ns n_kernels kind",
 )
 
-OPERATOR_TREE = Schema(
+OPERATOR_TREE = schema(
     "OPERATOR_TREE",
     {
-        "node": count("number of the row; parents come before children"),
-        "parent": count("row of the caller, -1 for the outermost"),
-        "depth": count("callers above"),
+        "node": identifier("number of the row; parents precede children"),
+        "parent": identifier("row of the caller, -1 for none"),
+        "depth": count("number of callers above"),
         "name": name("operator, API call or annotation"),
-        "n_calls": count("calls with this chain of callers"),
-        "host_ns": nanoseconds("time in the calls, in the window"),
-        "self_ns": nanoseconds("time in nothing they call; adds up to the time of the roots"),
-        "n_kernels": count("device work launched in them"),
-        "device_ns": nanoseconds("device time launched in them"),
+        "n_calls": "calls with this chain of callers",
+        "host_ns": "time in the calls, in the window",
+        "self_ns": "the same without nested calls; adds up to the time of the roots",
+        "n_kernels": "kernels, memcpys and memsets launched in them",
+        "device_ns": "device time launched in them",
     },
+    first="name depth n_calls host_ns self_ns device_ns n_kernels node parent",
 )
 
-EXECUTION_NODES = Schema(
+EXECUTION_NODES = schema(
     "EXECUTION_NODES",
     {
-        "event": _EVENT,
+        "event": EVENT,
         "name": name("operator or annotation"),
-        "node": Column("int64", "id", "id of its node in the execution trace"),
-        "record_function": Column(
-            "int64", "id", "id of the call that both files have; -1 where the trace has none"
-        ),
-        "n_inputs": count("tensors that it took; those of a list count each"),
-        "n_outputs": count("tensors that it gave"),
-        "op_schema": Column("object", "text", "its signature; empty for none"),
-        "input_shapes": Column("object", "JSON", "shape of each input"),
-        "input_types": Column("object", "JSON", "type of each input"),
-        "output_shapes": Column("object", "JSON", "shape of each output"),
-        "output_types": Column("object", "JSON", "type of each output"),
+        "node": identifier("id in the execution trace"),
+        "record_function": identifier("id of the call in both files; -1 if the trace has none"),
+        "n_inputs": "input tensors, each tensor of a list counted",
+        "n_outputs": "output tensors",
+        "op_schema": name("signature of the operator; empty for none"),
+        "input_shapes": name("shape of each input", unit="JSON"),
+        "input_types": name("type of each input", unit="JSON"),
+        "output_shapes": name("shape of each output", unit="JSON"),
+        "output_types": name("type of each output", unit="JSON"),
     },
+    first="name node n_inputs n_outputs input_shapes output_shapes",
 )
 
-MEMORY_TIMELINE = Schema(
+MEMORY_TIMELINE = schema(
     "MEMORY_TIMELINE",
     {
-        "event": _EVENT,
-        "ts_ns": nanoseconds("when memory was taken or given back"),
-        "device_type": Column(
-            "int64", "id", "PyTorch's number of the kind of device: 0 CPU, 1 CUDA; -1 unknown"
-        ),
+        "event": EVENT,
+        "ts_ns": "when memory was allocated or freed",
+        "device_type": identifier("PyTorch's device type: 0 CPU, 1 CUDA; -1 unknown"),
         "device": _DEVICE,
-        "bytes": Column("int64", "byte", "taken (> 0) or given back (< 0)"),
-        "allocated": Column("int64", "byte", "allocated after it, -1 where not recorded"),
-        "reserved": Column(
-            "int64", "byte", "reserved by the allocator after it, -1 where not recorded"
-        ),
+        "bytes": number("byte", "allocated (> 0) or freed (< 0)", dtype="int64"),
+        "allocated": count("allocated afterwards, -1 if not recorded", unit="byte"),
+        "reserved": count("reserved by the allocator afterwards, -1 if not recorded", unit="byte"),
         "op": _OP,
     },
+    first="ts_ns device bytes allocated reserved op",
 )
 
-STEP_TIMES = Schema(
+STEP_TIMES = schema(
     "STEP_TIMES",
     {
-        "step": count("position in time"),
-        "name": name("name of the step"),
-        "start_ns": nanoseconds("start of the host range"),
-        "dur_ns": nanoseconds("length of the host range"),
-        "device": Column("int64", "id", "device, -1 where the trace has none"),
-        "n_launches": count("device work launched in the step"),
-        "launched_ns": nanoseconds("its device time, whenever it ran"),
-        "idle_ns": nanoseconds("nothing ran on the device while the step lasted"),
-        "compute_ns": nanoseconds("a compute kernel ran"),
-        "communication_ns": nanoseconds("exposed communication"),
-        "memory_ns": nanoseconds("only copies and fills ran"),
+        **STEP,
+        "device": identifier("device, -1 without device work"),
+        "n_launches": "kernels, memcpys and memsets launched in the step",
+        "launched_ns": "their device time, whenever they ran",
+        "idle_ns": "time of the step without device work",
+        "compute_ns": "time of the step with a compute kernel",
+        "communication_ns": "exposed communication",
+        "memory_ns": "time of the step with only copies and memsets",
     },
+    first=(
+        "name dur_ns device compute_ns communication_ns memory_ns idle_ns n_launches launched_ns"
+    ),
 )
 
-STEADY_STATE = Schema(
+STEADY_STATE = schema(
     "STEADY_STATE",
     {
-        "step": count("position in time"),
-        "name": name("name of the step"),
-        "start_ns": nanoseconds("start of the host range"),
-        "dur_ns": nanoseconds("length of the host range"),
-        "period_ns": nanoseconds("from its start to that of the next step; of the last, dur_ns"),
-        "delta_ns": nanoseconds(
-            "how much longer than the representative step, else than the median one of those that "
-            "do the same work; of the last, with the usual time between two steps"
-        ),
-        "n_events": count(
-            "events on the thread of the steps and work launched, from its start to that of the "
-            "next; without polls"
-        ),
-        "n_different": count("events more or fewer than in a typical step, name by name"),
-        "device_ns": nanoseconds("device time of the work launched, whenever it ran"),
-        "is_steady": flag("one of at least three that do the same work and take about as long"),
-        "is_representative": flag("the steady step of median length"),
-        "reason": Column("object", "text", "why it is not steady; empty if it is"),
+        **STEP,
+        "period_ns": "from its start to the start of the next step; dur_ns for the last",
+        "delta_ns": "longer than the representative, else the median similar step, by this much",
+        "n_events": "events on the step thread and launched work in the period, without polls",
+        "n_different": "events more or fewer than in a typical step, counted by name",
+        "device_ns": "device time launched in the step, whenever it ran",
+        "is_steady": "one of at least three steps with the same work and about the same length",
+        "is_representative": "the steady step of median length",
+        "reason": text("why the step is not steady; empty if it is"),
     },
+    first="name period_ns delta_ns is_steady is_representative reason",
 )
 
-CHOKE_POINTS = Schema(
+CHOKE_POINTS = schema(
     "CHOKE_POINTS",
     {
-        "event": _EVENT,
-        "name": name("event that every chain passes; `(window start)` before the first"),
-        "kind": Column("category", "EventKind", "its kind"),
+        "event": EVENT,
+        "name": name("event that every chain passes through; `(window start)` before the first"),
+        "kind": label("kind of event", unit="EventKind"),
         "op": _OP,
-        "side": Column("category", "name", "whether chains pass its start or its end"),
-        "ts_ns": nanoseconds("when"),
-        "dur_ns": nanoseconds("time of the stretch, which adds up to the window"),
-        "is_serial": flag("one thing at a time; else several chains run side by side"),
-        "n_points": count("choke points in it, each at an instant of its own: 1 if not serial"),
-        "until": name("what ends the stretch, and so begins the next"),
-        "bound": Column("category", "Bound", "bound of most of the critical path in it"),
-        "bound_share": share("its share of the stretch"),
+        "side": label("whether chains pass through its start or its end"),
+        "ts_ns": "time of the choke point",
+        "dur_ns": "time to the next; adds up to the window",
+        "is_serial": "one event after another until then; else several chains in parallel",
+        "n_points": "choke points in it, at different times: 1 if not serial",
+        "until": name("event that ends the stretch and begins the next"),
+        "bound": label("largest bound of the critical path in it", unit="Bound"),
+        "bound_share": "its share of the stretch",
     },
+    first="name side dur_ns is_serial bound bound_share until op",
 )
 
-COLLECTIVES = Schema(
+COLLECTIVES = schema(
     "COLLECTIVES",
     {
-        "collective": count("position on this rank, in the order of launches"),
-        "event": _EVENT,
+        "collective": identifier("position on this rank, by launch"),
+        "event": EVENT,
         "operation": name("all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send …"),
-        "group": name("communicator: ranks or name of the process group, empty where not recorded"),
-        "n_elements": count("elements sent, -1 where not recorded"),
-        "dtype": name("element type, empty where not recorded"),
-        "seq": count("sequence number of the communicator, -1 where not recorded"),
-        "peer": Column(
-            "int64",
-            "rank",
-            "other side of a send or receive, root of a broadcast or reduce; -1 where not recorded",
+        "group": name("communicator: ranks or name of the process group, empty if not recorded"),
+        "n_elements": "elements sent, -1 if not recorded",
+        "dtype": name("element type, empty if not recorded"),
+        "seq": identifier("sequence number in the communicator, -1 if not recorded"),
+        "peer": identifier(
+            "peer of a send or receive, root of a broadcast or reduce; -1 if not recorded",
+            unit="rank",
         ),
-        "start_ns": nanoseconds("start of the kernel, on the rank's clock"),
-        "end_ns": nanoseconds("end of the kernel, on the rank's clock"),
-        "is_rendezvous": flag("nobody ends before everybody has started"),
-        "found_by": Column("category", "name", "what says which operation it is"),
-        "arrival": count(
-            "collective whose start is the rank's arrival: this one, or the half of it that sends; "
-            "-1 where it is unclear which half this one is"
+        "start_ns": "start of the kernel, on the rank's clock",
+        "end_ns": "end of the kernel, on the rank's clock",
+        "is_rendezvous": "no rank can end before all have started",
+        "found_by": label("how the operation was identified"),
+        "arrival": identifier(
+            "collective at whose start the rank arrives: this, or its sending half; -1 unclear"
         ),
-        "after": count("collective whose end the start of this one goes back to, -1 for none"),
+        "after": identifier("collective whose end the start of this one depends on, -1 for none"),
     },
+    first="collective operation start_ns end_ns n_elements dtype group peer seq",
 )
 
-QUALITY = Schema(
+QUALITY = schema(
     "QUALITY",
     {
-        "check": name("what was checked"),
-        "n_good": count("how many pass"),
-        "n_all": count("of how many"),
-        "share": share("n_good / n_all, 1 where there is nothing to check"),
-        "verdict": Column("category", "name", "good, weak or missing"),
-        "consequence": Column(
-            "object",
-            "text",
-            "which answers are weaker, and what to do about it; of a good check, what was taken",
-        ),
+        "check": text("what is checked"),
+        "n_good": "how many pass",
+        "n_all": "out of how many",
+        "share": "n_good / n_all, 1 if there is nothing to check",
+        "verdict": label("good, weak or missing"),
+        "consequence": text("if not good: which answers suffer and what to do; else what was used"),
     },
+    first="check share verdict n_good n_all consequence",
 )
 
-INFERENCES = Schema(
+INFERENCES = schema(
     "INFERENCES",
     {
-        "rule": Column("category", "name", "rule that made the edges"),
-        "kind": Column("category", "EdgeKind", "kind of edge that it makes"),
-        "source": name("of a pair, the place that was waited for; else empty"),
-        "target": name("of a pair, the place that waited; else empty"),
-        "n_edges": count("edges of the rule that overlap the window; 0 of a pair"),
-        "path_ns": nanoseconds("time of the window's critical path on these edges; 0 of a pair"),
-        "path_share": share("path_ns / window; NaN of a pair"),
-        "n_pairs": count("pairs of places that were learnt; 0 where each event is judged alone"),
-        "n_matched": count("how often the target waited and the source ended as the rule wants it"),
-        "n_all": count("how often the target waited; as n_matched, in the whole trace"),
-        "distance_ns": nanoseconds("of a pair, median time from the source's end; else 0"),
-        "spread_ns": nanoseconds("of a pair, range of that time where it matched; else 0"),
-        "chance": share(
-            "largest share of random instants that match a pair as well; NaN without pairs"
+        "rule": label("rule that made the edges"),
+        "kind": label("kind of the edges", unit="EdgeKind"),
+        "source": name("of a pair, the place that is waited for; else empty"),
+        "target": name("of a pair, the place that waits; else empty"),
+        "n_edges": "edges of the rule that overlap the window; 0 for a pair",
+        "path_ns": "time of the critical path on these edges; 0 for a pair",
+        "path_share": "path_ns / window; NaN for a pair",
+        "n_pairs": "pairs of places learnt; 0 if the rule judges single events",
+        "n_matched": "waits of the target for which the source ends as the rule expects",
+        "n_all": "waits of the target, in the whole trace",
+        "distance_ns": "of a pair, median time from the source's end; else 0",
+        "spread_ns": "of a pair, range of that time; else 0",
+        "chance": number(
+            "share", "largest share of random times that also match; NaN without pairs"
         ),
+    },
+    first="rule n_edges path_share path_ns n_pairs n_matched n_all chance",
+    first_by={
+        "pair": "rule source target n_matched n_all chance distance_ns spread_ns",
     },
 )
 
-PROFILER_OVERHEAD = Schema(
+PROFILER_OVERHEAD = schema(
     "PROFILER_OVERHEAD",
     {
-        "name": name("overhead, as the profiler calls it"),
-        "source": Column(
-            "category", "name", "whose work it is: that of the driver is there without a profiler"
-        ),
-        "n_events": count("how many overlap the window"),
-        "n_placed": count("of these, those whose thread is known; the path has time of no others"),
-        "sum_ns": nanoseconds("sum of their durations in the window"),
-        "path_ns": nanoseconds("time of the critical path in which they were innermost; adds up"),
-        "path_share": share("path_ns / window"),
-        "inside": name("operator or call with most of that time; empty where there is none"),
+        "name": name("overhead, as the profiler names it"),
+        "source": label("the profiler, or the driver, whose overhead is there without profiling"),
+        "n_events": "events that overlap the window",
+        "n_placed": "those with a known thread; only they can be on the path",
+        "sum_ns": "total duration in the window",
+        "path_ns": "time of the critical path with this innermost; adds up",
+        "path_share": "path_ns / window",
+        "inside": name("operator or call with most of that time, empty for none"),
     },
+    first="name source n_events sum_ns path_ns path_share inside",
 )
 
-SAMPLED_COUNTERS = Schema(
+SAMPLED_COUNTERS = schema(
     "SAMPLED_COUNTERS",
     {
-        "device": Column("int64", "id", "device, -1 for the host"),
+        "device": identifier("device, -1 for the host"),
         "instrument": name("what took the samples"),
-        "name": name("counter, as the instrument calls it"),
-        "unit": name("its unit; empty for none"),
-        "step": Column("int64", "id", "step, -1 for another stretch of time"),
-        "start_ns": nanoseconds("start of the stretch"),
-        "dur_ns": nanoseconds("its length"),
-        "n_samples": count("samples taken in it; 0 where only those around it tell"),
-        "mean": Column("float64", "unit", "mean over time; each moment is like its nearest sample"),
-        "min": Column("float64", "unit", "least value"),
-        "max": Column("float64", "unit", "greatest value"),
-        "uncertainty_ns": nanoseconds("so far may times of samples be off, to either side"),
+        "name": name("counter, as the instrument names it"),
+        "unit": name("unit, empty for none"),
+        "step": identifier("step, -1 for another interval"),
+        "start_ns": "start of the interval",
+        "dur_ns": "length of the interval",
+        "n_samples": "samples in the interval; 0 if only neighboring samples tell",
+        "mean": number("unit", "mean over time; each moment counts as its nearest sample"),
+        "min": number("unit", "smallest value"),
+        "max": number("unit", "largest value"),
+        "uncertainty_ns": "sample times may be off by this much, either way",
+    },
+    first="device name unit mean min max n_samples uncertainty_ns",
+    first_by={
+        "step": "device name unit step mean min max",
+        "time": "device name unit start_ns mean min max",
     },
 )
 
-CUPTI_COUNTERS = Schema(
+CUPTI_COUNTERS = schema(
     "CUPTI_COUNTERS",
     {
-        "event": _EVENT,
+        "event": EVENT,
         "name": name("kernel that was counted"),
-        "ts_ns": nanoseconds(
-            "start of the kernel, or of the range that CUPTI counted in its place"
-        ),
-        "dur_ns": nanoseconds("its length in the trace; a range takes longer than its kernel"),
-        "launch": Column("int64", "event", "call that launched it, -1 where that is not known"),
+        "ts_ns": "start of the kernel, or of the CUPTI range around it",
+        "dur_ns": "length of the kernel, or of the longer range",
+        "launch": identifier("call that launched it, -1 if not known", unit="event"),
         "op": name("innermost operator of the launch"),
         "top_op": name("outermost operator of the launch"),
-        "counter": name("name of the hardware counter"),
-        "value": Column(
-            "float64", "count", "its value: bytes, ns or per second where it has a unit"
-        ),
-        "instrument": name("what counted: CUPTI, or Nsight Compute in a run of its own"),
+        "counter": name("hardware counter"),
+        "value": number("count", "value, in the counter's unit"),
+        "instrument": name("CUPTI, or Nsight Compute in a run of its own"),
     },
+    first="name counter value dur_ns op instrument",
 )
 
-CUPTI_RATES = Schema(
+CUPTI_RATES = schema(
     "CUPTI_RATES",
     {
         "name": name("kernel or operator"),
-        "n_ranges": count("counted kernels"),
-        "dur_ns": nanoseconds("sum of their lengths in the trace"),
-        "flop": Column("float64", "FLOP", "floating-point operations, NaN where not counted"),
-        "bytes": Column("float64", "byte", "device memory traffic, NaN where not counted"),
-        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over dur_ns"),
-        "bytes_per_s": Column("float64", "byte/s", "achieved rate over dur_ns"),
-        "flop_per_byte": Column(
-            "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
-        ),
+        "n_ranges": "measured kernels",
+        "dur_ns": "their total length in the trace",
+        "flop": number("FLOP", "floating-point operations, NaN if not measured"),
+        "bytes": number("byte", "device memory traffic, NaN if not measured"),
+        "flop_per_s": number("FLOP/s", "achieved FLOP/s"),
+        "bytes_per_s": number("byte/s", "achieved bandwidth"),
+        "flop_per_byte": number("FLOP/byte", "arithmetic intensity: the x axis of a roofline"),
     },
 )
 
-OPPORTUNITIES = Schema(
+OPPORTUNITIES = schema(
     "OPPORTUNITIES",
     {
-        "kind": name("sort of change: the repair of a cause, a kernel, an operator, a wait …"),
+        "kind": label(
+            "kind of change: repair of a cause, kernel, operator, wait …", dtype="object"
+        ),
         "target": name("what is changed"),
-        "change": name("the change, as `what_if` takes it"),
-        "left_share": share("part of its time that the target is left with"),
-        "cause": name("cause of a finding that is repaired; empty where it is another change"),
-        "late_rank": Column("int64", "rank", "rank whose lateness is repaired, else -1"),
-        "saves_ns": nanoseconds("how much shorter the window is expected to be"),
-        "low_ns": nanoseconds("what is saved at least, by what the trace leaves open"),
-        "high_ns": nanoseconds("what is saved at most"),
-        "saves_share": share("saves_ns / the window"),
-        "alone_ns": nanoseconds(
-            "what is saved if the other ranks do not change; saves_ns where there are none"
+        "change": text("the change, as `what_if` accepts it"),
+        "left_share": "part of its time that the target keeps",
+        "cause": label(
+            "cause of the finding that is repaired; empty for other changes", dtype="object"
         ),
-        "then_bound": name("what bounds the run afterwards, most of it; empty below the first ten"),
-        "together_ns": nanoseconds(
-            "what is saved together with all rows above that are not the same target"
+        "late_rank": identifier(
+            "rank whose lateness is repaired, -1 for other changes", unit="rank"
         ),
-        "shares_with": Column(
-            "int64", "row", "first row above with which it is not additive, -1 for none"
+        "saves_ns": "expected saving",
+        "low_ns": duration(
+            "lower end of the saving, for what the trace leaves open", heading="at least"
         ),
+        "high_ns": duration("upper end of the saving", heading="at most"),
+        "saves_share": share("saves_ns / window", heading="share"),
+        "alone_ns": duration(
+            "saving if no other rank changes; saves_ns in a trace", heading="alone"
+        ),
+        "then_bound": label(
+            "largest bound afterwards; empty beyond the first ten",
+            dtype="object",
+            heading="next bottleneck",
+        ),
+        "together_ns": "saving together with all rows above for other targets",
+        "shares_with": identifier("first row above whose saving overlaps, -1 for none", unit="row"),
     },
+    first="kind target left_share saves_ns low_ns high_ns saves_share then_bound change cause",
 )
 
-SLACK = Schema(
+SLACK = schema(
     "SLACK",
     {
-        "event": _EVENT,
-        "name": name("host event, kernel, copy or fill"),
+        "event": EVENT,
+        "name": name("host event, kernel, memcpy or memset"),
         "op": _OP,
-        "kind": Column("category", "EventKind", "what the event is"),
-        "track": _TRACK,
-        "ts_ns": nanoseconds("start of the event"),
-        "dur_ns": nanoseconds("length of the event, not clipped to the window"),
-        "total_float_ns": nanoseconds("how much later it may end without the window ending later"),
-        "free_float_ns": nanoseconds("how much later it may end without delaying anything else"),
-        "is_critical": flag("the window ends later if it does: its total float is 0"),
+        "kind": label("kind of event", unit="EventKind"),
+        "track": TRACK,
+        "ts_ns": "start of the event",
+        "dur_ns": "length of the event, not clipped to the window",
+        "total_float_ns": "it may end this much later without delaying the end of the window",
+        "free_float_ns": "it may end this much later without delaying any other event",
+        "is_critical": "any delay makes the window longer: its total float is 0",
     },
+    first="name dur_ns total_float_ns free_float_ns track ts_ns kind op",
 )
 
-DRAG = Schema(
+DRAG = schema(
     "DRAG",
     {
         "group": name("name, operator, module, stream, bound or rule"),
-        "n_events": count("its events in the window; by bound or rule, its edges that take time"),
-        "time_ns": nanoseconds("their own time in the window, added up"),
-        "path_ns": nanoseconds("their time on the critical path"),
-        "drag_ns": nanoseconds("so much shorter would the window be without; negative: longer"),
-        "drag_share": share("drag_ns / window; shares do not add up"),
+        "n_events": "events in the window; by bound or rule, edges that take time",
+        "time_ns": "their total time in the window",
+        "path_ns": "their time on the critical path",
+        "drag_ns": "saving if they took no time; negative: the window gets longer",
+        "drag_share": "drag_ns / window; shares do not add up",
     },
 )
 
-NEAR_CRITICAL = Schema(
+NEAR_CRITICAL = schema(
     "NEAR_CRITICAL",
     {
-        "said": name("the row in one sentence"),
-        "float_ns": nanoseconds("how much longer the chain may take before the window ends later"),
-        "dur_ns": nanoseconds("length of the chain in the window"),
-        "start_ns": nanoseconds("when it leaves what is more critical"),
-        "end_ns": nanoseconds("when it could join it again"),
-        "track": Column("object", "id", "thread or stream with most of its time"),
-        "n_tracks": count("threads and streams that it runs on"),
-        "bound": Column("category", "Bound", "what most of its time goes to"),
-        "bound_share": share("that time / dur_ns"),
-        "bounds": name("all bounds with their shares, from five percent on"),
-        "name": name("event, or kind of gap, with most of its time"),
-        "op": name("innermost operator or annotation with most of its time; empty for none"),
-        "n_events": count("events that its time belongs to"),
-        "leaves": name("event that it comes from, which is critical or nearer to it"),
-        "joins": name("event that it leads to, which is critical or nearer to it"),
+        "said": text("the row in one sentence"),
+        "float_ns": "the chain may take this much longer before the window does",
+        "dur_ns": "length of the chain in the window",
+        "start_ns": "when it leaves a more critical chain",
+        "end_ns": "when it could join it again",
+        "track": name("thread or stream with most of its time", unit="id"),
+        "n_tracks": "threads and streams in the chain",
+        "bound": label("largest bound", unit="Bound"),
+        "bound_share": "its share of dur_ns",
+        "bounds": text("all bounds of at least 5%, with their shares"),
+        "name": name("event or kind of gap with most of its time"),
+        "op": name("innermost operator or annotation with most of its time, empty for none"),
+        "n_events": "events in the chain",
+        "leaves": name("more critical event that it comes from"),
+        "joins": name("more critical event that it leads to"),
     },
+    first="said start_ns bounds joins",
 )
 
-UTILIZATION = Schema(
+UTILIZATION = schema(
     "UTILIZATION",
     {
         "device": _DEVICE,
-        "name": name("the step; empty for the window and its parts"),
-        "start_ns": nanoseconds("start of the range that the row is of"),
-        "dur_ns": nanoseconds("its length"),
-        "gpu_utilization": share("of its time, in which any kernel runs: as of nvidia-smi"),
-        "sm_share": share(
-            "of the multiprocessors, that have a block while a kernel runs; estimate, NaN where "
-            "too few grids are known"
-        ),
-        "sm_activity": share(
-            "gpu_utilization * sm_share: multiprocessors with a block, on average"
-        ),
-        "warp_share": share(
-            "of the warp slots of these, that hold a warp; estimate, NaN where too few are known"
-        ),
-        "measured_warp_share": share(
-            "the same as Nsight Compute measured it, of the kernels that it did; NaN of none"
-        ),
-        "sm_occupancy": share("sm_activity * warp_share: filled warp slots, on average"),
-        "communication_share": share("of its time, in which only communication kernels run"),
-        "small_grid_share": share(
-            "of multiprocessors and time, without a block as kernels have fewer blocks; estimate"
-        ),
-        "tail_share": share(
-            "of multiprocessors and time, without a block in the last waves of kernels; estimate"
-        ),
-        "copy_share": share("of its time, in which a copy from or to host or peer runs"),
-        "tensor_share": share(
-            "of the time of compute kernels, in those whose names say that they use tensor cores: "
-            "at least; NaN where none runs"
-        ),
-        "grid_coverage": share("of the time in which kernels run, for which all grids are known"),
-        "warp_coverage": share("the same for their warps, weighted by multiprocessors"),
-        "sampled_gpu_utilization": share("mean of samples of the same, NaN without any"),
-        "sampled_sm_activity": share("mean of samples of SM activity, NaN without any"),
-        "sampled_sm_occupancy": share("mean of samples of filled warp slots, NaN without any"),
-        "sampled_tensor_activity": share(
-            "mean of samples of cycles in which tensor cores work, NaN without any"
-        ),
+        "name": name("step; empty for the window and its parts"),
+        "start_ns": "start of the range",
+        "dur_ns": "length of the range",
+        "gpu_utilization": share("share of time with a kernel, as in nvidia-smi"),
+        "sm_share": "share of SMs with a block while a kernel runs; estimate, NaN if unknown",
+        "sm_activity": share("gpu_utilization * sm_share: average share of SMs with a block"),
+        "warp_share": "share of warp slots of these SMs in use; estimate, NaN if unknown",
+        "measured_warp_share": "the same, measured by Nsight Compute; NaN if not measured",
+        "sm_occupancy": share("sm_activity * warp_share: average share of warp slots in use"),
+        "communication_share": "share of time with only communication kernels",
+        "small_grid_share": "SM time without a block because grids are small; estimate",
+        "tail_share": "SM time without a block in the last waves of kernels; estimate",
+        "copy_share": "share of time with a copy from or to the host or a peer",
+        "tensor_share": "least share of compute time on tensor cores, by kernel names; NaN without",
+        "grid_coverage": share("share of kernel time with known grids"),
+        "warp_coverage": share("the same with known warps, weighted by SMs"),
+        "sampled_gpu_utilization": share("mean of GPU utilization samples, NaN without any"),
+        "sampled_sm_activity": share("mean of SM activity samples, NaN without any"),
+        "sampled_sm_occupancy": share("mean of SM occupancy samples, NaN without any"),
+        "sampled_tensor_activity": share("mean of tensor core activity samples, NaN without any"),
+    },
+    first=(
+        "device gpu_utilization sm_share warp_share sm_occupancy communication_share "
+        "small_grid_share tail_share tensor_share grid_coverage"
+    ),
+    first_by={
+        "step": "name dur_ns device gpu_utilization sm_share warp_share sm_occupancy grid_coverage",
+        "time": "start_ns device gpu_utilization sm_share warp_share sm_occupancy grid_coverage",
     },
 )
 
-UTILIZATION_LOSSES = Schema(
+UTILIZATION_LOSSES = schema(
     "UTILIZATION_LOSSES",
     {
         "device": _DEVICE,
-        "use": Column("category", "SlotUse", "what becomes of the warp slots: used, or why empty"),
+        "use": label("warp slots in use, or why they are empty", unit="SlotUse"),
         "name": name("kernel; empty for idle"),
-        "share": share("of the warp slots and the window; those of a device add up to 1"),
-        "n_kernels": count("times that it ran in the window"),
-        "kernel_ns": nanoseconds("sum of its durations in the window"),
-        "n_blocks": count("blocks of its grid, the median; 0 for unknown"),
-        "n_waves": count("waves in which they run, the median; 0 for unknown"),
-        "n_fit": count("blocks that fit on a multiprocessor at once, the median; 0 for unknown"),
+        "share": "share of warp slots over the window; adds up to 1 per device",
+        "n_kernels": "times that it ran in the window",
+        "kernel_ns": "total duration in the window",
+        "n_blocks": "median blocks of its grid; 0 unknown",
+        "n_waves": "median waves; 0 unknown",
+        "n_fit": count(
+            "median blocks that fit on an SM at once; 0 unknown", heading="fit on an SM"
+        ),
     },
+    first="device use share name n_kernels kernel_ns n_blocks n_fit n_waves",
 )

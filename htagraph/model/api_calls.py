@@ -1,12 +1,12 @@
 """What calls mean, by name: of CUDA, HIP, MTIA and others, and of the operating system.
 
-That a call is a launch is never decided here but by correlation ids.
+Whether a call is a launch is decided by correlation ids, not here.
 """
 
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ ALLOCATION = re.compile(
 """Calls that allocate memory, or give it back."""
 
 
+@unique
 class CallMeaning(IntEnum):
     """What the caller of an API call waits for, or makes others wait for."""
 
@@ -106,12 +107,7 @@ def meanings_by_name(events: EventTable) -> npt.NDArray[np.int8]:
 
 
 def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
-    """Meaning of each event, `CallMeaning.NONE` for what is no runtime call.
-
-    Returns
-    -------
-    ndarray of shape (n_events,), dtype=int8
-    """
+    """Meaning of each event, `CallMeaning.NONE` if it is not a runtime call; dtype int8."""
     by_name = meanings_by_name(events)
     meanings = by_name[events.name] if len(events.symbols) else np.zeros(len(events), dtype=np.int8)
     meanings[events.kind != EventKind.RUNTIME] = CallMeaning.NONE

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
+from htagraph.model.frozen import freeze
 from htagraph.model.inference import Support
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 from htagraph.model.units import human_duration
@@ -30,27 +31,25 @@ class Calibration:
     Parameters
     ----------
     launch_floor_ns : int, unit=ns
-        L0: a low percentile of the delay from launch call to device start on an idle device; where
-        few launches found it idle, at most what the durations of launch calls suggest.
+        L0: a low percentile of the delay from launch call to device start on an idle device; with
+        few such launches, at most what the durations of launch calls suggest.
     launch_usual_ns : int, unit=ns
-        Delay up to which a launch is called overhead, a multiple of the floor; what is longer is
+        Delay up to which a launch counts as overhead, a multiple of the floor; beyond, its time is
         unexplained.
-    stream_floor_ns : int, unit=ns
-        G0: a low percentile of the gaps between back-to-back device events of one stream.
-    stream_usual_ns : int, unit=ns
-        The same for gaps.
+    stream_floor_ns, stream_usual_ns : int, unit=ns
+        G0 and its limit: the same for gaps between back-to-back device events of a stream.
     clock_shift_ns : int, unit=ns
-        What was added to device times so that no device event starts before its launch call and,
-        as far as that allows, none ends after the call that waited for it.
+        Added to device times so that no device event starts before its launch call and, if
+        possible, none ends after the call that waited for it.
     clock_steps : tuple of (int, int), unit=ns
-        Device times since which another shift holds, and that shift, where clocks drift; they lie
-        where no device works.
+        Device times from which another shift holds, and that shift, if clocks drift; always in gaps
+        of the device.
     clock_overlap_ns : int, unit=ns
-        By how much waits still end before what they waited for, where no one shift fits both.
+        How much waits still end before what they waited for, if no shift fits both.
     late_end_ns : int, unit=ns
-        By how much recorded ends of device work may lie after the start of what waited for it.
+        How late the recorded end of device work may be, after the start of what waited for it.
     n_idle_launches : int
-        Launches onto an idle device, on which the launch floor was measured.
+        Launches onto an idle device, from which the launch floor was measured.
     """
 
     launch_floor_ns: int = 0
@@ -64,11 +63,11 @@ class Calibration:
     n_idle_launches: int = 0
 
     def __post_init__(self) -> None:
-        """Make the steps tuples, as which no file keeps them."""
+        """Make the steps tuples: files keep them as lists."""
         object.__setattr__(self, "clock_steps", tuple((at, by) for at, by in self.clock_steps))
 
     def shift_at(self, ts_ns: I64) -> I64:
-        """What was added to device times that are now these.
+        """Shift that is already included in device times.
 
         Examples
         --------
@@ -82,7 +81,7 @@ class Calibration:
 
     @property
     def moved_by(self) -> str:
-        """By how much device times were moved, in words; empty if they were not."""
+        """Shift of device times in words; empty for none."""
         shifts = [self.clock_shift_ns, *(by for _, by in self.clock_steps)]
         if not any(shifts):
             return ""
@@ -97,11 +96,9 @@ class Classification:
     Parameters
     ----------
     kernel_class : ndarray of shape (n_events,), dtype=int8
-        Codes of `KernelClass`; NONE for what is not device work.
+        Codes of `KernelClass`; NONE for host events.
     rule : ndarray of shape (n_events,), dtype=int8
-        Position in `rules`, -1 for what is not device work.
-    rules : tuple of str
-        Names of the rules, in the order in which they were tried.
+        Position in `rules`, which are in the order tried; -1 for host events.
     """
 
     kernel_class: I8
@@ -111,7 +108,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class RejectedEdges:
-    """Edges that would run backward in time: kept aside with their skew, never used.
+    """Edges that would run backward in time: kept with their skew, never used.
 
     Parameters
     ----------
@@ -130,7 +127,7 @@ class Dag:
     Parameters
     ----------
     events : EventTable
-        With the device clock shifted, as `calibration` says.
+        With the device clock shifted by `calibration`.
     edges : EdgeTable
         Sorted by head, then by kind; all forward in time.
     parent : ndarray of shape (n_events,), dtype=int32
@@ -138,19 +135,19 @@ class Dag:
     launch : ndarray of shape (n_events,), dtype=int32
         Runtime call that enqueued a device event, -1 for none.
     order : ndarray of shape (n_graph_nodes,), dtype=int32
-        Topological order of the nodes of the graph: by time, then by the edges that take no time.
+        Topological order of the nodes: by time, then by the edges that take no time.
     binding : ndarray of shape (2 * n_events,), dtype=int32
-        The edge into each node with the latest arrival, -1 where there is no edge.
+        Edge into each node with the latest arrival, -1 for none.
     residual_ns : ndarray of shape (2 * n_events,), dtype=int64, unit=ns
-        ``ts(node) - arrival(binding)``, ``>= 0``; 0 where there is no edge.
+        ``ts(node) - arrival(binding)``, ``>= 0``; 0 without an edge.
     is_work : ndarray of shape (n_events,), dtype=bool
-        Device work, and host events of the threads that take the profiler's steps; without steps,
+        Device work, and host events of the threads that run the profiler's steps; without steps,
         of all threads that do more than poll (a watchdog's ``cudaEventQuery``). Only work can begin
         or end a window.
     span : Window
         The whole trace: from the first start to the last end of work.
     notes : mapping of str to int
-        Counts for `quality()`, and what was left out when the trace was read.
+        Counts for `quality()`, and of what was skipped when the trace was read.
     support : tuple of Support
         What inferred edges rest on.
     """
@@ -172,39 +169,30 @@ class Dag:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (
-            self.parent,
-            self.launch,
-            self.order,
-            self.binding,
-            self.residual_ns,
-            self.is_work,
-        ):
-            array.setflags(write=False)
-        self.classification.kernel_class.setflags(write=False)
-        self.classification.rule.setflags(write=False)
+        freeze(self)
+        freeze(self.classification)
 
     @cached_property
     def clock_shift_ns(self) -> I64:
-        """What was added to the recorded time of each piece of device work, 0 for other events."""
+        """Shift added to the recorded time of device work, 0 for other events."""
         shift = self.calibration.shift_at(self.events.ts_ns)
         return np.where(self.events.is_device, shift, 0)
 
     @cached_property
     def recorded_ns(self) -> I64:
-        """Start of each event as it was recorded, before the device clock was moved."""
+        """Recorded start of each event, before the device clock was shifted."""
         shift = self.calibration.shift_at(self.events.ts_ns)
         by_device = among(self.events.kind, DEVICE_CLOCK_KINDS)
         return self.events.ts_ns - np.where(by_device, shift, 0)
 
     @cached_property
     def arrival_ns(self) -> I64:
-        """When each edge lets its head happen: ``ts(tail) + lag``."""
+        """Earliest time of its head that each edge allows: ``ts(tail) + lag``."""
         return self.events.node_ts_ns[self.edges.tail] + self.edges.lag_ns
 
     @cached_property
     def slack_ns(self) -> I64:
-        """Time by which each edge could arrive later without binding; 0 for binding edges."""
+        """How much later each edge could arrive without binding; 0 for binding edges."""
         head = self.edges.head
         latest = self.events.node_ts_ns[head] - self.residual_ns[head]
         return latest - self.arrival_ns

@@ -1,4 +1,4 @@
-"""What a device is: its name and its limits, as profilers write them down."""
+"""What a device is: its name and limits, as profilers record them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,27 @@ _FEWER_BLOCKS = {
 """By compute capability, where they are fewer: the technical specifications of NVIDIA's CUDA
 programming guide. No profiler of PyTorch writes them down."""
 _NVIDIA_WARP = 32
+"""Threads of a warp on every NVIDIA device."""
 _RESERVES_SHARED = 8
 """Major compute capability from which shared memory is also reserved for the system."""
 
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """A device that a file describes; 0 and ``""`` where the file does not say.
+    """A device described in a file; 0 and ``""`` for what is not recorded.
 
     Parameters
     ----------
     device : int
         Its number, as in ``EventTable.device``.
-    name : str
-        ``NVIDIA H100 80GB HBM3``.
     n_sms : int
         Streaming multiprocessors (compute units).
     warp_size : int
         Threads of a warp (wavefront).
     threads_per_sm, blocks_per_sm, registers_per_sm, shared_memory_per_sm : int
-        The most that one multiprocessor holds at once; shared memory in bytes.
-    memory_bytes : int
+        Limits of one multiprocessor; shared memory in bytes.
     compute_major, compute_minor : int
-        Compute capability; -1 where the file does not say.
+        Compute capability; -1 if not recorded.
     """
 
     device: int
@@ -59,17 +57,17 @@ class DeviceProperties:
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether its warps are those of NVIDIA, by whose rules its resources are given out."""
+        """Whether it is an NVIDIA device, by its warp size."""
         return self.warp_size == _NVIDIA_WARP
 
     @property
     def warps_per_sm(self) -> int:
-        """The most warps that one multiprocessor holds at once; 0 where that is not known."""
+        """Most warps on one multiprocessor at once; 0 if not known."""
         return self.threads_per_sm // self.warp_size if self.warp_size else 0
 
     @property
     def most_blocks_per_sm(self) -> int:
-        """The most blocks that one holds: as the file says, else by the compute capability.
+        """Most blocks on one at once: as recorded, else by compute capability.
 
         Examples
         --------
@@ -83,10 +81,10 @@ class DeviceProperties:
 
     @property
     def shared_memory_reserved(self) -> int:
-        """Bytes of shared memory that the system takes of each block's share, from 8.0 on."""
+        """Bytes of each block's shared memory that the system reserves, from 8.0 on."""
         return 1_024 if self.is_nvidia and self.compute_major >= _RESERVES_SHARED else 0
 
     @property
     def shared_memory_granularity(self) -> int:
-        """Bytes by which shared memory is given out."""
+        """Allocation unit of shared memory, in bytes."""
         return 128 if self.compute_major >= _RESERVES_SHARED else 256

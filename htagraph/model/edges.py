@@ -1,4 +1,4 @@
-"""The edge table: what cannot happen before what, why, and how long it takes at least.
+"""The edge table: what waits for what, why, and for how long at least.
 
 An edge goes from a tail node to a head node forward in time. Its lag is the time that the head
 needs after the tail even if nothing else delays it: ``ts(tail) + lag <= ts(head)``.
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
+from htagraph.model.frozen import empty, freeze
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
@@ -25,18 +26,6 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _KIND_OF_RULE = Rule.kinds()
-
-
-def _no_int8() -> I8:
-    return np.empty(0, dtype=np.int8)
-
-
-def _no_int32() -> I32:
-    return np.empty(0, dtype=np.int32)
-
-
-def _no_int64() -> I64:
-    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -50,26 +39,25 @@ class EdgeTable:
     kind : ndarray of shape (n_edges,), dtype=int8
         Codes of `EdgeKind`.
     lag_ns : ndarray of shape (n_edges,), dtype=int64, unit=ns
-        Least time from tail to head, ``>= 0``.
+        Shortest possible time from tail to head, ``>= 0``.
     event : ndarray of shape (n_edges,), dtype=int32
         Event that the time of the edge belongs to, -1 for none (a host gap).
     rule : ndarray of shape (n_edges,), dtype=int8
         Codes of the `Rule` that made the edge.
     """
 
-    tail: I32 = field(default_factory=_no_int32)
-    head: I32 = field(default_factory=_no_int32)
-    kind: I8 = field(default_factory=_no_int8)
-    lag_ns: I64 = field(default_factory=_no_int64)
-    event: I32 = field(default_factory=_no_int32)
-    rule: I8 = field(default_factory=_no_int8)
+    tail: I32 = field(default_factory=empty(np.int32))
+    head: I32 = field(default_factory=empty(np.int32))
+    kind: I8 = field(default_factory=empty(np.int8))
+    lag_ns: I64 = field(default_factory=empty(np.int64))
+    event: I32 = field(default_factory=empty(np.int32))
+    rule: I8 = field(default_factory=empty(np.int8))
 
     def __post_init__(self) -> None:
         """Freeze the columns and check that they are of one length."""
         if len({len(column) for column in self.columns}) != 1:
             raise GraphError("edge columns differ in length.")
-        for column in self.columns:
-            column.setflags(write=False)
+        freeze(self)
 
     @classmethod
     def of(
@@ -81,7 +69,7 @@ class EdgeTable:
         lag_ns: npt.ArrayLike = 0,
         event: npt.ArrayLike = -1,
     ) -> EdgeTable:
-        """Edges by one rule, or a rule each, which says their kind; scalars are broadcast.
+        """Edges by one rule, or a rule each, which implies their kind; scalars are broadcast.
 
         Columns of the right type become the table's own.
         """
@@ -126,9 +114,9 @@ class EdgeTable:
 
     @cached_property
     def ran_until(self) -> npt.NDArray[np.bool_]:
-        """Whether the time of each edge is that of device work which ran until its head, and on.
+        """Whether the time of each edge is device work that still ran at its head.
 
-        Its end came later: by the clocks, or because what waited needed no more of it.
+        Its recorded end is later: clocks differ, or the waiting work needed only a part of it.
         """
         waits = among(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
         of_own_start: npt.NDArray[np.bool_] = self.event == self.tail >> 1

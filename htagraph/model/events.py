@@ -7,7 +7,7 @@ are in file order, so that a row can be traced back to the bytes it came from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.devices import DeviceProperties
+from htagraph.model.frozen import empty, freeze
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
@@ -42,14 +43,6 @@ EVENT_DTYPES: dict[str, type[np.generic]] = {
 """Columns with a value for every event."""
 
 
-def _freeze(instance: object) -> None:
-    """Make every numpy array of a dataclass read-only."""
-    for item in fields(instance):  # type: ignore[arg-type]
-        value = getattr(instance, item.name)
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
-
-
 @dataclass(frozen=True)
 class LaneTable:
     """The (pid, tid) pairs of a trace: host threads and device streams as the file names them.
@@ -57,13 +50,13 @@ class LaneTable:
     Parameters
     ----------
     pid, tid : tuple of int or str
-        As in the file, exactly; numeric text is an int, any other text stays text.
+        As in the file; numeric text is an int.
     process, thread : tuple of str
-        Names from the file's metadata events, ``""`` where there is none.
+        Names from the file's metadata events, ``""`` for none.
     process_sort, thread_sort : tuple of int
-        Sort indices from the metadata events, 0 where there is none.
+        Sort indices from the metadata events, 0 for none.
     process_labels : tuple of str
-        Labels from the metadata events (``CPU``, ``GPU 0``), ``""`` where there is none.
+        Labels from the metadata events (``CPU``, ``GPU 0``), ``""`` for none.
     """
 
     pid: tuple[int | str, ...] = ()
@@ -91,7 +84,7 @@ class SparseColumn:
     Parameters
     ----------
     event : ndarray of shape (n,), dtype=int64
-        Rows that have a value, ascending, each once.
+        Rows with a value, ascending, each once.
     value : ndarray of shape (n,)
         int64, float64, or int32 codes of the event table's symbols.
     """
@@ -101,30 +94,18 @@ class SparseColumn:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        _freeze(self)
+        freeze(self)
 
     def dense(self, n_events: int, default: float) -> npt.NDArray[Any]:
-        """One value per event, `default` where there is none."""
+        """One value per event, else `default`."""
         out = np.full(n_events, default, dtype=self.value.dtype)
         out[self.event] = self.value
         return out
 
 
-def _no_int64() -> I64:
-    return np.empty(0, dtype=np.int64)
-
-
-def _no_int32() -> I32:
-    return np.empty(0, dtype=np.int32)
-
-
-def _no_int8() -> I8:
-    return np.empty(0, dtype=np.int8)
-
-
 @dataclass(frozen=True)
 class FlowTable:
-    """Flow points (``ph`` s, t, f) other than those that only repeat a correlation id.
+    """Flow points (``ph`` s, t, f), except those that only repeat a correlation id.
 
     Parameters
     ----------
@@ -135,19 +116,19 @@ class FlowTable:
     category : ndarray of shape (n,), dtype=int32
         Symbol of ``cat`` (``fwdbwd``).
     event : ndarray of shape (n,), dtype=int64
-        The event that a point is on, where the file says so; -1 where its lane and time do.
+        Event of the point if the file names it; -1 if its lane and time do.
     """
 
-    ts_ns: I64 = field(default_factory=_no_int64)
-    id: I64 = field(default_factory=_no_int64)
-    lane: I32 = field(default_factory=_no_int32)
-    phase: I8 = field(default_factory=_no_int8)
-    category: I32 = field(default_factory=_no_int32)
-    event: I64 = field(default_factory=_no_int64)
+    ts_ns: I64 = field(default_factory=empty(np.int64))
+    id: I64 = field(default_factory=empty(np.int64))
+    lane: I32 = field(default_factory=empty(np.int32))
+    phase: I8 = field(default_factory=empty(np.int8))
+    category: I32 = field(default_factory=empty(np.int32))
+    event: I64 = field(default_factory=empty(np.int64))
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        _freeze(self)
+        freeze(self)
 
     def __len__(self) -> int:
         """Number of flow points."""
@@ -161,7 +142,7 @@ class EventTable:
     Parameters
     ----------
     ts_ns, dur_ns : ndarray of shape (n_events,), dtype=int64, unit=ns
-        Start (absolute where the file has an absolute base) and duration.
+        Start (absolute if the file has an absolute base) and duration.
     kind : ndarray of shape (n_events,), dtype=int8
         Codes of `EventKind`.
     name, category : ndarray of shape (n_events,), dtype=int32
@@ -169,18 +150,17 @@ class EventTable:
     lane : ndarray of shape (n_events,), dtype=int32
         Row of `lanes`.
     device : ndarray of shape (n_events,), dtype=int32
-        Device of device work, -1 elsewhere.
+        Device of device work, else -1.
     stream : ndarray of shape (n_events,), dtype=int64
-        Stream of device work, -1 elsewhere.
+        Stream of device work, else -1.
     correlation, external_id : ndarray of shape (n_events,), dtype=int64
-        Ids that link events; different id spaces, never compared. -1 where there is none.
+        Ids that link events, of different id spaces: never compared. -1 for none.
     columns : mapping of str to SparseColumn
-        What few events have: ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``,
-        ``sequence`` …
+        ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``, ``sequence`` …
     devices : tuple of DeviceProperties
-        Devices that the file describes, each once.
+        Devices described in the file, each once.
     samples : SampleTable
-        Counters that were sampled meanwhile.
+        Counters sampled meanwhile.
     """
 
     ts_ns: I64
@@ -202,7 +182,7 @@ class EventTable:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        _freeze(self)
+        freeze(self)
 
     def __len__(self) -> int:
         """Number of events."""
@@ -233,12 +213,12 @@ class EventTable:
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """Names of the devices that the file describes, each once."""
+        """Names of the devices described in the file, each once."""
         return tuple(dict.fromkeys(device.name for device in self.devices if device.name))
 
     @property
     def tiebreak(self) -> I64:
-        """Number of each event by its duration and name, whatever its place in the file."""
+        """Number of each event by its duration and name, regardless of its place in the file."""
         n_names = len(self.symbols)
         rank = np.empty(n_names, dtype=np.int64)
         rank[np.argsort(self.symbols.array, kind="stable")] = np.arange(n_names)
@@ -257,7 +237,7 @@ class EventTable:
         return symbol_mask[self.name] if symbol_mask.any() else np.zeros(len(self), dtype=bool)
 
     def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
-        """Sparse column as one value per event; all `default` where the trace has none."""
+        """Sparse column as one value per event; all `default` if the trace has none."""
         sparse = self.columns.get(name)
         return (
             np.full(len(self), default, dtype=np.int64)

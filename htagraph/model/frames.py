@@ -5,13 +5,29 @@ Those of questions are in `htagraph.model.answers` and `htagraph.model.job_answe
 
 from __future__ import annotations
 
-from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds, share
+from htagraph.model.schema import (
+    EVENT,
+    STEP,
+    TRACK,
+    count,
+    duration,
+    flag,
+    identifier,
+    instant,
+    label,
+    name,
+    number,
+    schema,
+    share,
+    text,
+)
 
 __all__ = [
     "ATTACHED",
     "ATTRIBUTED_TIME",
     "BREAKDOWN",
     "CAPTURES",
+    "CATALOGUE",
     "DIFF",
     "EDGES",
     "EVENTS",
@@ -21,253 +37,287 @@ __all__ = [
     "PATH_DIFF",
     "RANK_LENGTHS",
     "RANK_SEGMENTS",
+    "READINGS",
     "REPAIRS",
     "SEGMENTS",
     "SIZES",
+    "SPEED_UPS",
     "STEPS",
     "STEP_DIFF",
+    "STEP_SHARES",
 ]
 
-_EVENT = Column("int64", "event", "row of the event table")
-_TRACK = Column("object", "id", "thread id of host work, `stream n` of device work")
 
-EVENTS = Schema(
+EVENTS = schema(
     "EVENTS",
     {
-        "event": _EVENT,
-        "ts_ns": nanoseconds("start"),
-        "dur_ns": nanoseconds("duration"),
-        "kind": Column("category", "EventKind", "what the event is"),
+        "event": EVENT,
+        "ts_ns": "start",
+        "dur_ns": "duration",
+        "kind": label("kind of event", unit="EventKind"),
         "name": name("name in the file"),
         "category": name("category in the file"),
-        "pid": Column("object", "id", "process id in the file"),
-        "tid": Column("object", "id", "thread id in the file"),
-        "device": Column("int64", "id", "device of device work, -1 elsewhere"),
-        "stream": Column("int64", "id", "stream of device work, -1 elsewhere"),
-        "correlation": Column(
-            "int64", "id", "links an API call and the device work it enqueued, -1 for none"
-        ),
-        "external_id": Column("int64", "id", "links an operator and what ran in it, -1 for none"),
+        "pid": identifier("process id in the file", dtype="object"),
+        "tid": identifier("thread id in the file", dtype="object"),
+        "device": identifier("device of device work, else -1"),
+        "stream": identifier("stream of device work, else -1"),
+        "correlation": identifier("links an API call to the device work it enqueued, -1 for none"),
+        "external_id": identifier("links an operator to the work in it, -1 for none"),
     },
 )
 
-EDGES = Schema(
+EDGES = schema(
     "EDGES",
     {
-        "edge": Column("int64", "edge", "row of the edge table"),
-        "kind": Column("category", "EdgeKind", "why the head cannot come before the tail"),
-        "tail_event": _EVENT,
-        "tail_is_end": flag("the tail is the end of its event, else the start"),
-        "head_event": _EVENT,
-        "head_is_end": flag("the head is the end of its event, else the start"),
-        "tail_ns": nanoseconds("time of the tail"),
-        "dur_ns": nanoseconds("time from tail to head"),
-        "lag_ns": nanoseconds("least time from tail to head"),
-        "slack_ns": nanoseconds("how much later the edge could arrive before it binds"),
-        "is_binding": flag("the head waited for this edge"),
-        "rule": Column("category", "name", "rule that made the edge"),
+        "edge": identifier("row of the edge table", unit="edge"),
+        "kind": label("why the head waits for the tail", unit="EdgeKind"),
+        "tail_event": EVENT,
+        "tail_is_end": flag("the tail is the end of its event, not the start"),
+        "head_event": EVENT,
+        "head_is_end": flag("the head is the end of its event, not the start"),
+        "tail_ns": instant("time of the tail"),
+        "dur_ns": "time from tail to head",
+        "lag_ns": "shortest possible time from tail to head",
+        "slack_ns": "the edge may arrive this much later before it binds",
+        "is_binding": "the head waited for this edge",
+        "rule": label("rule that made the edge"),
     },
 )
 
-STEPS = Schema(
+STEPS = schema(
     "STEPS",
     {
-        "step": count("position in time"),
-        "name": name("name of the step"),
-        "start_ns": nanoseconds("start of the host range"),
-        "dur_ns": nanoseconds("length of the host range"),
-        "event": _EVENT,
-        "found_by": Column(
-            "category", "name", "what marks the steps: profiler step, serving marker, annotation"
-        ),
+        **STEP,
+        "event": EVENT,
+        "found_by": label("how steps are marked: profiler step, serving marker or annotation"),
     },
 )
 
-SEGMENTS = Schema(
+SEGMENTS = schema(
     "SEGMENTS",
     {
-        "start_ns": nanoseconds("start; the end of the segment before"),
-        "dur_ns": nanoseconds("length: lag_ns + residual_ns"),
-        "bound": Column("category", "Bound", "what the time went to"),
-        "kind": Column("category", "EdgeKind", "edge that the segment is part of"),
-        "lag_ns": nanoseconds("part that nothing else could have shortened"),
-        "residual_ns": nanoseconds("part beyond the lag"),
-        "event": _EVENT,
-        "name": name("name of the event, or what the gap is"),
-        "op": name("innermost operator or annotation it happened in, or was launched from"),
-        "track": _TRACK,
-        "edge": Column("int64", "edge", "row of the edge table, -1 for the window's own ends"),
-        "rule": Column("category", "name", "rule that made the edge"),
-        "is_inferred": flag("the rule rests on order and times of events, not on a record"),
+        "start_ns": "start, which is the end of the segment before",
+        "dur_ns": "length: lag_ns + residual_ns",
+        "bound": label("what the time was spent on", unit="Bound"),
+        "kind": label("edge that the segment is part of", unit="EdgeKind"),
+        "lag_ns": "shortest possible time",
+        "residual_ns": "time beyond the lag",
+        "event": EVENT,
+        "name": name("event, or what the gap is"),
+        "op": name("innermost operator or annotation around it or its launch"),
+        "track": TRACK,
+        "edge": identifier("row of the edge table, -1 at the ends of the window", unit="edge"),
+        "rule": label("rule that made the edge"),
+        "is_inferred": "the rule infers the edge from order and times, not from a record",
     },
+    first="start_ns dur_ns bound name track op rule is_inferred",
 )
 
-ATTRIBUTED_TIME = Schema(
+ATTRIBUTED_TIME = schema(
     "ATTRIBUTED_TIME",
     {
-        "cause": Column("object", "Cause", "what the time is attributed to"),
+        "cause": label("what the time is attributed to", unit="Cause", dtype="object"),
         "name": name("what ran; for a wait, the call that waited"),
-        "op": name("innermost operator or annotation of that"),
-        "frame": name(
-            "line or frame of the Python code that ran, of user code where there is some; empty "
-            "where an operator ran, and where none was recorded"
-        ),
-        "place": name(
-            "between which operators code ran that none covers; before which work a device was "
-            "full; empty elsewhere"
-        ),
-        "event": _EVENT,
-        "step": name("step in which the time begins, empty outside of steps"),
-        "bound": Column("category", "Bound", "what the time went to"),
-        "start_ns": nanoseconds("start; the end of the row before"),
-        "dur_ns": nanoseconds("attributed time; adds up to the window"),
-        "segment": count("row of the segment that it is part of"),
+        "op": name("innermost operator or annotation"),
+        "frame": name("frame of the Python code that ran, of user code if possible; else empty"),
+        "place": name("operators around Python code, or the work before which a device was full"),
+        "event": EVENT,
+        "step": name("step in which the time begins, empty outside steps"),
+        "bound": label("what the time was spent on", unit="Bound"),
+        "start_ns": "start, which is the end of the row before",
+        "dur_ns": "attributed time; adds up to the window",
+        "segment": identifier("row of its segment"),
     },
 )
 
-BREAKDOWN = Schema(
+BREAKDOWN = schema(
     "BREAKDOWN",
     {
-        "dur_ns": nanoseconds("time of the path in this group"),
-        "share": share("share of the window"),
-        "n_segments": count("segments of the group"),
+        "dur_ns": "time of the path in this group",
+        "share": "share of the window",
+        "n_segments": "segments in the group",
     },
 )
 
-PATH_DIFF = Schema(
+PATH_DIFF = schema(
     "PATH_DIFF",
     {
-        "before_ns": nanoseconds("time of the first path in this group"),
-        "after_ns": nanoseconds("time of the second path in this group"),
-        "delta_ns": nanoseconds("difference; all together the difference of the windows"),
-        "delta_share": share("difference, as a share of the first window"),
+        "before_ns": "time of the first path in the group",
+        "after_ns": "time of the second path in the group",
+        "delta_ns": "after_ns - before_ns; adds up to the difference of the windows",
+        "delta_share": "delta_ns / first window",
     },
 )
 
-DIFF = Schema(
+STEP_SHARES = schema(
+    "STEP_SHARES",
+    {
+        "step": name("name of the step, or `(outside steps)`"),
+        "dur_ns": "time of the path in the step; adds up to the window",
+        "bound": label("largest bound of the step", unit="Bound", dtype="object"),
+        "bound_share": "its share of the step",
+        "next_bound": label("second largest bound, empty for none", unit="Bound", dtype="object"),
+        "next_share": "its share of the step",
+    },
+)
+
+DIFF = schema(
     "DIFF",
     {
         "name": name("operator, API call, annotation or kernel"),
-        "change": Column("category", "name", "added, removed, grown, shrunk (by time) or equal"),
-        "n_before": count("how often before"),
-        "n_after": count("how often after"),
-        "n_delta": count("n_after - n_before"),
-        "before_ns": nanoseconds("time before"),
-        "after_ns": nanoseconds("time after"),
-        "delta_ns": nanoseconds("after_ns - before_ns"),
+        "change": label("added, removed, grown, shrunk (by time) or equal"),
+        "n_before": "count before",
+        "n_after": "count after",
+        "n_delta": number("count", "n_after - n_before", dtype="int64"),
+        "before_ns": "time before",
+        "after_ns": "time after",
+        "delta_ns": "after_ns - before_ns",
     },
 )
 
-STEP_DIFF = Schema(
+STEP_DIFF = schema(
     "STEP_DIFF",
     {
-        "bound": name("bound of the group, empty where groups are of no path"),
-        "name": name("group: bound, operator, kernel, or what a device did"),
-        "change": Column(
-            "category", "name", "added, removed, slower, faster, noise (within it) or unknown"
-        ),
-        "calls_before": Column("float64", "count", "events per step before"),
-        "calls_after": Column("float64", "count", "events per step after"),
-        "before_ns": nanoseconds("mean time per step before"),
-        "after_ns": nanoseconds("mean time per step after"),
-        "delta_ns": nanoseconds("after_ns - before_ns; of a path, they add up to that of steps"),
-        "noise_ns": Column(
-            "float64", "ns or inf", "how large a difference is without any change, at most"
+        "bound": label("bound of the group, empty if groups are not of a path", dtype="object"),
+        "name": name("bound, operator, kernel or device activity"),
+        "change": label("added, removed, slower, faster, noise (within it) or unknown"),
+        "calls_before": number("count", "events per step before"),
+        "calls_after": number("count", "events per step after"),
+        "before_ns": "mean time per step before",
+        "after_ns": "mean time per step after",
+        "delta_ns": "after_ns - before_ns; adds up for a path",
+        "noise_ns": duration(
+            "largest difference expected without any change; infinite if unknown", dtype="float64"
         ),
     },
 )
 
-REPAIRS = Schema(
+READINGS = schema(
+    "READINGS",
+    {
+        "reading": text("one way to fill in what the trace leaves open"),
+        "saves_ns": "predicted saving under it",
+        "after_ns": "predicted length of the window",
+        "saves_share": share("saves_ns / window", heading="share"),
+    },
+)
+
+SPEED_UPS = schema(
+    "SPEED_UPS",
+    {
+        "target": name("kernel, operator or call"),
+        "less_share": "part of its time that it no longer takes; 0.5 is twice as fast",
+        "saves_ns": "expected saving",
+        "low_ns": duration(
+            "lower end of the saving, for what the trace leaves open", heading="at least"
+        ),
+        "high_ns": duration("upper end of the saving", heading="at most"),
+        "saves_share": share("saves_ns / window", heading="share"),
+        "low_share": "low_ns / window",
+        "high_share": "high_ns / window",
+    },
+)
+
+CATALOGUE = schema(
+    "CATALOGUE",
+    {
+        "name": name("name of the question"),
+        "options": text("its options with their defaults"),
+        "meaning": text("what it answers"),
+    },
+)
+
+REPAIRS = schema(
     "REPAIRS",
     {
-        "kind": name("what was wrong"),
+        "kind": label("what was wrong", dtype="object"),
         "n": count("how often"),
-        "first_offset": Column(
-            "int64", "byte", "where first, in the decompressed file; -1 where that has no meaning"
+        "first_offset": count(
+            "first position in the decompressed file; -1 if not applicable", unit="byte"
         ),
-        "detail": Column("object", "text", "what was done about it"),
+        "detail": text("how it was repaired"),
     },
 )
 
-ATTACHED = Schema(
+ATTACHED = schema(
     "ATTACHED",
     {
         "instrument": name("what wrote the file"),
-        "path": name("the file"),
-        "n": count("what it holds: operators, kernels, samples"),
-        "n_matched": count("of these, what was found in the trace"),
-        "detail": Column("object", "text", "how they were matched, and how certain that is"),
+        "path": name("file"),
+        "n": count("operators, kernels or samples in it"),
+        "n_matched": "how many of these were found in the trace",
+        "detail": text("how they were matched, and how reliably"),
     },
 )
 
-SIZES = Schema(
+SIZES = schema(
     "SIZES",
     {
         "category": name("category in the file"),
-        "n_loaded": count("events that were loaded"),
-        "n_skipped": count("events that were not"),
-        "n_bytes": Column(
-            "int64", "byte", "what they take in the file, decompressed; -1 where not known"
+        "n_loaded": "events loaded",
+        "n_skipped": "events skipped",
+        "n_bytes": count("size in the decompressed file; -1 if not known", unit="byte"),
+        "share": "share of n_bytes; share of events if bytes are not known",
+        "kind": label(
+            "kind of its events; empty if none was loaded", unit="EventKind", dtype="object"
         ),
-        "share": share("n_bytes / those of all categories; of events where bytes are not known"),
-        "kind": Column("object", "EventKind", "what its events are; empty where none was loaded"),
     },
 )
 
-RANK_LENGTHS = Schema(
+RANK_LENGTHS = schema(
     "RANK_LENGTHS",
     {
-        "rank": Column("int64", "rank", "whose window"),
-        "before_ns": nanoseconds("length of its window as it was"),
-        "dur_ns": nanoseconds("length under the changes"),
+        "rank": identifier("rank", unit="rank"),
+        "before_ns": "length of its window",
+        "dur_ns": "length under the changes",
     },
 )
 
-RANK_SEGMENTS = Schema(
+RANK_SEGMENTS = schema(
     "RANK_SEGMENTS",
     {
-        "rank": Column("int64", "rank", "whose part of the path it is"),
-        "start_ns": nanoseconds("start, in common time"),
-        "dur_ns": nanoseconds("length"),
-        "collective": count("collective whose transfer it is, -1 for the rank's own path"),
+        "rank": identifier("rank of this part of the path", unit="rank"),
+        "start_ns": "start, in common time",
+        "dur_ns": "length",
+        "collective": identifier("collective whose transfer it is, -1 for the rank's own path"),
     },
 )
 
-JOB_SEGMENTS = Schema(
+JOB_SEGMENTS = schema(
     "JOB_SEGMENTS",
-    {"rank": Column("int64", "rank", "where the segment is; times are common"), **SEGMENTS.columns},
+    {"rank": identifier("rank of the segment; times are common", unit="rank"), **SEGMENTS.columns},
 )
 
-JOB_ATTRIBUTED_TIME = Schema(
+JOB_ATTRIBUTED_TIME = schema(
     "JOB_ATTRIBUTED_TIME",
     {
-        "rank": Column("int64", "rank", "rank whose time it is; times are common"),
+        "rank": identifier("rank of the time; times are common", unit="rank"),
         **ATTRIBUTED_TIME.columns,
     },
 )
 
-FAILURES = Schema(
+FAILURES = schema(
     "FAILURES",
     {
-        "path": Column("object", "text", "file that could not be used"),
-        "error": Column("object", "text", "why"),
+        "path": name("file that could not be used"),
+        "error": text("why"),
     },
 )
 
-CAPTURES = Schema(
+CAPTURES = schema(
     "CAPTURES",
     {
-        "capture": count("number of the capture, in order of time; 0 for a file of none"),
-        "rank": Column("int64", "rank", "rank that the file says, -1 where it says none"),
-        "world_size": count("ranks of the job, 0 where the file does not say"),
-        "steps": name("numbers of the steps; `3 …` where only the start of a file was read"),
-        "start_ns": nanoseconds("start since the epoch, 0 where not known"),
-        "dur_ns": nanoseconds("length, 0 where not known"),
-        "n_bytes": count("size of the file"),
-        "host": name("host, empty where not recorded"),
-        "pid": Column("int64", "id", "process, -1 where not recorded"),
-        "is_complete": flag("all ranks of the job are in the capture"),
-        "path": Column("object", "text", "the file"),
-        "note": Column("object", "text", "what a file is that is no trace; what is in doubt"),
+        "capture": identifier("number of the capture, in order of time; 0 for a file outside any"),
+        "rank": identifier("rank recorded in the file, -1 if none", unit="rank"),
+        "world_size": count("ranks of the job, 0 if not recorded"),
+        "steps": name("step numbers; `3 …` if only the start of the file was read"),
+        "start_ns": "start since the epoch, 0 if not known",
+        "dur_ns": "length, 0 if not known",
+        "n_bytes": "size of the file",
+        "host": name("host, empty if not recorded"),
+        "pid": identifier("process, -1 if not recorded"),
+        "is_complete": "the capture has all ranks of the job",
+        "path": name("file"),
+        "note": text("why a file is not a trace, or what is uncertain"),
     },
 )

@@ -6,7 +6,17 @@
 
 from __future__ import annotations
 
-from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds, share
+from htagraph.model.schema import (
+    EVENT,
+    count,
+    duration,
+    identifier,
+    instant,
+    label,
+    name,
+    number,
+    schema,
+)
 
 __all__ = [
     "CLOCKS",
@@ -16,107 +26,105 @@ __all__ = [
     "STRAGGLERS",
 ]
 
-_EVENT = Column("int64", "event", "row of the event table")
-
-MATCHED_COLLECTIVES = Schema(
+MATCHED_COLLECTIVES = schema(
     "MATCHED_COLLECTIVES",
     {
-        "match": count("number of the collective across ranks"),
-        "rank": Column("int64", "rank", "member"),
-        "collective": count("position among the collectives of the rank"),
-        "event": _EVENT,
+        "match": identifier("number of the collective across ranks"),
+        "rank": identifier("rank", unit="rank"),
+        "collective": identifier("position among the collectives of the rank"),
+        "event": EVENT,
         "operation": name("all_reduce, all_to_all …"),
-        "group": name("communicator, empty where not recorded"),
-        "start_ns": nanoseconds("start of the member's kernel, in common time"),
-        "arrived_ns": nanoseconds("when it came: its start, or that of the half that sends"),
-        "end_ns": nanoseconds("end of the member's kernel, in common time"),
-        "wait_ns": nanoseconds("from its start until the last rank that it needs had started"),
-        "transfer_ns": nanoseconds("from then to its end"),
-        "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
-        "error_ns": nanoseconds(
-            "by how much the wait may be shorter, as far as the clocks are known"
-        ),
-        "is_certain": flag("the wait is longer than that, and it is sure who came last"),
-        "is_partial": flag("a rank of the communicator has no part in it: nobody is blamed"),
-        "overrun_ns": nanoseconds(
-            "by how much the last one started after this one had ended: clocks are wrong"
-        ),
-        "matched_by": Column("category", "name", "rule that matched the members"),
+        "group": name("communicator, empty if not recorded"),
+        "start_ns": "start of the rank's kernel, in common time",
+        "arrived_ns": instant("arrival of the rank: that start, or the start of its sending half"),
+        "end_ns": "end of the rank's kernel, in common time",
+        "wait_ns": "from its start until the last rank that it needs has started",
+        "transfer_ns": "from then to its end",
+        "last_rank": identifier("rank that arrived last; itself if it did not wait", unit="rank"),
+        "error_ns": "the wait may be shorter by this much: clock uncertainty",
+        "is_certain": "the wait is longer than error_ns and the last rank is certain",
+        "is_partial": "a rank of the communicator is missing: no rank is blamed",
+        "overrun_ns": "the last rank starts this long after this one ends: clocks are wrong",
+        "matched_by": label("rule that matched the ranks"),
     },
+    first="collective operation start_ns end_ns wait_ns last_rank is_certain group",
 )
 
-STRAGGLERS = Schema(
+STRAGGLERS = schema(
     "STRAGGLERS",
     {
-        "rank": Column("int64", "rank", "who"),
-        "n_last": count("collectives to which it came last, by the clocks as they are estimated"),
-        "n_certain": count("of these, how many whatever the clocks, as far as they are known"),
-        "n_collectives": count("collectives of the job"),
-        "caused_wait_ns": nanoseconds(
-            "wait of all others for it, where longer than the clocks are uncertain; of collectives "
-            "at once, counted once"
+        "rank": identifier("rank", unit="rank"),
+        "n_last": count(
+            "collectives at which it arrived last, by the estimated clocks", heading="times last"
         ),
-        "longest_wait_ns": nanoseconds("longest wait of one other for it"),
-        "own_wait_ns": nanoseconds("its own wait for others"),
-        "transfer_ns": nanoseconds("its time in collectives once everybody was there"),
-        "cause_bound": Column(
-            "object", "Bound", "what made it late, at the highest cost to others"
+        "n_certain": count("those that hold within the clock uncertainty", heading="certain"),
+        "n_collectives": "collectives of the job",
+        "caused_wait_ns": duration(
+            "wait of all others for it, beyond clock uncertainty; concurrent waits once",
+            heading="caused wait, all ranks",
+        ),
+        "longest_wait_ns": "longest wait of one rank for it",
+        "own_wait_ns": "its own wait for others",
+        "transfer_ns": "its time in collectives once all ranks had arrived",
+        "cause_bound": label(
+            "what made it late, at the highest cost to others", unit="Bound", dtype="object"
         ),
         "cause_name": name("event of the cause"),
         "cause_op": name("operator or annotation of the cause"),
-        "cause_ns": nanoseconds("by how much longer it took than on those that came before"),
-        "n_cause": count("late arrivals with this cause"),
-        "is_recurring": flag("the cause made it late more than once"),
+        "cause_ns": duration("extra time over the ranks that arrived earlier", heading="cause dur"),
+        "n_cause": count("late arrivals with this cause", heading="times"),
+        "is_recurring": "the cause made it late more than once",
     },
+    first=(
+        "rank n_last n_certain caused_wait_ns longest_wait_ns own_wait_ns cause_bound "
+        "cause_ns cause_name cause_op"
+    ),
 )
 
-DELAY_COSTS = Schema(
+DELAY_COSTS = schema(
     "DELAY_COSTS",
     {
-        "rank": Column("int64", "rank", "whose delay it was, -1 where nobody can be charged"),
-        "bound": Column("object", "Bound", "what took it longer; empty for nobody"),
-        "name": name("event of that; for nobody, why"),
-        "op": name("operator or annotation of that"),
-        "direct_ns": nanoseconds("waits for this rank, in which it was late by that"),
-        "propagated_ns": nanoseconds(
-            "waits further down: for ranks that were late as they had waited for this one"
-        ),
-        "delay_ns": nanoseconds("both; adds up to all waits of all ranks"),
-        "n_collectives": count("collectives to which that made it late"),
-        "n_ranks": count("ranks that waited for it there"),
-        "share": share("of all waits"),
+        "rank": identifier("rank that was late, -1 if none can be blamed", unit="rank"),
+        "bound": label("what took it longer; empty for no rank", unit="Bound", dtype="object"),
+        "name": name("event that took longer; why no rank can be blamed"),
+        "op": name("its operator or annotation"),
+        "direct_ns": "waits for this rank because of it",
+        "propagated_ns": "waits for other ranks, late because they had waited for this one",
+        "delay_ns": "both; adds up to all waits of all ranks",
+        "n_collectives": "collectives delayed by it",
+        "n_ranks": "ranks that waited for it there",
+        "share": "delay_ns / all waits",
     },
+    first="bound delay_ns share name op direct_ns propagated_ns n_collectives n_ranks",
 )
 
-PIPELINE_BUBBLES = Schema(
+PIPELINE_BUBBLES = schema(
     "PIPELINE_BUBBLES",
     {
-        "rank": Column("int64", "rank", "receiver"),
+        "rank": identifier("receiving rank", unit="rank"),
         "group": name("communicator"),
-        "n_receives": count("receives"),
-        "wait_ns": nanoseconds("wait for the sender"),
-        "transfer_ns": nanoseconds("time after the sender had started"),
+        "n_receives": "receives",
+        "wait_ns": "wait for the sender",
+        "transfer_ns": "time after the sender has started",
     },
 )
 
-CLOCKS = Schema(
+CLOCKS = schema(
     "CLOCKS",
     {
-        "rank": Column("int64", "rank", "whose clock"),
-        "aligned_with": Column(
-            "int64",
-            "rank",
-            "rank it was aligned with, -1 for the reference and for who shares no collective",
+        "rank": identifier("rank", unit="rank"),
+        "aligned_with": identifier(
+            "rank that it is aligned with, -1 for the reference, or no shared collective",
+            unit="rank",
         ),
-        "offset_ns": nanoseconds("added to the rank's clock"),
-        "drift_ppb": Column("int64", "1e-9", "added per second since its first matched collective"),
-        "width_ns": nanoseconds(
-            "length of the interval of feasible offsets; negative if no clock fits"
+        "offset_ns": "added to the rank's clock",
+        "drift_ppb": number(
+            "1e-9", "added per second since its first matched collective", dtype="int64"
         ),
-        "spread_ns": nanoseconds(
-            "median distance of the ends of a matched collective after alignment"
-        ),
-        "n_collectives": count("collectives that the alignment rests on"),
-        "is_feasible": flag("some clock brings all matched collectives together"),
+        "width_ns": "width of the interval of possible offsets; negative if no clock fits",
+        "spread_ns": "median distance between ends of a collective after alignment",
+        "n_collectives": "collectives that the alignment uses",
+        "is_feasible": "some clock is consistent with all matched collectives",
     },
+    first="rank aligned_with offset_ns drift_ppb width_ns spread_ns n_collectives is_feasible",
 )

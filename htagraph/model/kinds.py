@@ -7,7 +7,7 @@ person writes and reads.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum, StrEnum
+from enum import IntEnum, StrEnum, unique
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def in_words(label: object) -> str:
-    """A label as it is said: ``python gap``.
+    """A label as text: ``python gap``.
 
     Examples
     --------
@@ -43,11 +43,22 @@ def in_words(label: object) -> str:
 
 
 class Vocabulary(IntEnum):
-    """An enumeration whose members have a lower-case label."""
+    """An enumeration whose members have a lower-case label.
+
+    Codes are dense, as tables of labels are indexed by them; a code given twice would silently make
+    its member another name of the first.
+    """
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse codes that are not 0, 1, 2 … in order."""
+        super().__init_subclass__(**options)
+        found = [int(member) for member in cls.__members__.values()]
+        if found != list(range(len(found))):
+            raise TypeError(f"codes of {cls.__name__} are not 0, 1, 2 … in order: {found}")
 
     @property
     def label(self) -> str:
-        """Name of the member as it stands in tables: ``python_gap``."""
+        """Name of the member in tables: ``python_gap``."""
         return self.name.lower()
 
     @classmethod
@@ -57,12 +68,12 @@ class Vocabulary(IntEnum):
 
     @classmethod
     def parse(cls, text: str) -> Vocabulary:
-        """Member with this label, whatever its case.
+        """Member with this label, in any case.
 
         Raises
         ------
         QueryError
-            If there is none; the hint lists those there are.
+            If there is none; the hint suggests others.
 
         Examples
         --------
@@ -81,7 +92,7 @@ def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
 
 
 def among(column: npt.NDArray[np.integer], members: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """Whether each code of a column is that of one of a few members.
+    """Whether each code of a column is one of some members.
 
     Examples
     --------
@@ -193,6 +204,7 @@ class Bound(Vocabulary):
     WAITING_FOR_WORK = 12  #: a thread of a pool is idle until it is given work
 
 
+@unique
 class Cause(StrEnum):
     """What time of a critical path is charged to: what a person can do something about."""
 

@@ -1,7 +1,7 @@
-"""How far long work is: told to whoever listens; where nobody does, it costs nothing.
+"""Progress of long work: code reports it where it works, a listener of the caller hears it.
 
-What works says so where it works, as `logging` does, and needs no argument for it. What runs in
-another thread or process is not heard; whoever waits for that tells how much of it is done.
+The listener lives in the context, as handlers of `logging` do, so no function passes it on. Other
+threads and processes do not report; the code that waits for them counts what they have finished.
 """
 
 from __future__ import annotations
@@ -9,58 +9,142 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["Listener", "counted", "heard_by", "tell"]
+from htagraph.model.units import human_size
 
-Listener = Callable[[str, int, int, str], None]
-"""Called with what is done, how many of them are done, how many there are (0 for not known), and
-what is awaited, where that takes long."""
+__all__ = [
+    "BYTES",
+    "Listener",
+    "Progress",
+    "begin_stage",
+    "counted",
+    "listening",
+    "report_progress",
+]
 
-Item = TypeVar("Item")
-
-_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
-
-
-@contextmanager
-def heard_by(listener: Listener | None) -> Iterator[None]:
-    """Tell a listener what is done in the block; None for nobody."""
-    token = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
+BYTES = "bytes"
+"""What is counted while a file is read."""
 
 
-def tell(doing: str, done: int = 0, total: int = 0, awaited: str = "") -> None:
-    """Tell what is done now; with numbers, where each of `total` takes about as long.
+@dataclass(frozen=True)
+class Progress:
+    """How far long work is.
 
     Parameters
     ----------
-    doing : str
-        In a word or two: of a count the noun, as in ``change 3 of 20``.
-    awaited : str, optional
-        What is not done yet, where that takes long.
+    stage : str
+        What is done, as a user reads it: ``Reading rank0.json``.
+    part : str, default=""
+        The step of the stage that runs; if `total` is known, the noun of what is counted.
+    done, total : int, default=0
+        Items finished, and all of them; 0 if their number is not known.
+    awaited : str, default=""
+        What the stage waits for, if that takes long.
     """
-    listener = _LISTENER.get()
-    if listener is not None:
-        listener(doing, done, total, awaited)
+
+    stage: str
+    part: str = ""
+    done: int = 0
+    total: int = 0
+    awaited: str = ""
+
+    @property
+    def title(self) -> str:
+        """Stage and part."""
+        return f"{self.stage} · {self.part}" if self.part not in ("", BYTES) else self.stage
+
+    @property
+    def amount(self) -> str:
+        """How much is finished; empty if nothing is counted."""
+        if not self.total:
+            return ""
+        if self.part == BYTES:
+            amount = f"{human_size(self.done)} of {human_size(self.total)}"
+        else:
+            amount = f"{min(self.done + 1, self.total):,} of {self.total:,}"
+        awaited = f", awaiting {self.awaited}" if self.awaited else ""
+        return f"{amount}, {self.done / self.total:.0%}{awaited}"
+
+    def __str__(self) -> str:
+        """One line.
+
+        Examples
+        --------
+        >>> print(Progress("Reading", "rank", 1, 4, "rank 0"))
+        Reading · rank 2 of 4, 25%, awaiting rank 0
+        """
+        return f"{self.title} {self.amount}".rstrip()
 
 
-def counted(doing: str, items: Collection[Item]) -> Iterator[Item]:
-    """Go through items, and tell how many are done; what is told within each is not heard.
+Listener = Callable[[Progress], None]
+"""Called with each progress report. It may raise to cancel the work."""
+
+Item = TypeVar("Item")
+
+
+@dataclass
+class _Audience:
+    """The listener of this context, and the stage it was told last."""
+
+    listener: Listener
+    stage: str = ""
+
+
+_AUDIENCE: ContextVar[_Audience | None] = ContextVar("audience", default=None)
+
+
+@contextmanager
+def listening(listener: Listener | None) -> Iterator[None]:
+    """Send the progress of the block to a listener; None leaves the present one."""
+    if listener is None:
+        yield
+        return
+    with _heard_by(_Audience(listener)):
+        yield
+
+
+@contextmanager
+def _heard_by(audience: _Audience | None) -> Iterator[None]:
+    token = _AUDIENCE.set(audience)
+    try:
+        yield
+    finally:
+        _AUDIENCE.reset(token)
+
+
+def begin_stage(stage: str) -> None:
+    """Report that the next stage of the work begins."""
+    audience = _AUDIENCE.get()
+    if audience is not None:
+        audience.stage = stage
+        audience.listener(Progress(stage))
+
+
+def report_progress(part: str, done: int = 0, total: int = 0, awaited: str = "") -> None:
+    """Report progress within the present stage; see `Progress`."""
+    audience = _AUDIENCE.get()
+    if audience is not None:
+        audience.listener(Progress(audience.stage, part, done, total, awaited))
+
+
+def counted(part: str, items: Collection[Item]) -> Iterator[Item]:
+    """Iterate over items and report how many are done; reports from within an item are dropped.
 
     Examples
     --------
-    >>> with heard_by(lambda doing, done, total, _: print(doing, done, "of", total)):
+    >>> with listening(print):
+    ...     begin_stage("Replaying")
     ...     for _ in counted("change", "ab"):
-    ...         tell("part of it")
-    change 0 of 2
-    change 1 of 2
-    change 2 of 2
+    ...         report_progress("part of it")
+    Replaying
+    Replaying · change 1 of 2, 0%
+    Replaying · change 2 of 2, 50%
+    Replaying · change 2 of 2, 100%
     """
     for done, item in enumerate(items):
-        tell(doing, done, len(items))
-        with heard_by(None):
+        report_progress(part, done, len(items))
+        with _heard_by(None):
             yield item
-    tell(doing, len(items), len(items))
+    report_progress(part, len(items), len(items))

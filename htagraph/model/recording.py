@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ __all__ = [
     "Attachment",
     "Companion",
     "Origin",
-    "Progress",
     "Reader",
     "Recording",
     "Repair",
@@ -30,18 +29,15 @@ MAX_RANKS = 1 << 20
 STACKS = "python_function"
 """Category of Python frames; readers skip them unless asked, and count them under this name."""
 
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far, of the file as it is on disk, and their total."""
-
 
 class ArgsReader(Protocol):
     """Reader of single events: goes back to the file for what the event table does not hold."""
 
     def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
-        """The ``args`` of events, an empty dict for an event without."""
+        """The ``args`` of events; an empty dict for none."""
 
     def raw(self, events: npt.ArrayLike) -> Sequence[bytes]:
-        """Events as they stand in the file."""
+        """Events as they are in the file."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +47,13 @@ class Repair:
     Parameters
     ----------
     kind : str
-        Label of the defect: ``raw quote``, ``truncated`` …
+        The defect: ``raw quote``, ``truncated`` …
     n : int
         How often.
     first_offset : int, unit=byte
-        Where first, in the decompressed text; -1 where it has no place.
+        First position in the decompressed text; -1 if not applicable.
     detail : str
-        What was done about it.
+        How it was repaired.
     """
 
     kind: str
@@ -73,18 +69,18 @@ class Repair:
 
 @dataclass(frozen=True)
 class Origin:
-    """The file behind events; a graph keeps it to write the original again and to read args.
+    """The file behind events, kept to write the original again and to read args.
 
     Parameters
     ----------
     source : Path or bytes
         The file, or its content.
     base_time_ns : int, unit=ns
-        Time that is 0 in the file; the event table has it added already.
+        Time 0 of the file; already added in the event table.
     args : ArgsReader, optional
         Reads events again; None for a saved graph.
     metadata : mapping of str to object
-        What the file says beside events.
+        Everything in the file but events.
     """
 
     source: Path | bytes = field(repr=False)
@@ -106,12 +102,10 @@ class Attachment:
     ----------
     instrument : str
         ``execution trace``, ``Nsight Compute``, ``nvidia-smi``, ``dcgm``.
-    n : int
-        What it holds: operators, kernels, samples.
-    n_matched : int
-        Of these, what was found in the recording.
+    n, n_matched : int
+        Operators, kernels or samples in it, and how many of these were found in the recording.
     detail : str
-        How they were matched, what was left, and how certain that is; one line.
+        How they were matched, what was left, and how reliable that is; one line.
     """
 
     instrument: str
@@ -132,9 +126,9 @@ class Recording:
     rank_source : str
         Where the rank was found: ``distributedInfo``, ``file name``, ``default`` (0) or ``given``.
     world_size : int or None
-        Ranks of the job, below `MAX_RANKS`; None where the file does not say.
+        Ranks of the job, below `MAX_RANKS`; None if not recorded.
     repairs : tuple of Repair
-        What had to be mended, each kind counted.
+        One for each kind.
     skipped : mapping of str to int
         Events that were not loaded, by category or reason.
     origin : Origin or None
@@ -142,8 +136,7 @@ class Recording:
     attached : tuple of Attachment
         Files of other instruments whose content is in `events`.
     n_bytes : mapping of str to int, unit=byte
-        What the events of each category take in the file, decompressed; of those that were not
-        loaded as well. Empty where that is not known.
+        Decompressed size of the events of each category, loaded or not; empty if not known.
     """
 
     events: EventTable
@@ -167,13 +160,12 @@ class Reader(Protocol):
         stacks: bool,
         categories: Collection[str] | None,
         window: tuple[int, int] | None,
-        progress: Progress | None,
     ) -> Recording:
         """The recording in a file, or in its content; see `htagraph.load`."""
 
 
 class Companion(Protocol):
-    """Reader of a file beside a trace: it adds what another instrument saw of the same run."""
+    """Reader of a file next to a trace: it adds what another instrument recorded of the run."""
 
     def __call__(self, recording: Recording, path: Path) -> Recording:
-        """The recording with the content of the file, and with one `Attachment` more."""
+        """The recording with the content of the file, and with one more `Attachment`."""

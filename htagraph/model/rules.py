@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import StrEnum, unique
 from typing import Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from htagraph.model.kinds import EdgeKind, Vocabulary, codes
 __all__ = ["Evidence", "Rule"]
 
 
+@unique
 class Evidence(StrEnum):
     """What says that an edge is there."""
 
@@ -48,67 +49,56 @@ class Rule(Vocabulary):
     PROGRAM_ORDER = 1, EdgeKind.THREAD, _DEFINITION
     """Time inside a call, or between two."""
     BLOCKING_CALL = 2, EdgeKind.THREAD, _DEFINITION
-    """A call, or a gap, waits for what its SYNC edge names, or what is released or handed over
-    there, so it needs no time of its own."""
-    HANDED_OVER = 3, EdgeKind.THREAD, _INFERRED
-    """The thread waits for another one, which FLOW edges name."""
-    CORRELATION = 4, EdgeKind.LAUNCH, _RECORDED
+    """A call, or a gap, waits for what another edge into its end names, so it needs no time of its
+    own."""
+    CORRELATION = 3, EdgeKind.LAUNCH, _RECORDED
     """The API call and the device event carry one correlation id."""
-    STREAM_ORDER = 5, EdgeKind.STREAM, _DEFINITION
+    STREAM_ORDER = 4, EdgeKind.STREAM, _DEFINITION
     """The previous work of the stream had ended."""
-    STREAM_OVERLAP = 6, EdgeKind.STREAM, _DEFINITION
+    STREAM_OVERLAP = 5, EdgeKind.STREAM, _DEFINITION
     """The previous work was still running (programmatic dependent launch)."""
-    FWDBWD_FLOW = 7, EdgeKind.FLOW, _RECORDED
+    FWDBWD_FLOW = 6, EdgeKind.FLOW, _RECORDED
     """The file says which backward operator belongs to which forward operator."""
-    HAND_OVER = 8, EdgeKind.FLOW, _INFERRED, "hand-over"
+    HANDOFF = 7, EdgeKind.FLOW, _INFERRED
     """A thread does nothing while another one works for it: autograd, or a collective."""
-    SYNC_RECORD = 9, EdgeKind.SYNC, _RECORDED
+    SYNC_RECORD = 8, EdgeKind.SYNC, _RECORDED
     """A ``cuda_sync`` record names what is waited for."""
-    CALL_SEMANTICS = 10, EdgeKind.SYNC, _DEFINITION
+    CALL_SEMANTICS = 9, EdgeKind.SYNC, _DEFINITION
     """The API call waits by definition."""
-    BLOCKING_COPY = 11, EdgeKind.SYNC, _DEFINITION
+    BLOCKING_COPY = 10, EdgeKind.SYNC, _DEFINITION
     """A copy from or to pageable memory returned after the device had finished it."""
-    RECORD_AND_WAIT_ORDER = 12, EdgeKind.SYNC, _INFERRED
+    RECORD_AND_WAIT_ORDER = 11, EdgeKind.SYNC, _INFERRED
     """An event record and a stream wait are paired by their order."""
-    ENDED_RIGHT_BEFORE = 13, EdgeKind.SYNC, _INFERRED
+    ENDED_RIGHT_BEFORE = 12, EdgeKind.SYNC, _INFERRED
     """All earlier work of another stream ended right before."""
-    QUEUE_FULL = 14, EdgeKind.QUEUE, _INFERRED
+    QUEUE_FULL = 13, EdgeKind.QUEUE, _INFERRED
     """As many launches were outstanding as the launch queue holds."""
-    WINDOW_START = 15, EdgeKind.SOURCE, _DEFINITION
+    WINDOW_START = 14, EdgeKind.SOURCE, _DEFINITION
     """The first known activity of a thread."""
-    LAUNCHED_BEFORE_CAPTURE = 16, EdgeKind.SOURCE, _DEFINITION, "launched before the capture"
+    LAUNCHED_BEFORE_CAPTURE = 15, EdgeKind.SOURCE, _DEFINITION, "launched before the capture"
     """Device work whose launch was not captured."""
-    HOST_WAITS_FOR_KERNEL = 17, EdgeKind.HIDDEN_SYNC, _INFERRED
-    """A thread stands still, without a recorded call, until device work ends."""
-    RENDEZVOUS = 18, EdgeKind.COLLECTIVE, _DEFINITION
+    RENDEZVOUS = 16, EdgeKind.COLLECTIVE, _DEFINITION
     """No rank leaves a collective before the last one has come."""
-    GRAPH_REPLAY = 19, EdgeKind.LAUNCH, _RECORDED
+    GRAPH_REPLAY = 17, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
-    FIRST_DEVICE_WORK = 20, EdgeKind.SOURCE, _INFERRED
+    FIRST_DEVICE_WORK = 18, EdgeKind.SOURCE, _INFERRED
     """The first work recorded on a device began long after its launch: until then the device worked
     off what had been launched before the capture."""
-    DEVICE_FULL = 21, EdgeKind.CONTENTION, _INFERRED
+    DEVICE_FULL = 19, EdgeKind.CONTENTION, _INFERRED
     """Ready work started as the last blocks of a long kernel on another stream drained."""
-    RECURRING_IN_REPLAYS = 22, EdgeKind.SYNC, _INFERRED
+    RECURRING_IN_REPLAYS = 20, EdgeKind.SYNC, _INFERRED
     """The work starts right after the same work of another stream ended, again and again."""
-    RECURRING_AT_A_DISTANCE = 23, EdgeKind.SYNC, _INFERRED
-    """The same, a constant time after that end."""
-    HOST_POLLS = 24, EdgeKind.HIDDEN_SYNC, _INFERRED
-    """A thread stands still, without a call that waits, until work that it launched is done, or
-    says so."""
-    WORKER_CALLED = 25, EdgeKind.FLOW, _INFERRED
+    HOST_POLLS = 21, EdgeKind.HIDDEN_SYNC, _INFERRED
+    """A thread that no call says to wait does nothing until work that it launched is done, or
+    reports."""
+    WORKER_CALLED = 22, EdgeKind.FLOW, _INFERRED
     """A worker thread does nothing until another thread gives it something to do."""
-
-    WAITS_FOR_WORK = 26, EdgeKind.THREAD, _INFERRED
+    WAITS_FOR_WORK = 23, EdgeKind.THREAD, _INFERRED
     """A thread of a pool runs nothing until something that was not recorded gives it work."""
-    RECORDED_FLOW = 27, EdgeKind.FLOW, _RECORDED
+    RECORDED_FLOW = 24, EdgeKind.FLOW, _RECORDED
     """The file has an arrow from one slice to the other."""
-    TENSOR_DEPENDENCY = 28, EdgeKind.FLOW, _RECORDED
+    TENSOR_DEPENDENCY = 25, EdgeKind.FLOW, _RECORDED
     """An operator reads a tensor that one on another thread wrote: an execution trace says so."""
-    LOCK_RELEASED = 29, EdgeKind.FLOW, _INFERRED
-    """A Python thread waits until the only one that releases what it may wait for does, or ends."""
-    THREAD_STARTED = 30, EdgeKind.FLOW, _INFERRED
-    """A Python thread begins after the call that starts it."""
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """Samples of counters that another instrument took while a trace was recorded.
 
 Hardware samplers and monitoring write values, not events: SM activity ten thousand times a second,
-the clock of a device once a second. They are no nodes of a graph, but stand beside it.
+the clock of a device once a second. They are not nodes of the graph.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
+from htagraph.model.frozen import empty, freeze
 
 __all__ = ["SampleTable", "Series"]
 
@@ -26,15 +28,15 @@ class Series:
     Parameters
     ----------
     name : str
-        What was sampled, as the instrument calls it: ``SMs Active``, ``power.draw``.
+        As the instrument names it: ``SMs Active``, ``power.draw``.
     unit : str
-        ``%``, ``W``, ``MHz``; ``""`` where there is none.
+        ``%``, ``W``, ``MHz``; ``""`` for none.
     device : int
         -1 for the host.
     instrument : str
-        What took the samples: ``nvidia-smi``, ``dcgm``, ``nsys GPU metrics``.
+        ``nvidia-smi``, ``dcgm``, ``nsys GPU metrics``.
     uncertainty_ns : int, unit=ns
-        So far may its times be off the clock of the trace, to either side; 0 for the same clock.
+        Its times may be off by this much, either way; 0 on the clock of the trace.
     """
 
     name: str
@@ -46,26 +48,25 @@ class Series:
 
 @dataclass(frozen=True)
 class SampleTable:
-    """Samples of all series: by series, then in order of time.
+    """Samples of all series: by series, then by time.
 
     Parameters
     ----------
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When a value was taken, on the clock of the events.
+        On the clock of the events.
     value : ndarray of shape (n,), dtype=float64
     series : ndarray of shape (n,), dtype=int32
         Position in `all_series`; ascending.
     """
 
-    ts_ns: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    value: F64 = field(default_factory=lambda: np.empty(0, dtype=np.float64))
-    series: I32 = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    ts_ns: I64 = field(default_factory=empty(np.int64))
+    value: F64 = field(default_factory=empty(np.float64))
+    series: I32 = field(default_factory=empty(np.int32))
     all_series: tuple[Series, ...] = ()
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (self.ts_ns, self.value, self.series):
-            array.setflags(write=False)
+        freeze(self)
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -94,7 +95,7 @@ class SampleTable:
         )
 
     def joined(self, other: SampleTable) -> SampleTable:
-        """These samples and others; the series of the others come last."""
+        """These samples and others, whose series come last."""
         return SampleTable(
             np.concatenate([self.ts_ns, other.ts_ns]),
             np.concatenate([self.value, other.value]),

@@ -1,15 +1,20 @@
-"""What a schema is: the columns of a table, each with dtype, unit and meaning.
+"""What a schema is: the columns of a table, and all that is known of each.
 
-A schema is a contract: same columns, same dtypes, same order, also when there is nothing to tell.
+A schema is a contract: same columns, same dtypes, same order, also for an empty answer. It is the
+only description of a column: the terminal, the page, Markdown and the reference read there how
+values are formatted, what the heading is, what the column means and whether it is shown first.
+
 The schema of the question `idle_time` is `htagraph.model.answers.IDLE_TIME`, that of the job's
 question `stragglers` is `htagraph.model.job_answers.STRAGGLERS`, and those of the tables of objects
-(events, edges, segments) are in `htagraph.model.frames`.
+(events, edges, segments) are in `htagraph.model.frames`. `htagraph.model.columns` finds the
+description of a column by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +23,25 @@ import pandas as pd
 from htagraph.errors import GraphError
 
 __all__ = [
+    "EVENT",
+    "STEP",
+    "TRACK",
     "Column",
+    "Quantity",
     "Schema",
     "categorical",
     "count",
+    "duration",
     "flag",
+    "identifier",
+    "instant",
+    "label",
     "labelled",
     "name",
-    "nanoseconds",
+    "number",
+    "schema",
     "share",
+    "text",
 ]
 
 
@@ -52,6 +67,29 @@ def labelled(values: Sequence[str] | pd.Series[str], labels: Sequence[str]) -> p
     return categorical(pd.Index(list(labels)).get_indexer(pd.Index(values)), labels)
 
 
+class Quantity(StrEnum):
+    """What the values of a column are, which decides how people see them."""
+
+    INSTANT = "instant"
+    """Shown as the time since the start of the window."""
+    DURATION = "duration"
+    SHARE = "share"
+    """A part of 1, shown in percent."""
+    COUNT = "count"
+    """Shown as nothing if negative: not known."""
+    NUMBER = "number"
+    """Any number, of any sign."""
+    IDENTIFIER = "identifier"
+    """Shown as nothing if -1: none."""
+    FLAG = "flag"
+    LABEL = "label"
+    """A word of htagraph's own vocabulary, never shortened."""
+    NAME = "name"
+    """A name from the trace: long ones are shortened."""
+    TEXT = "text"
+    """Prose, which may wrap."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a schema.
@@ -64,12 +102,16 @@ class Column:
     unit : str
         ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
     meaning : str
-        One sentence.
+        A phrase.
+    heading : str
+        What people see instead of the name; by default the name in words, without its unit.
     """
 
     dtype: str
     unit: str
     meaning: str
+    quantity: Quantity
+    heading: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,10 +122,31 @@ class Schema:
     ----------
     name : str
         Name of the constant that the schema is.
+    first : str
+        Columns that a table shows unless others are requested, the most important first, separated
+        by spaces; empty for all.
+    first_by : mapping of str to str
+        The same where an option of the question gives other rows, by its value.
     """
 
     name: str
     columns: Mapping[str, Column]
+    first: str = ""
+    first_by: Mapping[str, str] = field(default_factory=dict)
+
+    def shown(self, given: Iterable[object], by: object = None) -> list[str]:
+        """Columns of a frame of this schema that a table shows; capture and rank come first.
+
+        Parameters
+        ----------
+        given : iterable
+            Columns of the frame.
+        by : object, optional
+            Value of the option that decides which rows there are.
+        """
+        names = [*map(str, given)]
+        first = self.first_by.get(str(by), self.first).split() or names
+        return [name for name in dict.fromkeys(["capture", "rank", *first]) if name in names]
 
     def frame(self, data: Mapping[str, object], *, copy: bool = True) -> pd.DataFrame:
         """DataFrame of this schema; every column must be given.
@@ -117,26 +180,95 @@ class Schema:
         )
 
 
-def nanoseconds(meaning: str) -> Column:
-    """Column of times or durations."""
-    return Column("int64", "ns", meaning)
+def schema(
+    name: str,
+    columns: Mapping[str, Column | str],
+    first: str = "",
+    first_by: Mapping[str, str] | None = None,
+) -> Schema:
+    """Schema whose columns are given by their meaning alone where the name says the quantity.
+
+    Examples
+    --------
+    >>> columns = schema("SOME", {"n_calls": "number of calls", "sum_ns": "time"}).columns
+    >>> [(column.dtype, column.unit) for column in columns.values()]
+    [('int64', 'count'), ('int64', 'ns')]
+    """
+    described = {
+        key: _by_name(key, column) if isinstance(column, str) else column
+        for key, column in columns.items()
+    }
+    return Schema(name, described, first, first_by or {})
 
 
-def count(meaning: str) -> Column:
-    """Column of numbers of things, or of positions."""
-    return Column("int64", "count", meaning)
+def _by_name(name: str, meaning: str) -> Column:
+    """Column whose name says what it holds, by its first or last part."""
+    if name in ("start_ns", "end_ns", "ts_ns"):
+        return instant(meaning)
+    first, last = name.partition("_")[0], name.rpartition("_")[2]
+    return (_BY_FIRST.get(first) or _BY_LAST[last])(meaning)
 
 
-def share(meaning: str) -> Column:
+def instant(meaning: str) -> Column:
+    """Column of points in time."""
+    return Column("int64", "ns", meaning, Quantity.INSTANT)
+
+
+def duration(meaning: str, *, dtype: str = "int64", heading: str = "") -> Column:
+    """Column of lengths of time."""
+    return Column(dtype, "ns", meaning, Quantity.DURATION, heading)
+
+
+def count(meaning: str, *, unit: str = "count", heading: str = "") -> Column:
+    """Column of numbers of things."""
+    return Column("int64", unit, meaning, Quantity.COUNT, heading)
+
+
+def number(unit: str, meaning: str, *, dtype: str = "float64") -> Column:
+    """Column of measured values and differences, of any unit and sign."""
+    return Column(dtype, unit, meaning, Quantity.NUMBER)
+
+
+def share(meaning: str, *, heading: str = "") -> Column:
     """Column of parts of 1."""
-    return Column("float64", "share", meaning)
+    return Column("float64", "share", meaning, Quantity.SHARE, heading)
 
 
-def name(meaning: str) -> Column:
-    """Column of names."""
-    return Column("object", "name", meaning)
+def identifier(meaning: str, *, unit: str = "id", dtype: str = "int64") -> Column:
+    """Column of ids, ranks, and positions in a table or in time."""
+    return Column(dtype, unit, meaning, Quantity.IDENTIFIER)
 
 
 def flag(meaning: str) -> Column:
     """Column of yes or no."""
-    return Column("bool", "flag", meaning)
+    return Column("bool", "flag", meaning, Quantity.FLAG)
+
+
+def label(
+    meaning: str, *, unit: str = "name", dtype: str = "category", heading: str = ""
+) -> Column:
+    """Column of words from a fixed vocabulary."""
+    return Column(dtype, unit, meaning, Quantity.LABEL, heading)
+
+
+def name(meaning: str, *, unit: str = "name") -> Column:
+    """Column of names."""
+    return Column("object", unit, meaning, Quantity.NAME)
+
+
+def text(meaning: str) -> Column:
+    """Column of prose."""
+    return Column("object", "text", meaning, Quantity.TEXT)
+
+
+_BY_FIRST: dict[str, Callable[[str], Column]] = {"n": count, "is": flag}
+_BY_LAST: dict[str, Callable[[str], Column]] = {"ns": duration, "share": share}
+
+EVENT = identifier("row of the event table", unit="event")
+STEP: dict[str, Column | str] = {
+    "step": identifier("position in time"),
+    "name": name("name of the step"),
+    "start_ns": "start of the host range",
+    "dur_ns": "length of the host range",
+}
+TRACK = name("thread id of host work, `stream n` of device work", unit="id")

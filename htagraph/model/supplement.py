@@ -1,13 +1,12 @@
-"""What the slices of a Perfetto trace cannot hold: one packet more, so that the trace can be read.
+"""What the slices of a Perfetto trace cannot hold, as one more packet, so that it can be read back.
 
-Slices have a name, times, a track and annotations. That is not all there is: events have a place
-in their file, lanes have ids that no process can have, a device has properties. All of that is one
-packet of the file, in a field that viewers pass over::
+Events have a place in their file, lanes have ids that no process can have, a device has properties.
+All of that is in one field of one packet, which viewers ignore::
 
     zlib( length of the facts | facts as JSON | columns, one after the other )
 
-A column is written as the differences of its values, by planes of bytes: what hardly changes takes
-no room.
+A column is written as differences of its values, by planes of bytes: nearly constant columns
+compress to almost nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ FIELD = 77_710
 """Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
 
 _VERSION = 1
+"""Of the packet's layout."""
 _LENGTH = struct.Struct("<q")
 _MOST_BYTES = 1 << 32
 _MOST_PER_BYTE = 1_000  # zlib's own limit

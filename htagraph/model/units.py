@@ -51,7 +51,9 @@ def human_number(value: float) -> str:
     >>> [human_number(value) for value in (1.0, 12.3456, 0.00123, 61_400.7)]
     ['1', '12.3', '0.00123', '61,401']
     """
-    if abs(value) >= 100 or float(value).is_integer():
+    if isinstance(value, int):
+        return f"{value:,}"
+    if abs(value) >= 100 or value.is_integer():
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
@@ -84,10 +86,6 @@ def human_time(time_ns: int) -> str:
 
 def apart_from_unit(text: str, brackets: str = "[]()") -> tuple[str, str]:
     """A name and the unit in brackets at its end, empty for none.
-
-    Parameters
-    ----------
-    brackets : str, default="[]()"
 
     Examples
     --------

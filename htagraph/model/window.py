@@ -11,8 +11,6 @@ from htagraph.errors import QueryError
 
 __all__ = ["Window", "WindowClock", "pair_of"]
 
-_PAIR = 2
-
 WindowClock = Literal["host", "device"]
 """Whether a step's name stands for the host range, or for the device work launched in it."""
 
@@ -26,10 +24,9 @@ class Window:
     start_ns, end_ns : int, unit=ns
         ``start_ns <= end_ns``.
     name : str
-        What it was asked for by: ``ProfilerStep#3``, ``trace``.
+        As requested: ``ProfilerStep#3``, ``trace``.
     anchor : int
-        Node that the window ends with by definition (the end of a step's host range), -1 where
-        there is none.
+        Node that the window ends with by definition (the end of a step's host range), -1 for none.
 
     Examples
     --------
@@ -58,24 +55,19 @@ class Window:
 
 
 def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:
-    """Start and end of a window, which may be of any type before.
-
-    Parameters
-    ----------
-    hint : str
-        What to give instead.
+    """Start and end of a window given as any pair; `hint` says what to give instead.
 
     Raises
     ------
     QueryError
-        If it is no pair of numbers.
+        If it is not a pair of numbers.
 
     Examples
     --------
     >>> pair_of([0, 1.5], hint="")
     (0, 1.5)
     """
-    pair = [*window] if isinstance(window, Iterable) else []
-    if len(pair) != _PAIR or not all(isinstance(time_ns, Real) for time_ns in pair):
-        raise QueryError(f"{window!r} is no window.", hint=hint)
-    return pair[0], pair[1]
+    match [*window] if isinstance(window, Iterable) else []:
+        case [Real() as start_ns, Real() as end_ns]:
+            return start_ns, end_ns
+    raise QueryError(f"{window!r} is not a window.", hint=hint)

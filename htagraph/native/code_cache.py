@@ -71,7 +71,7 @@ def _temporary() -> Path | None:
 
 
 def _is_safe(place: Path) -> bool:
-    """Whether nobody else can write there: ``/tmp/htagraph-0`` may be another user's folder."""
+    """Whether no other user can write there: ``/tmp/htagraph-0`` may be another user's folder."""
     if place != _temporary() or sys.platform == "win32":
         return True
     state = place.lstat()

@@ -95,10 +95,31 @@ def _made(function: Callable[..., Any], forms: tuple[Form, ...], name: str) -> b
 
 
 def _name(function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]) -> str:
-    """The file name of a function's bitcode, which changes with its sources."""
-    own = function.__code__.co_filename
-    text = f"{function.__qualname__} {text_of((tuple, forms))} {_digest_of((own, *sources))}"
+    """The file name of a function's bitcode, which changes with its sources and constants."""
+    files, numbers = _rests_on(function)
+    digest = _digest_of((*files, *sources))
+    text = f"{function.__qualname__} {text_of((tuple, forms))} {numbers} {digest}"
     return f"{function.__name__.strip('_')}-{sha256(text.encode()).hexdigest()[:20]}"
+
+
+@cache
+def _rests_on(function: Callable[..., Any]) -> tuple[tuple[str, ...], str]:
+    """Files of a function and of the functions it calls, and the constants that lowering freezes.
+
+    A constant from another file, such as the code of a rule, can change while this file does not.
+    """
+    files, numbers, left = dict[str, None](), dict[str, str](), [function]
+    for one in left:
+        files[one.__code__.co_filename] = None
+        known = {name: one.__globals__.get(name) for name in one.__code__.co_names}
+        numbers |= {
+            f"{one.__name__}.{name}": repr(value)
+            for name, value in known.items()
+            if isinstance(value, int | float | tuple)
+        }
+        called = [value for value in known.values() if callable(value) and value in inner.INNER]
+        left += [value for value in called if value not in left]
+    return tuple(files), repr(sorted(numbers.items()))
 
 
 @cache

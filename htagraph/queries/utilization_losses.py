@@ -17,7 +17,7 @@ __all__ = ["utilization_losses"]
 
 _DIGITS = 10
 """Digits of a share that are sorted by: less is rounding of sums, which depends on their order."""
-_ROUNDING = 10**-_DIGITS
+_ROUNDING = 1 / 10.0**_DIGITS
 
 
 def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:

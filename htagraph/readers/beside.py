@@ -1,4 +1,4 @@
-"""Files beside a trace: what other instruments saw of the same run, added to its recording."""
+"""Companion files: what other instruments recorded of the same run, added to a recording."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import Companion, Recording
-from htagraph.readers.execution_trace import is_execution_trace, with_execution_trace
-from htagraph.readers.monitoring import is_monitoring, with_monitoring
-from htagraph.readers.ncu import is_ncu, with_ncu
-from htagraph.readers.not_found import not_found
-from htagraph.readers.storage import exists
+from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
+from htagraph.readers.monitoring.placement import is_monitoring, with_monitoring
+from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
+from htagraph.readers.storage import exists, not_found
 
 __all__ = ["with_beside"]
 
@@ -20,23 +19,16 @@ _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
     (is_ncu, with_ncu),
     (is_monitoring, with_monitoring),
 )
-"""Tests whether a file is of a format, and readers of it; the first that fits reads it."""
+"""Tests whether a file is of a format, and readers of it; the first match reads it."""
 
 
 def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
-    """A recording with what files beside it say.
+    """A recording with the content of companion files.
 
     Returns
     -------
     Recording
         With an `Attachment` for each file.
-
-    Raises
-    ------
-    TraceNotFoundError
-        If a file is not there.
-    TraceFormatError
-        If nobody knows what it is.
     """
     for path in map(Path, paths):
         if not exists(path):
@@ -44,9 +36,9 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
         companion = next((read for fits, read in _COMPANIONS if fits(path)), None)
         if companion is None:
             raise TraceFormatError(
-                "this is no file that is known to stand beside a trace.",
+                "this file is not of a format that can be added to a trace.",
                 path=path,
-                hint="an execution trace, Nsight Compute CSV, nvidia-smi or DCGM log is.",
+                hint="an execution trace, Nsight Compute CSV, nvidia-smi or DCGM log can.",
             )
         recording = companion(recording, path)
     return recording

@@ -1,8 +1,8 @@
-"""Captures: which files of a folder were recorded together, and which capture is meant.
+"""Captures: which files of a folder were recorded together, and which capture to use.
 
 `tensorboard_trace_handler` writes one file per rank and cycle into one folder, run after run. Files
-are of one capture if their ranks and processes differ, their world sizes and steps agree, and they
-were recorded at one time.
+belong to one capture if their ranks and processes differ, their world sizes and steps agree, and
+their times overlap.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ __all__ = [
 ]
 
 CaptureName = int | Literal["latest"]
-"""Which capture is meant: its number, or the latest complete one."""
+"""The number of a capture, or the latest complete one."""
 
 _N_LISTED = 20
+"""Captures, or files, that a message lists (chosen: fits a terminal)."""
 
 
 def discover(where: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -58,9 +59,9 @@ def discover(where: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     traces = [head for head in heads if not head.foreign]
     others = [head for head in heads if head.foreign]
     if not traces:
-        said = ", ".join(f"{head.path.name} ({head.foreign})" for head in others[:_N_LISTED])
+        listed = ", ".join(f"{head.path.name} ({head.foreign})" for head in others[:_N_LISTED])
         raise TraceFormatError(
-            "no traces found.", path=_named(where), hint=f"what is here is none: {said}."
+            "no traces found.", path=_named(where), hint=f"other files here: {listed}."
         )
     captures = grouped(traces)
     rows = [
@@ -75,7 +76,7 @@ def discover(where: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 def choose_capture(
     captures: pd.DataFrame, where: object, capture: CaptureName = "latest"
 ) -> tuple[list[Path], str]:
-    """The files of one capture, and what to say about the choice; nothing where there is none.
+    """The files of one capture, and a sentence on the choice, empty if there was none to make.
 
     Parameters
     ----------
@@ -83,13 +84,6 @@ def choose_capture(
         Where they were found, for messages.
     capture : int or "latest"
         Its number; by default the latest complete one.
-
-    Raises
-    ------
-    CaptureNotChosenError
-        If the captures are of unrelated runs, or nothing tells which file is of which.
-    QueryError
-        If there is no such capture.
     """
     traces = captures[captures["capture"] > 0]
     found = {number: traces[traces["capture"] == number] for number in _numbers(traces)}
@@ -99,24 +93,24 @@ def choose_capture(
                 f"no capture {capture!r} in {_named(where)}.",
                 hint=f"there are {len(found)}: 1 to {len(found)}; `latest` is the latest complete.",
             )
-        chosen, said = capture, ""
+        chosen, note = capture, ""
     elif len(found) == 1:
-        chosen, said = next(iter(found)), ""
+        chosen, note = next(iter(found)), ""
     else:
         chosen = _latest(found, captures, where)
-        said = _said(found, chosen, where)
+        note = _choice_in_words(found, chosen, where)
     if found[chosen]["note"].astype(bool).any():
         raise CaptureNotChosenError(
-            f"{_named(where)}: captures of several jobs overlap, and nothing says which rank is "
-            "of which.",
+            f"{_named(where)}: captures of several jobs overlap, and nothing tells which rank "
+            "belongs to which.",
             listing=captures_in_words(captures),
             hint="put each job into a folder of its own, or list the files.",
         )
-    return _paths(found[chosen]), said
+    return _paths(found[chosen]), note
 
 
 def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:
-    """Files beside a trace that are of its process: execution traces in its folder."""
+    """Execution traces in a trace's folder that its process wrote."""
     folders = captures["path"].map(lambda path: Path(path).parent)
     here = captures[folders == trace.parent]
     beside = here[here["note"] == EXECUTION_TRACE]
@@ -132,13 +126,13 @@ def _numbers(traces: pd.DataFrame) -> list[int]:
 
 
 def _paths(rows: pd.DataFrame) -> list[Path]:
-    """The files of a capture; of a process that says no rank, without copies."""
+    """The files of a capture, without copies that record the same process and no rank."""
     is_copy = rows.duplicated(["host", "pid", "start_ns"]) & (rows["pid"] >= 0) & (rows["rank"] < 0)
     return [Path(path) for path in rows.loc[~is_copy, "path"]]
 
 
 def captures_in_words(captures: pd.DataFrame) -> str:
-    """Captures as lines of text, one each."""
+    """One line of text per capture."""
     found = list(captures[captures["capture"] > 0].groupby("capture"))
     lines = [("capture", "ranks", "steps", "time (UTC)", "length", "size", "first file")]
     root = _root(captures)
@@ -162,7 +156,7 @@ def captures_in_words(captures: pd.DataFrame) -> str:
 
 
 def files_in_words(captures: pd.DataFrame) -> str:
-    """The files of captures as lines of text, one each."""
+    """One line of text per file."""
     root = _root(captures)
     lines = [("capture", "rank", "steps", "time (UTC)", "length", "size", "file", "")]
     for row in captures.to_dict("records"):
@@ -181,18 +175,15 @@ def files_in_words(captures: pd.DataFrame) -> str:
 
 
 def _time_in_words(steps: str, start_ns: int, end_ns: int) -> tuple[str, str, str]:
-    """Steps, start and length."""
     length = human_duration(end_ns - start_ns) if end_ns > start_ns else "-"
     return steps or "-", human_time(start_ns), length
 
 
 def _root(captures: pd.DataFrame) -> str:
-    """The folder that all files are in."""
     return os.path.commonpath([Path(path).parent.absolute() for path in captures["path"]])
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines, columns under each other."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -205,7 +196,6 @@ def _named(where: object) -> str:
 
 
 def _row(head: TraceHead, number: int, capture: Capture | None) -> dict[str, object]:
-    """A row of `frames.CAPTURES`."""
     return {
         "capture": number,
         "rank": rank_of(head),
@@ -224,13 +214,7 @@ def _row(head: TraceHead, number: int, capture: Capture | None) -> dict[str, obj
 
 
 def _latest(found: dict[int, pd.DataFrame], captures: pd.DataFrame, where: object) -> int:
-    """The latest complete capture of the one job that a folder is about.
-
-    Raises
-    ------
-    CaptureNotChosenError
-        If it is about several.
-    """
+    """The latest complete capture of the one job in a folder."""
     jobs = _jobs(found)
     of_ranks = [job for job in jobs if max(len(found[number]) for number in job) > 1]
     if len(jobs) > 1 and len(of_ranks) == 1:  # a job, and single files beside it
@@ -258,12 +242,12 @@ def _is_complete(rows: pd.DataFrame) -> bool:
 
 
 def _has_all_ranks(rows: pd.DataFrame) -> bool:
-    """Whether a capture says how many ranks there are, and has them."""
+    """Whether the files record how many ranks there are, and all are here."""
     return _is_complete(rows) and bool(rows["world_size"].max() > 0)
 
 
 def _jobs(found: dict[int, pd.DataFrame]) -> list[list[int]]:
-    """Captures by job: its cycles share processes, its runs have as many ranks in one place."""
+    """Captures by job: its cycles share processes; its runs share a folder and a rank count."""
     job_of = {number: [number] for number in found}
     last_with: dict[object, int] = {}
     for number, rows in found.items():
@@ -286,12 +270,11 @@ def _jobs(found: dict[int, pd.DataFrame]) -> list[list[int]]:
 
 
 def _is_after(rows: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether a capture began when another had ended: no process records two at once."""
+    """Whether a capture began after another had ended: no process records two at once."""
     return int(rows["start_ns"].min()) >= int((other["start_ns"] + other["dur_ns"]).max())
 
 
-def _said(found: dict[int, pd.DataFrame], chosen: int, where: object) -> str:
-    """Which capture was chosen, and how to choose another."""
+def _choice_in_words(found: dict[int, pd.DataFrame], chosen: int, where: object) -> str:
     rows = found[chosen]
     what = "the latest complete one" if rows["is_complete"].all() else "the fullest one"
     steps = str(rows["steps"].iloc[0])

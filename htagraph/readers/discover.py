@@ -1,4 +1,4 @@
-"""Traces of ranks: the files of a folder, and the rank that a file's name says."""
+"""Trace files of a folder or glob, and the ranks in a file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from htagraph.errors import TraceError, TraceFormatError
-from htagraph.readers.first_bytes import first_bytes
-from htagraph.readers.not_found import not_found
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import SQLITE, file_of
 from htagraph.readers.storage import (
     exists,
@@ -18,16 +17,17 @@ from htagraph.readers.storage import (
     is_file,
     is_folder,
     is_remote,
+    not_found,
     url_of,
 )
 
 __all__ = ["TRACE_SUFFIXES", "find_traces", "holds_several", "is_glob", "rank_paths"]
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".sqlite")
-"""Endings of the files that profilers write."""
+"""Endings of files that profilers write."""
 
 _BY_PATH = (".pftrace", ".pftrace.gz", ".perfetto-trace")
-"""Endings of traces that count where there are no others: reports write such files, too."""
+"""Endings that count only if there are no others: reports write such files, too."""
 
 _OF_ONE_RANK = (".json", ".json.gz")
 _NOT_EXPORTED = (".nsys-rep", ".qdrep")
@@ -41,12 +41,7 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     Parameters
     ----------
     where : str, Path, or iterable of them
-        A list is taken as it is.
-
-    Raises
-    ------
-    TraceFormatError
-        If there is none.
+        A list is used unchanged.
     """
     if not isinstance(where, str | Path):
         found = [Path(path) for path in where]
@@ -82,12 +77,10 @@ def holds_several(where: str | Path) -> bool:
 
 
 def _is_trace(path: Path, also: tuple[str, ...] = ()) -> bool:
-    """Whether a file is a trace, by its name."""
     return path.name.endswith(TRACE_SUFFIXES + also) and not path.name.startswith(".")
 
 
 def _how_to_find(where: object) -> str:
-    """What to do where there is no trace."""
     folder = Path(where) if isinstance(where, str | Path) else Path()
     reports = (
         [path for ending in _NOT_EXPORTED for path in sorted(folder.glob(f"**/*{ending}"))]
@@ -100,7 +93,7 @@ def _how_to_find(where: object) -> str:
 
 
 def rank_paths(path: Path) -> list[Path]:
-    """The path of each rank in a file; the file itself if it holds one rank, or cannot tell."""
+    """The path of each rank in a file; the file itself if it holds one rank, or is not readable."""
     may_have_several = not (path.name.endswith(_OF_ONE_RANK) or is_remote(path))
     if not may_have_several or first_bytes(path, len(SQLITE)) != SQLITE:
         return [path]
@@ -110,12 +103,12 @@ def rank_paths(path: Path) -> list[Path]:
 
 @lru_cache(maxsize=256)
 def _in_export(path: Path, _n_bytes: int, _changed_ns: int) -> tuple[Path, ...]:
-    """The ranks of an export of Nsight Systems, as it is now."""
+    """The ranks of an Nsight Systems export, cached for its size and time of change."""
     from htagraph.readers.nsys.ranks import nsys_ranks  # noqa: PLC0415 - imports sqlite3
 
     try:
         ranks = nsys_ranks(path)
-    except TraceError:  # who reads it will say why
+    except TraceError:  # loading it reports why
         return (path,)
     if len(ranks) < 2:
         return (path,)

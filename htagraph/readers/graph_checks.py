@@ -1,8 +1,8 @@
-"""What holds for every graph, checked on one that comes from a file.
+"""Checks of a graph that was read from a file: everything that compiled code takes for granted.
 
-The compiler makes graphs for which all of this is true, and compiled code walks them without
-looking: an index out of range in a file that was tampered with would read foreign memory, and a
-cycle would never end. Each check is a pass over arrays.
+The compiler only makes graphs that pass. Compiled code walks them unchecked: an index out of range,
+in a file that was tampered with, would read foreign memory, and a cycle would never end. Each check
+is a pass over arrays.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
 from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
-from htagraph.readers.kineto.fields import COLUMNS, Read
+from htagraph.readers.kineto.event_fields import COLUMNS, Read
 
 __all__ = ["check_events", "check_graph", "check_places", "check_recording"]
 
 Array = npt.NDArray[Any]
 
 _LAST_NS = 1 << 62
+"""Times and durations stay below, so that two of them add up in int64."""
+
 _FLOWS = {
     "ts_ns": np.int64, "id": np.int64, "lane": np.int32, "phase": np.int8, "category": np.int32,
     "event": np.int64,
@@ -50,7 +52,7 @@ def check_graph(dag: Dag) -> None:
     Raises
     ------
     ValueError
-        If it does not; the message names the first thing that is wrong.
+        Names the first violation.
     """
     _check_facts(dag)
     check_events(dag.events)
@@ -72,7 +74,7 @@ def check_events(events: EventTable) -> None:
     Raises
     ------
     ValueError
-        If it cannot; the message names the first thing that is wrong.
+        Names the first violation.
     """
     _check_lanes(events.lanes)
     _check_events(events)
@@ -82,7 +84,7 @@ def check_events(events: EventTable) -> None:
 
 
 def check_places(arrays: Mapping[str, Array], dag: Dag) -> None:
-    """Raise unless what is stored of each event's recording is about events that are there.
+    """Raise unless the stored places and moves are about existing events.
 
     Raises
     ------
@@ -133,7 +135,6 @@ def check_recording(recording: Recording) -> None:
 
 
 def _ensure(is_true: object, what: str) -> None:
-    """Raise unless something holds."""
     if not is_true:
         raise ValueError(what)
 
@@ -141,7 +142,6 @@ def _ensure(is_true: object, what: str) -> None:
 def _check_shapes(
     what: str, arrays: Mapping[str, Array], dtypes: Mapping[str, npt.DTypeLike], n: int
 ) -> None:
-    """Raise unless arrays have a type and a length."""
     for name, dtype in dtypes.items():
         array = arrays[name]
         _ensure(
@@ -152,7 +152,6 @@ def _check_shapes(
 
 
 def _ensure_within(what: str, array: Array, low: int, high: int) -> None:
-    """Raise unless ``low <= value < high`` for all values."""
     _ensure(
         not len(array) or (array.min() >= low and array.max() < high), f"{what} is out of range"
     )
@@ -163,7 +162,6 @@ def _is_int(value: object) -> bool:
 
 
 def _check_facts(dag: Dag) -> None:
-    """Raise unless the small facts have their types."""
     span, rules = dag.span, dag.classification.rules
     measured = {item.name: getattr(dag.calibration, item.name) for item in fields(Calibration)}
     since = [number for step in measured.pop("clock_steps") for number in step]
@@ -181,7 +179,6 @@ def _check_facts(dag: Dag) -> None:
 
 
 def _check_lanes(lanes: LaneTable) -> None:
-    """Raise unless every lane has an id, names and sort indices."""
     for item in fields(LaneTable):
         values = getattr(lanes, item.name)
         kinds = (int, str) if item.name in {"pid", "tid"} else int if "sort" in item.name else str
@@ -192,7 +189,7 @@ def _check_lanes(lanes: LaneTable) -> None:
 
 
 def _check_events(events: EventTable) -> None:
-    """Raise unless the columns of events and flows fit, and their codes stand for something."""
+    """The columns of events and flows fit, and their codes are defined."""
     _check_shapes("events", vars(events), EVENT_DTYPES, len(events.ts_ns))
     _check_shapes("flows", vars(events.flows), _FLOWS, len(events.flows.ts_ns))
     _ensure_within("kind of an event", events.kind, 0, len(EventKind))
@@ -209,7 +206,7 @@ def _check_events(events: EventTable) -> None:
 
 
 def _check_columns(events: EventTable) -> None:
-    """Raise unless what few events have belongs to events that are there."""
+    """Sparse columns are about existing events, in order."""
     for name, column in events.columns.items():
         value, n = column.value, len(column.event)
         _check_shapes(f"column {name}", {"event": column.event}, {"event": np.int64}, n)
@@ -226,7 +223,6 @@ def _check_columns(events: EventTable) -> None:
 
 
 def _check_devices(devices: tuple[DeviceProperties, ...]) -> None:
-    """Raise unless devices are described by a name and numbers."""
     for device in devices:
         described = asdict(device)
         name = described.pop("name")
@@ -237,7 +233,7 @@ def _check_devices(devices: tuple[DeviceProperties, ...]) -> None:
 
 
 def _check_samples(samples: SampleTable) -> None:
-    """Raise unless samples are in order, and of series that are described."""
+    """Samples are in order, and their series described."""
     _check_shapes("samples", vars(samples), _SAMPLES, len(samples.ts_ns))
     _ensure_within("series of a sample", samples.series, 0, len(samples.all_series))
     _ensure_within("ts_ns", samples.ts_ns, -_LAST_NS, _LAST_NS + 1)
@@ -255,7 +251,6 @@ def _check_samples(samples: SampleTable) -> None:
 
 
 def _check_edges(what: str, edges: EdgeTable, dag: Dag) -> None:
-    """Raise unless edges join nodes that are there."""
     n = len(dag.events)
     _check_shapes(what, vars(edges), _EDGES, len(edges.tail))
     for name in ("tail", "head"):
@@ -266,7 +261,7 @@ def _check_edges(what: str, edges: EdgeTable, dag: Dag) -> None:
 
 
 def _check_links(dag: Dag) -> None:
-    """Raise unless parents and launches are events that can be that, and windows hold the work."""
+    """Parents and launches are possible events, and the window is that of the work."""
     events, n = dag.events, len(dag.events)
     _check_shapes("events", vars(dag), _PER_EVENT, n)
     classes = {
@@ -298,7 +293,7 @@ def _check_links(dag: Dag) -> None:
 
 
 def _check_path(dag: Dag) -> None:
-    """Raise unless edges run forward in time and order, and the last to arrive binds."""
+    """Edges run forward in time and order, and the last to arrive binds."""
     edges, times = dag.edges, dag.events.node_ts_ns
     n = len(times)
     _check_shapes("nodes", vars(dag), _PER_NODE, n)

@@ -1,4 +1,4 @@
-"""Reads a compiled graph that was saved, and the recording behind it; nothing is executed."""
+"""Reads a saved graph, and the recording behind it; nothing in the file is executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from htagraph.model.archive import unpack, unpack_recording
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin, Recording
 from htagraph.readers.graph_checks import check_graph, check_places, check_recording
-from htagraph.readers.kineto.arguments import ArgsIndex
+from htagraph.readers.kineto.event_args import ArgsIndex
 
 __all__ = ["arg_places", "read_compiled", "read_graph"]
 
@@ -34,17 +34,11 @@ _BROKEN = (
     RuntimeError,  # encrypted, nested too deep, columns that differ in length
     zipfile.BadZipFile,
 )
-"""What a file that is no graph, or one that was tampered with, can end in."""
+"""What opening a damaged file, or one that was tampered with, can raise."""
 
 
 def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
-    """A saved graph, its rank, and the file that it was read from.
-
-    Raises
-    ------
-    TraceFormatError
-        If the file is not there, is no saved graph, or was saved by another version.
-    """
+    """A saved graph, its rank, and the file that it was made from."""
     try:
         return _graph(_stored(path))
     except _BROKEN as exc:
@@ -57,12 +51,7 @@ def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
     Parameters
     ----------
     source : Path
-        The trace that both are of.
-
-    Raises
-    ------
-    TraceFormatError
-        If the file is none such.
+        The trace of both.
     """
     try:
         arrays = _stored(path)
@@ -80,7 +69,7 @@ def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
 
 
 def arg_places(origin: Origin | None) -> dict[str, npt.NDArray[Any]]:
-    """Where in its file each event stands, as arrays to be stored; none where not known."""
+    """The place of each event in its file, as arrays to store; empty if unknown."""
     args = origin.args if origin is not None else None
     if isinstance(args, ArgsIndex):
         return {"args.offset": args.offset, "args.length": args.length}
@@ -88,7 +77,6 @@ def arg_places(origin: Origin | None) -> dict[str, npt.NDArray[Any]]:
 
 
 def _graph(arrays: dict[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None]:
-    """The graph that arrays are, if it obeys the laws of the compiler."""
     dag, rank, origin = unpack(arrays)
     check_graph(dag)
     if type(rank) is not int or (origin and type(origin.base_time_ns) is not int):
@@ -98,14 +86,14 @@ def _graph(arrays: dict[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None
 
 def _no_graph(path: str | Path, exc: BaseException) -> TraceFormatError:
     return TraceFormatError(
-        f"not a graph that can be opened: {str(exc) or type(exc).__name__}.",
+        f"not a valid saved graph: {str(exc) or type(exc).__name__}.",
         path=path,
         hint="load the trace, compile it and save it again.",
     )
 
 
 def _stored(path: str | Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file, which are as large as the file and not larger."""
+    """The arrays of a file; uncompressed, so never larger than the file."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
@@ -116,7 +104,6 @@ def _stored(path: str | Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _array(content: bytes) -> npt.NDArray[Any]:
-    """The array of a ``.npy`` file, not copied."""
     file = BytesIO(content)
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("an array is of another format")

@@ -1,4 +1,4 @@
-"""The head of a trace file: which process wrote it, and when; found without reading all of it."""
+"""The head of a trace file: which process wrote it, and when, without reading all of it."""
 
 from __future__ import annotations
 
@@ -13,33 +13,40 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.first_bytes import first_bytes
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.content import first_bytes
+from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 from htagraph.readers.storage import open_file
 
 __all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
 
 EXECUTION_TRACE = "execution trace"
-"""What `TraceHead.foreign` says of a file that stands beside a trace."""
+"""`TraceHead.foreign` of an execution trace."""
 
 _BLOCK = 1 << 18
+"""Bytes read at once (chosen)."""
+
 _MAX_HEADER = 1 << 24
 """Bytes in which the event list must begin; headers of thousands of ranks have a megabyte."""
 
 _TAIL = 1 << 16
+"""Bytes at the end of a file in which to look for its last times (chosen)."""
+
 _SMALL = 1 << 17
-"""Bytes of the largest compressed file that is unpacked to its end without being asked to."""
+"""Bytes of the largest gzip file that is always decompressed to its end (chosen)."""
 
 _OVERLAP = 64
+"""Bytes that blocks overlap by when searched: longer than any key."""
+
 _N_THREADS = 8
+"""Files that are read at once (chosen): on network disks most of the time is latency."""
+
 _ABSOLUTE_NS = 10**17
-"""Times after 1973 are since the epoch; times before are relative to a base time."""
+"""Later times (after 1973) count from 1970, earlier ones from a base time."""
 
 _LONGEST_EXPORT_NS = 3_600_000_000_000
-"""What may lie between the end of a capture and the time in its file's name."""
+"""Longest time between the end of a capture and the time in its file's name (chosen)."""
 
 _EVENT_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TRACE_KEYS = re.compile(rb'"(?:ph|schemaVersion|deviceProperties|traceName)"\s*:')
@@ -57,12 +64,15 @@ _NAMED = re.compile(
     r"(?P<worker>.{1,255})\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
 )
 _MAX_DEVICE = 15
+"""Largest pid that may be a device number: Kineto's device rows use it as pid."""
+
 _MAX_NS = 1 << 62
+"""Later times are not plausible, and sums of two such times fit in int64."""
 
 
 @dataclass(frozen=True)
 class TraceHead:
-    """What the first and the last bytes of a file tell.
+    """What the first and last bytes of a file tell.
 
     Parameters
     ----------
@@ -70,18 +80,16 @@ class TraceHead:
         Size of the file.
     foreign : str
         What the file is if it is no trace, else empty.
-    host : str
-        Empty where not recorded.
     pid : int
-        -1 where not recorded.
+        -1 if unknown, as `host` is empty.
     start_ns, end_ns : int, optional, unit=ns
-        Since the epoch, None where not known without reading on.
+        Since 1970, None if unknown without reading on.
     written_ns : int, optional, unit=ns
         When the file was written, by its name.
     steps : tuple of int
-        Numbers of the steps that were seen, ascending.
+        Numbers of the steps seen, ascending.
     is_whole : bool
-        All of the file was looked through: there are no other steps.
+        Whether the whole file was read: there are no other steps.
     """
 
     path: Path
@@ -99,12 +107,12 @@ class TraceHead:
 
     @property
     def process(self) -> tuple[str, int] | None:
-        """Host and process id, None where not recorded."""
+        """Host and process id, None if unknown."""
         return (self.host, self.pid) if self.pid >= 0 else None
 
     @property
     def steps_in_words(self) -> str:
-        """The steps, open at the end where more may follow in what was not read.
+        """The steps, open-ended if the unread rest may hold more.
 
         Examples
         --------
@@ -122,7 +130,7 @@ class TraceHead:
 
 @dataclass
 class _Seen:
-    """The bytes of a file that were looked at."""
+    """The bytes of a file that were read."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -131,26 +139,25 @@ class _Seen:
     is_whole: bool = False
 
     def note_steps(self, block: bytes) -> None:
-        """Note the steps that a block names."""
         self.steps.update(int(number) for number in _STEP.findall(block))
 
     def first(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
-        """Where a key of the header is: before the events, else after them."""
+        """The first match in the header before the events, else after them."""
         return pattern.search(self.head) or pattern.search(self.tail)
 
 
 def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]:
-    """The heads of some files, in their order.
+    """The heads of files, in order.
 
     Parameters
     ----------
     whole : bool, default=False
-        Unpack compressed files to their ends, which tell when a capture ended.
+        Decompress gzip files to their ends, which tell when a capture ended.
 
     Returns
     -------
     list of TraceHead
-        One that tells nothing for a file that cannot be read: who loads it will say why.
+        An empty one for a file that cannot be read: loading it reports why.
     """
     with ThreadPoolExecutor(_N_THREADS, "htagraph-heads") as pool:
         return list(pool.map(lambda path: _read_head(path, whole=whole), paths))
@@ -191,7 +198,6 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
 
 
 def _head_in_export(path: Path) -> TraceHead:
-    """The head of a rank that an export of Nsight Systems holds."""
     from htagraph.readers.nsys.ranks import nsys_ranks  # noqa: PLC0415 - imports sqlite3
 
     file = file_of(path)
@@ -217,8 +223,8 @@ def _head_in_export(path: Path) -> TraceHead:
 
 
 def _looked_at(path: Path, *, whole: bool) -> tuple[int, _Seen]:
-    """Size of a file; its header, first events and, if that is cheap or asked for, last ones."""
-    stream, seen = ByteStream(path, RepairLog()), _Seen()
+    """Size of a file; its header, first events and, if cheap or requested, last ones."""
+    stream, seen = ByteStream(path), _Seen()
     try:
         while seen.events_at < 0 and len(seen.head) < _MAX_HEADER and not seen.is_whole:
             _read_on(stream, seen)
@@ -240,7 +246,6 @@ def _looked_at(path: Path, *, whole: bool) -> tuple[int, _Seen]:
 
 
 def _read_on(stream: ByteStream, seen: _Seen) -> None:
-    """Read one more block of the head, and look for the list of events in it."""
     block = stream.read(_BLOCK)
     start = max(len(seen.head) - _OVERLAP, 0)
     seen.head += block
@@ -250,7 +255,7 @@ def _read_on(stream: ByteStream, seen: _Seen) -> None:
 
 
 def _read_to_the_end(stream: ByteStream, seen: _Seen) -> None:
-    """Unpack the rest; keep its last bytes, and the steps that it names."""
+    """Decompress the rest; keep its last bytes, and the steps in it."""
     last = seen.head[-_TAIL:]
     while block := stream.read(_BLOCK):
         seen.note_steps(last[-_OVERLAP:] + block)
@@ -259,7 +264,7 @@ def _read_to_the_end(stream: ByteStream, seen: _Seen) -> None:
 
 
 def _foreign(seen: _Seen) -> str:
-    """What a file is that is no trace; empty for a trace, also for a damaged one."""
+    """What a file is that is no trace; empty for a trace, even a damaged one."""
     if seen.events_at >= 0 or _TRACE_KEYS.search(seen.head):
         return ""
     text = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -273,7 +278,7 @@ def _foreign(seen: _Seen) -> str:
 
 
 def _distributed_info(seen: _Seen) -> dict[str, Any]:
-    """What the header says of the job, as a header of its own; whatever stands around it."""
+    """The ``distributedInfo`` of the header, even where the rest is broken."""
     found = seen.first(_DISTRIBUTED)
     if found is None:
         return {}
@@ -285,13 +290,13 @@ def _distributed_info(seen: _Seen) -> dict[str, Any]:
 
 
 def _rank(info: dict[str, Any], path: Path) -> int | None:
-    """The rank that header or name say, None where none does."""
+    """The rank in header or name, None if neither has one."""
     rank, source = rank_of(info, path)
     return None if source == "default" else rank
 
 
 def _pid(seen: _Seen) -> int:
-    """The process whose host events a file holds, -1 where it names none."""
+    """The process whose host events a file holds, -1 for none."""
     labelled = seen.first(_HOST_PROCESS)
     if labelled:
         return int(labelled[1])
@@ -301,7 +306,7 @@ def _pid(seen: _Seen) -> int:
 
 
 def _worker_in_name(named: re.Match[str] | None, pid: int) -> str:
-    """The host, or worker, in a name as `tensorboard_trace_handler` gives it: `host_pid.time`."""
+    """The host, or worker, in a name by `tensorboard_trace_handler`: `host_pid.time`."""
     return named["worker"].removesuffix(f"_{pid}") if named else ""
 
 
@@ -312,10 +317,10 @@ def _written_ns(named: re.Match[str] | None) -> int | None:
 
 
 def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None, int | None]:
-    """First and last time of a capture, None where that is not known without reading on.
+    """First and last time of a capture, None if unknown without reading on.
 
-    The time in a name is when the file was written, right after the capture. It counts where the
-    content tells no time, or another one.
+    The time in a name is when the file was written, right after the capture. It counts if the
+    content has no time, or a different one.
     """
     base = seen.first(_BASE)
     base_ns = int(base[1]) if base else 0
@@ -340,7 +345,7 @@ def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None,
 
 
 def _times(text: bytes) -> list[tuple[int, int]]:
-    """Starts and ends of the events in some bytes, in ns; those at 0 are none."""
+    """Starts and ends of the events in some bytes, in ns; time 0 does not count."""
     return [
         (start_ns, min(start_ns + (_ns(dur, dur_digits) if dur else 0), _MAX_NS))
         for us, digits, dur, dur_digits in _TIME.findall(text)
@@ -349,5 +354,4 @@ def _times(text: bytes) -> list[tuple[int, int]]:
 
 
 def _ns(us: bytes, digits: bytes) -> int:
-    """Decimal microseconds in ns."""
     return int(us) * 1000 + int(digits.ljust(3, b"0"))

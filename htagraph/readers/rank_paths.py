@@ -1,4 +1,4 @@
-"""Ranks that share one file: a path below the file names one of them, ``run.sqlite/rank-1``."""
+"""Ranks that share a file: a path below the file names one of them, ``run.sqlite/rank-1``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["SQLITE", "file_and_part", "file_of", "name_of", "rank_in_name"]
 
 SQLITE = b"SQLite format 3\x00"
-"""First bytes of such a file."""
+"""First bytes of an SQLite file."""
 
 _OF_SEVERAL_RANKS = (".sqlite", ".pftrace", ".pftrace.gz")
 """Endings of files that may hold several ranks."""
@@ -21,19 +21,13 @@ _RANK_IN_NAME = re.compile(
 
 
 def file_of(path: Path) -> Path:
-    """The file that a path names, or that holds the rank that it names.
-
-    Examples
-    --------
-    >>> file_of(Path("nowhere/rank-1"))
-    PosixPath('nowhere/rank-1')
-    """
+    """The file that a path names, or that holds the rank that it names."""
     # Unlike those of `Path`, functions of `os.path` answer for names that no file can have.
     return path.parent if os.path.isfile(path.parent) else path  # noqa: PTH113
 
 
 def file_and_part(path: Path) -> tuple[Path, str]:
-    """A file, and the part of it that a path below the file names; ``""`` for the whole file.
+    """A file, and the part in it that a path names; ``""`` for the whole file.
 
     Examples
     --------
@@ -45,7 +39,7 @@ def file_and_part(path: Path) -> tuple[Path, str]:
 
 
 def name_of(path: Path) -> str:
-    """What a trace is called: its file, and its rank where that has several.
+    """Display name of a trace: its file, and its rank if the file has several.
 
     Examples
     --------
@@ -57,7 +51,7 @@ def name_of(path: Path) -> str:
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The rank that a file's name says, None where it says none.
+    """The rank in a file's name, or None.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Files that were recorded together, told apart by rank, process, time and steps."""
+"""Groups files that were recorded together, by rank, process, time and steps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from htagraph.readers.heads import TraceHead, read_heads
 __all__ = ["Capture", "end_ns_of", "grouped", "rank_of"]
 
 _CLOCKS_NS = 10_000_000_000
-"""By how much clocks of hosts may differ; only for files that say that they are different ranks."""
+"""How far clocks of hosts may be apart (chosen); only for files that record different ranks."""
 
 
 class Capture:
     """Files that were recorded together: one per rank, of one job and one time."""
 
-    def __init__(self, heads: Iterable[TraceHead] = ()) -> None:
+    def __init__(self) -> None:
         self.heads: list[TraceHead] = []
         self.by_rank: dict[int, TraceHead] = {}
         self.processes: set[tuple[str, int]] = set()
@@ -28,8 +28,6 @@ class Capture:
         self.in_doubt = False
         self._files: dict[object, list[TraceHead]] = {}
         self._hosts: dict[str, tuple[int, int]] = {}
-        for head in heads:
-            self.add(head)
 
     def add(self, head: TraceHead) -> None:
         """Add a file."""
@@ -52,18 +50,18 @@ class Capture:
 
     @property
     def is_complete(self) -> bool:
-        """All ranks are there, as far as the files say how many there are."""
+        """Whether all ranks are here, as far as the files record how many there are."""
         return len(self.heads) >= max(self.world_size, max(self.by_rank, default=0) + 1)
 
     def has_copy(self, head: TraceHead) -> bool:
-        """Whether a file is there already: no process records two things at once."""
+        """Whether a file is here already: no process records two captures at once."""
         return head.process is not None and any(
             head.written_ns == other.written_ns and _overlap(head, other)
             for other in self._files.get(_writer(head), [])
         )
 
     def can_hold(self, head: TraceHead, slack_ns: int) -> bool:
-        """Whether a file can be of the capture."""
+        """Whether a file can belong to the capture."""
         if self.has_copy(head):
             return True
         first = self.heads[0]
@@ -80,7 +78,7 @@ class Capture:
         return self._is_near(head, slack_ns if says_rank else 0)
 
     def _is_near(self, head: TraceHead, slack_ns: int) -> bool:
-        """Whether a file was recorded at the time of the capture; true where that is not known.
+        """Whether a file was recorded at the time of the capture; true if that is unknown.
 
         Files of one host share a clock: they are no further apart than they are long.
         """
@@ -103,7 +101,7 @@ def grouped(heads: list[TraceHead]) -> list[Capture]:
 
 
 def _is_plainly_one(heads: Sequence[TraceHead]) -> bool:
-    """All files say different ranks of one job, and began at one time: no need to read on."""
+    """Whether all files are different ranks of one job that began at one time."""
     starts = [head.start_ns for head in heads if head.start_ns is not None]
     return (
         len({head.rank for head in heads} - {None}) == len(heads) == len(starts)
@@ -112,16 +110,16 @@ def _is_plainly_one(heads: Sequence[TraceHead]) -> bool:
 
 
 def _with_ends(heads: Sequence[TraceHead]) -> list[TraceHead]:
-    """The heads; compressed files whose names tell no time are read to their ends."""
+    """The heads; gzip files without a time in their name are read to their ends."""
     unknown = [head.path for head in heads if head.end_ns is None and head.n_bytes]
     ended = dict(zip(unknown, read_heads(unknown, whole=True), strict=True))
     return [ended.get(head.path, head) for head in heads]
 
 
 def _in_time(heads: Sequence[TraceHead]) -> list[TraceHead]:
-    """The heads, at the times in their names if their content has a process record twice at once.
+    """The heads, at the times in their names if their contents overlap within one process.
 
-    It does so where a base time is lost, or a trace was simulated.
+    That happens if base times are lost, or in simulated traces.
     """
     pairs = (pairwise(_by_time(several)) for several in _by_writer(heads).values())
     if not any(
@@ -143,7 +141,7 @@ def _in_time(heads: Sequence[TraceHead]) -> list[TraceHead]:
 
 
 def _swept(heads: Sequence[TraceHead]) -> list[Capture]:
-    """Captures by a pass over the files in order of time; first over those that say their rank."""
+    """Captures by one pass over the files in order of time, those with a rank first."""
     slack_ns = _slack_ns(heads)
     timed = [head for head in heads if head.start_ns is not None]
     captures: list[Capture] = []
@@ -166,7 +164,7 @@ def _swept(heads: Sequence[TraceHead]) -> list[Capture]:
 
 
 def _slack_ns(heads: Sequence[TraceHead]) -> int:
-    """How far apart the files of one capture may be: less than the cycles of one process."""
+    """How far apart the files of a capture may be: less than the cycles of one process."""
     gaps = [
         (later.start_ns or 0) - end_ns_of(earlier)
         for several in _by_writer(heads).values()
@@ -176,12 +174,10 @@ def _slack_ns(heads: Sequence[TraceHead]) -> int:
 
 
 def _writer(head: TraceHead) -> tuple[Path, int | None, tuple[str, int] | None]:
-    """Who wrote a file where."""
     return head.path.parent, head.rank, head.process
 
 
 def _by_writer(heads: Sequence[TraceHead]) -> dict[object, list[TraceHead]]:
-    """The files of known time, by who wrote them."""
     found: dict[object, list[TraceHead]] = {}
     for head in heads:
         if head.start_ns is not None:
@@ -194,7 +190,7 @@ def _by_time(heads: Iterable[TraceHead]) -> list[TraceHead]:
 
 
 def _are_different_sizes(world_size: int, other: int) -> bool:
-    """Whether two files are of jobs of different sizes; a world of one may be unaware of others."""
+    """Whether two world sizes differ; a world of 1 may be unaware of others."""
     return min(world_size, other) > 1 and world_size != other
 
 
@@ -206,14 +202,13 @@ def _share_steps(head: TraceHead, other: TraceHead) -> bool:
 
 
 def _overlap(head: TraceHead, other: TraceHead) -> bool:
-    """Whether two files were recorded at one time."""
     if head.start_ns is None or other.start_ns is None:
         return False
     return head.start_ns <= end_ns_of(other) and other.start_ns <= end_ns_of(head)
 
 
 def _mixed(captures: Sequence[Capture]) -> list[list[Capture]]:
-    """Captures of several jobs at one time, whose ranks may have been mixed."""
+    """Captures of several jobs at one time, whose ranks may be mixed up."""
     clusters: list[list[Capture]] = []
     near: list[list[Capture]] = []
     for capture in sorted(captures, key=lambda one: one.start_ns or 0):
@@ -229,7 +224,7 @@ def _mixed(captures: Sequence[Capture]) -> list[list[Capture]]:
 
 
 def _conflict(capture: Capture, other: Capture) -> bool:
-    """Whether a rank is in both captures at one time, and nothing else tells them apart."""
+    """Whether a rank is in both captures at one time, and nothing else separates them."""
     if capture.world_size != other.world_size or not (
         (capture.start_ns or 0) <= other.end_ns and (other.start_ns or 0) <= capture.end_ns
     ):
@@ -244,8 +239,8 @@ def _conflict(capture: Capture, other: Capture) -> bool:
 def _told_apart(several: Sequence[Capture]) -> list[Capture]:
     """Captures of several jobs at one time, by folder, else by host and process.
 
-    A job's processes on a host are numbered in one go, so in their order a rank that comes again is
-    of the next job. That holds if every job is complete; if not, all are in doubt.
+    Process ids of a job on one host are consecutive, so in their order a repeated rank starts the
+    next job. That holds if every job is complete; if not, all are in doubt.
     """
     heads = [head for capture in several for head in capture.heads]
     by_folder: dict[Path, Capture] = {}
@@ -267,10 +262,10 @@ def _told_apart(several: Sequence[Capture]) -> list[Capture]:
 
 
 def rank_of(head: TraceHead) -> int:
-    """The rank that a file says it is of, -1 for none."""
+    """The rank of a file, -1 if unknown."""
     return -1 if head.rank is None else head.rank
 
 
 def end_ns_of(head: TraceHead) -> int:
-    """When a file's capture ended, else when it began."""
+    """When a file's capture ended, or else began."""
     return head.end_ns if head.end_ns is not None else head.start_ns or 0

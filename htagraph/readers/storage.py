@@ -1,8 +1,8 @@
-"""Where files lie: on a disk, or in a store that `fsspec` opens, named by a URL.
+"""Where files are: on disk, or in a store that `fsspec` opens, named by a URL.
 
 A URL is kept as a `Path`, which has one slash where the URL has two: ``s3:/bucket/run/rank-0.json``
-has the name, the ending and the parents of its key. Only this file knows the difference, and only
-this file knows `fsspec`, which is imported for a URL and no sooner.
+has the name, suffix and parents of its key. Only this file knows the difference, and imports
+`fsspec`, when it sees a URL.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from htagraph.errors import MissingEventsError, TraceError
+from htagraph.errors import MissingEventsError, TraceError, TraceNotFoundError, did_you_mean
 
 __all__ = [
     "exists",
@@ -27,36 +28,25 @@ __all__ = [
     "is_folder",
     "is_remote",
     "n_bytes_of",
+    "not_found",
     "open_file",
     "size_of",
     "url_of",
 ]
 
 _URL = re.compile(r"([a-zA-Z][\w+.-]+(?:::[a-zA-Z][\w+.-]+)*):/+(.*)", re.DOTALL)
-"""A scheme of two letters or more, so that no drive is one; or several, ``simplecache::s3``."""
+"""A scheme of two letters or more (not a drive), or several: ``simplecache::s3``."""
 
 _ON_DISK = ("file", "local")
 
 
 def is_remote(path: str | Path) -> bool:
-    """Whether a path is a URL.
-
-    Examples
-    --------
-    >>> is_remote("s3://bucket/run"), is_remote(Path("s3://bucket/run")), is_remote("C:/run")
-    (True, True, False)
-    """
+    """Whether a path is a URL."""
     return _URL.match(str(path)) is not None
 
 
 def url_of(path: str | Path) -> str:
-    """The URL that a path is; any other path as it is.
-
-    Examples
-    --------
-    >>> url_of(Path("s3://bucket/run")), url_of(Path("file:///runs/1")), url_of("runs/1")
-    ('s3://bucket/run', 'file:///runs/1', 'runs/1')
-    """
+    """The URL of a path; other paths unchanged."""
     found = _URL.match(str(path))
     if found is None:
         return str(path)
@@ -65,15 +55,7 @@ def url_of(path: str | Path) -> str:
 
 
 def _store(path: Path) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
-
-    Raises
-    ------
-    MissingEventsError
-        If `fsspec`, or what it needs for the scheme, is not installed.
-    TraceError
-        If nobody knows the scheme, or the store does not answer.
-    """
+    """The file system of a URL, and the path in it."""
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
     except ImportError as exc:
@@ -96,17 +78,16 @@ def _store(path: Path) -> tuple[Any, str]:
 
 
 def _unanswered(path: Path, exc: Exception) -> TraceError:
-    """Error for a store that does not do what it is asked, whatever its package raises."""
+    """Error for a failed request to a store; packages raise anything."""
     return TraceError(
         f"cannot be read: {exc}.", path=url_of(path), hint="check the URL and its credentials."
     )
 
 
-def _asked(path: Path, question: str) -> Any:  # noqa: ANN401 - what the store says
-    """What a store says of a URL."""
+def _request(path: Path, method: str) -> Any:  # noqa: ANN401 - as the store has it
     store, key = _store(path)
     try:
-        return getattr(store, question)(key)
+        return getattr(store, method)(key)
     except FileNotFoundError:
         raise
     except Exception as exc:
@@ -114,22 +95,16 @@ def _asked(path: Path, question: str) -> Any:  # noqa: ANN401 - what the store s
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to read its bytes.
-
-    Raises
-    ------
-    TraceError
-        If it is a pipe or a device: what is read is read more than once.
-    """
+    """Open a file to read its bytes."""
     if is_remote(path):
-        return cast("BinaryIO", _asked(path, "open"))
+        return cast("BinaryIO", _request(path, "open"))
     try:
         mode = path.stat().st_mode
     except ValueError as exc:  # a byte 0
         raise FileNotFoundError(errno.ENOENT, str(exc)) from exc
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
         raise TraceError(
-            "is no file, but can be read only once.",
+            "is not a regular file: it can be read only once.",
             path=path,
             hint="save it to a file, or give its bytes to `load`; commands read pipes.",
         )
@@ -137,15 +112,15 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def n_bytes_of(path: Path) -> int:
-    """How many bytes a file has; 0 of one that is not there (any more), or cannot be asked."""
+    """Size of a file in bytes; 0 if it is missing or unreadable."""
     try:
-        return int(_asked(path, "size") or 0) if is_remote(path) else path.stat().st_size
+        return int(_request(path, "size") or 0) if is_remote(path) else path.stat().st_size
     except (OSError, TraceError):
         return 0
 
 
 def size_of(file: BinaryIO) -> int:
-    """How many bytes an open file has; of a pipe, 0."""
+    """Size of an open file in bytes; 0 for a pipe."""
     try:
         return os.fstat(file.fileno()).st_size
     except (OSError, AttributeError):  # in memory, or elsewhere
@@ -155,7 +130,7 @@ def size_of(file: BinaryIO) -> int:
 
 
 def _is(path: Path, it: Callable[[Path], bool]) -> bool:
-    """Whether something is true of a path; nothing is of one that no file can have."""
+    """Whether a test of a path succeeds; false for names that no file can have."""
     try:
         return it(path)
     except ValueError:  # a byte 0
@@ -168,29 +143,45 @@ def _is(path: Path, it: Callable[[Path], bool]) -> bool:
 
 def exists(path: Path) -> bool:
     """Whether there is a file or folder."""
-    return bool(_asked(path, "exists")) if is_remote(path) else _is(path, Path.exists)
+    return bool(_request(path, "exists")) if is_remote(path) else _is(path, Path.exists)
 
 
 def is_file(path: Path) -> bool:
     """Whether there is a file."""
-    return bool(_asked(path, "isfile")) if is_remote(path) else _is(path, Path.is_file)
+    return bool(_request(path, "isfile")) if is_remote(path) else _is(path, Path.is_file)
 
 
 def is_folder(path: Path) -> bool:
     """Whether there is a folder."""
-    return bool(_asked(path, "isdir")) if is_remote(path) else _is(path, Path.is_dir)
+    return bool(_request(path, "isdir")) if is_remote(path) else _is(path, Path.is_dir)
+
+
+def not_found(path: Path) -> TraceNotFoundError:
+    """Error for a missing file or folder; the hint names one with a similar name."""
+    if is_remote(path):
+        return TraceNotFoundError(
+            "no such file or folder.", path=url_of(path), hint="check the URL."
+        )
+    missing = path
+    while missing.parent != missing and not exists(missing.parent):
+        missing = missing.parent
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(entry.name for entry in missing.parent.iterdir())
+    meant = did_you_mean(missing.name, names)
+    return TraceNotFoundError("no such file or folder.", path=path, hint=meant + "check the path.")
 
 
 def files_within(folder: Path) -> list[Path]:
-    """The files of a folder and of its subfolders, by name."""
+    """The files of a folder and its subfolders, by name."""
     if not is_remote(folder):
         return [path for path in sorted(folder.rglob("*")) if path.is_file()]
     _, root = _store(folder)
-    return _below(folder, root, _asked(folder, "find"))
+    return _below(folder, root, _request(folder, "find"))
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """What a glob matches; below ``**``, each folder once, whatever links lead back to it."""
+    """What a glob matches; below ``**``, each folder once, even with circular links."""
     parts = Path(pattern).parts
     if "**" not in parts:
         yield from glob.glob(pattern)  # noqa: PTH207  may be absolute
@@ -223,9 +214,8 @@ def files_matching(pattern: str | Path) -> list[Path]:
     n_plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     folder = Path(*parts[:n_plain])
     _, root = _store(folder)
-    return _below(folder, root, _asked(Path(pattern), "glob"))
+    return _below(folder, root, _request(Path(pattern), "glob"))
 
 
 def _below(folder: Path, root: str, keys: list[str]) -> list[Path]:
-    """Keys of a store as paths below the folder that they were found in."""
     return sorted(folder / key.removeprefix(root).lstrip("/") for key in keys)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import StrEnum, unique
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,7 @@ Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
 _LESS_SURE = (
-    Rule.HOST_WAITS_FOR_KERNEL,
     Rule.HOST_POLLS,
-    Rule.RECURRING_AT_A_DISTANCE,
     Rule.DEVICE_FULL,
 )
 """Inferred rules that are wrong for about 1% of their edges; see docs/accuracy.md."""
@@ -52,6 +50,7 @@ _UNMEASURED_GAP_NS = {50: 1_000, 90: 2_000}
 test_changes: a kernel queued behind another starts 1 us after it."""
 
 
+@unique
 class Assumption(StrEnum):
     """One way to assume what a trace leaves open, in words."""
 
@@ -152,7 +151,7 @@ def _gaps_wait(dag: Dag, replay: Replay) -> Replay | None:
     lag = replay.lag_ns.copy()
     lag[rows] = 0
     more = EdgeTable.of(
-        Rule.HOST_WAITS_FOR_KERNEL,
+        Rule.HOST_POLLS,
         2 * work + 1,
         replay.node[replay.head[rows]],
         lag_ns=left_ns,
@@ -171,7 +170,7 @@ def _own_time(replay: Replay) -> Replay | None:
     still[replay.head[waits]] = True
     freed = np.zeros(len(replay.node), dtype=bool)
     freed[replay.head[unsure]] = True
-    own = np.isin(replay.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    own = replay.rule == Rule.BLOCKING_CALL
     own &= (freed & ~still)[replay.head]
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
     return replay.with_lags(np.where(own, elapsed, lag))

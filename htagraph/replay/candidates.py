@@ -25,7 +25,7 @@ from htagraph.replay.event_groups import (
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 
-__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
+__all__ = ["REPAIRS", "SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
 
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""
@@ -123,7 +123,7 @@ def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Can
         part = attributed[(attributed["cause"] == cause) & (late == rank)]
         left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
         target = str(cause) if rank < 0 else f"{cause} {rank}"
-        tried = _REPAIRS.get(cause, ())
+        tried = REPAIRS.get(cause, ())
         if cause == Cause.LATE_RANK:
             tried = (Equalise().on_rank(int(rank)),)
         for change in tried:
@@ -202,7 +202,7 @@ _OF_THE_WHOLE = (
     Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
 )
 """Changes to the whole run."""
-_REPAIRS: dict[Cause, tuple[Change, ...]] = {
+REPAIRS: dict[Cause, tuple[Change, ...]] = {
     Cause.COMPUTE: (Scale(of_class(KernelClass.COMPUTE), TWICE_AS_FAST),),
     Cause.COMMUNICATION: (Overlap(of_class(KernelClass.COMMUNICATION)), Bandwidth(2.0)),
     Cause.COPIES: (Overlap(of_class(KernelClass.MEMORY)),),

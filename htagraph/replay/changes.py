@@ -276,7 +276,7 @@ class Insert(Change):
         """Lengthen the code after host events, and device work itself."""
         chosen, replay = draft.events(self.after), draft.replay
         tail = replay.node[replay.tail]
-        hands_off = np.isin(replay.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))
+        hands_off = np.isin(replay.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
         follows = ((replay.kind == EdgeKind.THREAD) | hands_off) & (tail & 1 == 1)
         follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
         runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)

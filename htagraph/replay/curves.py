@@ -13,37 +13,23 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED, retime_at
+from htagraph.model.frames import SPEED_UPS
 from htagraph.model.progress import counted
-from htagraph.model.schema import Schema, name, nanoseconds, share
 from htagraph.replay.assumptions import Reading
 from htagraph.replay.changes import Scale
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["SPEED_UPS", "speed_ups"]
+__all__ = ["speed_ups"]
 
 I64 = npt.NDArray[np.int64]
 
 _LESS = np.array([0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0])
 """Points of a curve: the share of its time that a target no longer takes. Chosen: test_curves."""
 
-SPEED_UPS = Schema(
-    "SPEED_UPS",
-    {
-        "target": name("kernel, operator or call"),
-        "less_share": share("share of its time that it no longer takes; 0.5 is twice as fast"),
-        "saves_ns": nanoseconds("how much shorter the window is expected to be"),
-        "low_ns": nanoseconds("the least that is saved, given what the trace leaves open"),
-        "high_ns": nanoseconds("the most that is saved"),
-        "saves_share": share("saves_ns / the window"),
-        "low_share": share("low_ns / the window"),
-        "high_share": share("high_ns / the window"),
-    },
-)
-
 
 def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
-    """The `SPEED_UPS` of each target: names of kernels, operators or calls.
+    """The `frames.SPEED_UPS` of each target: names of kernels, operators or calls.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a capture took, step by step and for the profiler, and what the next one can do without."""
+"""What a capture costs, by step and for the profiler, and what the next one can leave out."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _TO_COMPARE = FEWEST_ALIKE + 1
 
 @dataclass(frozen=True)
 class CaptureCost:
-    """What a capture took, and what the next one can do without.
+    """What a capture costs, and what the next one can leave out.
 
     Parameters
     ----------
     n_file_bytes : int, unit=byte
-        Of the file as it is on disk, 0 where there is none.
+        Of the file on disk, 0 if there is none.
     events_per_step : tuple of int
         Events of each step, with the device work launched in it, until the next step begins.
     step_shares : tuple of float
-        Part of the capture that each step takes: of bytes where these are known, else of events.
+        Part of the capture in each step: of bytes if known, else of events.
     lengths_ns : tuple of int
-        Of the steps that are alike, from start to start.
+        Of similar steps, from start to start.
     are_alike : bool
-        All steps are alike, but for the first; of fewer than three, that is not known.
+        All steps but perhaps the first are similar; not known for fewer than three.
     """
 
     sizes: pd.DataFrame
@@ -60,7 +60,7 @@ class CaptureCost:
 
     @property
     def left_out_share(self) -> float:
-        """Part of the capture that the steps take but for one; 0 where they are not all alike."""
+        """Part of the capture in all steps but one; 0 unless they are similar."""
         return sum(self.step_shares) - median_low(self.step_shares) if self.are_alike else 0.0
 
     @property
@@ -83,7 +83,7 @@ class CaptureCost:
         return ", ".join([*on_disk, *unpacked, human_count(n_events, "event")])
 
     def _part(self, share: float) -> str:
-        """A part of the capture; in bytes only about, as what is alike packs better."""
+        """A part of the capture; its bytes are approximate, as similar data compress better."""
         of = f" (about {human_size(round(share * self.n_file_bytes))})" if self.n_file_bytes else ""
         return f"{share:.1%} of the capture{of}"
 
@@ -106,21 +106,21 @@ class CaptureCost:
         if not n:
             return
         outside = 1 - sum(self.step_shares)
-        rest = f"; {outside:.1%} lies outside of steps" if outside >= _WORTH else ""
+        rest = f"; {outside:.1%} is outside steps" if outside >= _WORTH else ""
         yield "a step", f"{self._usual if self.are_alike or n == 1 else self._range}{rest}"
         if self.are_alike:
             usual_ns = median_low(self.lengths_ns)
             away = max(abs(length_ns - usual_ns) for length_ns in self.lengths_ns) / usual_ns
             alike = f"{n}, {'all' if n_alike == n else 'all but the first'} alike"
             each = f"({human_duration(usual_ns)} each, up to {away:.1%} more or less)"
-            saved = f"one of them would do and leave out {self._part(self.left_out_share)}"
+            saved = f"one is enough and saves {self._part(self.left_out_share)}"
             enough = f"; {_TO_COMPARE} are enough to compare runs" if n > _TO_COMPARE else ""
             yield "steps", f"{alike} {each}: {saved}{enough}"
         elif n >= FEWEST_ALIKE:
             alike = f"{n_alike} of {n} alike" if n_alike else f"{n}, fewer than three of them alike"
-            yield "steps", f"{alike}: one does not stand for all (`steady_state` has why)"
+            yield "steps", f"{alike}: one is not representative (`steady_state` says why)"
         elif n > 1:
-            yield "steps", f"{n}: too few to say whether one would do"
+            yield "steps", f"{n}: too few to tell whether one is enough"
 
     def _categories(self) -> Iterator[tuple[str, str]]:
         """Yield what takes much of the capture, and what is lost without."""
@@ -129,7 +129,7 @@ class CaptureCost:
             (
                 "Python stacks",
                 self.sizes["category"] == STACKS,
-                "with_stack=True; they are the lines of host code, and the modules of kernels",
+                "with_stack=True; without them, host code has no lines and kernels no modules",
             ),
             ("memory events", kind == EventKind.INSTANT.label, "profile_memory=True"),
         ):
@@ -137,35 +137,30 @@ class CaptureCost:
                 yield subject, f"{self._part(share[is_of].sum())}, due to {what}"
         flows = share[(kind == "flow") & (self.sizes["n_loaded"] == 0)].sum()
         if flows >= _WORTH:
-            said = "they repeat correlation ids and are not read, but no setting leaves them out"
+            said = "they repeat correlation ids and are not read; no setting turns them off"
             yield "flows", f"{self._part(flows)}: {said}"
         if self.n_file_bytes and not self.is_compressed and (self.sizes["n_bytes"] > 0).any():
-            yield "compression", "none; torch.profiler compresses what has a name that ends in .gz"
+            yield "compression", "none; torch.profiler compresses files named *.gz"
 
     @property
     def _profiler(self) -> str:
         """What the profiler recorded of its own work."""
-        never = "what it takes to record each event never is"
+        never = "the cost of recording each event never is"
         own = self.overhead[self.overhead["source"] == "profiler"]
         if not len(own):
-            return f"no work of its own is recorded, and {never}: what it costs is not known"
-        recorded = f"{human_duration(int(own['sum_ns'].sum()))} of its own work are recorded"
+            return f"none of its own work is recorded, and {never}: its overhead is unknown"
+        recorded = f"{human_duration(int(own['sum_ns'].sum()))} of its own work is recorded"
         path_ns, most = int(own["path_ns"].sum()), own.iloc[0]
         if not path_ns:
             return f"{recorded}, none of it on the critical path; {never}"
         where = f"most in {most['inside']} ({most['name']})"
-        too_long = f"times are too long by {own['path_share'].sum():.1%} at least"
+        too_long = f"times are at least {own['path_share'].sum():.1%} too long"
         on_path = f"{human_duration(path_ns)} of it on the critical path, {where}"
         return f"{recorded}, {on_path}: {too_long}; {never}"
 
 
 def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:
-    """What the capture of a trace took, and what the next one can do without.
-
-    Parameters
-    ----------
-    graph : TraceGraph
-        The graph of the whole trace.
+    """What the capture of a trace costs, and what the next one can leave out.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How full devices are, in sentences: why 100% utilisation may be a tenth of the machine."""
+"""How full devices are, in sentences: why 100% utilization may be a tenth of the machine."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from htagraph.model.kinds import SlotUse
 __all__ = ["losses_in_words", "lost_slots", "seems_busier", "use_in_words"]
 
 _N_LOSSES = 3
+"""Causes of empty warp slots in one sentence: chosen."""
 _WORTH_SAYING = 0.01
+"""Share of warp slots below which a cause is left out: chosen."""
 _NEARLY_ALL = 0.995
+"""Known share of kernel time that reads 100% when rounded."""
 _SMALL = 0.1
+"""Share below which percent needs a decimal to show two digits."""
 _BUSY = 0.5
+"""Utilization, and share of it on SMs, that counts as busy: chosen."""
 _WHY = {
-    SlotUse.IDLE: "as no kernel runs",
+    SlotUse.IDLE: "with no kernel running",
     SlotUse.COMMUNICATION: "in communication kernels, which use few SMs",
-    SlotUse.SMALL_GRID: "as kernels have fewer blocks than there are SMs",
+    SlotUse.SMALL_GRID: "because grids have fewer blocks than the device has SMs",
     SlotUse.TAIL_WAVE: "in the last waves of kernels",
-    SlotUse.FEW_BLOCKS: "as kernels have fewer blocks than fit",
-    SlotUse.REGISTERS: "as no more blocks fit by their registers",
-    SlotUse.SHARED_MEMORY: "as no more blocks fit by their shared memory",
-    SlotUse.BLOCK_SIZE: "as no more blocks fit by their size",
+    SlotUse.FEW_BLOCKS: "because grids have fewer blocks than fit",
+    SlotUse.REGISTERS: "limited by registers",
+    SlotUse.SHARED_MEMORY: "limited by shared memory",
+    SlotUse.BLOCK_SIZE: "limited by block size",
 }
 
 
 def use_in_words(used: pd.DataFrame) -> str:
-    """The factors from GPU utilisation to filled warp slots; empty without device work.
+    """The factors from GPU utilization to used warp slots; empty without device work.
 
     Parameters
     ----------
     used : DataFrame, schema `answers.UTILIZATION`
-        Of windows, by device; of a job with a column ``rank``.
+        By device; of a job with a column ``rank``.
 
     Examples
     --------
@@ -46,7 +51,7 @@ def use_in_words(used: pd.DataFrame) -> str:
     first = "A kernel runs" if len(used) == 1 else "On average of devices, a kernel runs"
     said = f"{first} {_percent(busy)} of the time"
     if not busy or pd.isna(active):
-        why = "; too few launch geometries are recorded to say how full the device is then."
+        why = "; too few launch geometries are recorded to tell how full the device is then."
         return f"{said}{why if busy else '.'}"
     said = f"{said}, on {_percent(active / busy)} of the SMs"
     coverage = float(used["grid_coverage"].mean())
@@ -59,7 +64,7 @@ def use_in_words(used: pd.DataFrame) -> str:
 
 
 def seems_busier(used: pd.DataFrame) -> bool:
-    """Whether devices are busy, as is usually said, but less than half of each is.
+    """Whether GPU utilization is high although less than half of the SMs are busy.
 
     Examples
     --------
@@ -79,7 +84,7 @@ def _percent(share: float) -> str:
 
 
 def lost_slots(losses: pd.DataFrame) -> pd.DataFrame:
-    """Rows of what is lost while kernels run: without what is idle or used."""
+    """Rows of warp slots that are empty while kernels run."""
     kept = ~losses["use"].isin([SlotUse.IDLE.label, SlotUse.USED.label])
     return losses[kept].reset_index(drop=True)
 
@@ -90,7 +95,7 @@ def losses_in_words(losses: pd.DataFrame) -> str:
     Examples
     --------
     >>> losses_in_words(pd.DataFrame({"device": 0, "use": ["idle", "used"], "share": [0.4, 0.6]}))
-    'Warp slots are empty: 40% as no kernel runs.'
+    'Empty warp slots: 40% with no kernel running.'
     """
     use = losses["use"].astype(str)
     known = ~use.isin([SlotUse.USED.label, SlotUse.NOT_RECORDED.label])
@@ -98,4 +103,4 @@ def losses_in_words(losses: pd.DataFrame) -> str:
     shares = losses[known].groupby(use[known])["share"].sum() / n_devices
     shares = shares[shares >= _WORTH_SAYING].sort_values(ascending=False, kind="stable")
     named = [f"{share:.0%} {_WHY[SlotUse[str(use).upper()]]}" for use, share in shares.items()]
-    return f"Warp slots are empty: {', '.join(named[:_N_LOSSES])}." if named else ""
+    return f"Empty warp slots: {', '.join(named[:_N_LOSSES])}." if named else ""

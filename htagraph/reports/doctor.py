@@ -1,4 +1,4 @@
-"""The doctor: what a trace records, which answers are weaker for what it lacks, and the remedy."""
+"""The doctor: what a trace records, which answers suffer from what it lacks, and the remedy."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Diagnosis", "examine"]
 
 _NSIGHT = "Nsight Systems"
 _WITH_NSIGHT = {
-    "rank": "export with --include-json true (NCCL says it), or put rank<N> into the file name",
+    "rank": "export with --include-json true (NCCL records it), or put rank<N> into the file name",
     "repairs": "export the report again, with the nsys that recorded it or a newer one",
     "steps": 'torch.cuda.nvtx.range("ProfilerStep#1"), or an NVTX range of that name, around each',
     "device work": "nsys profile --trace cuda,nvtx, on a machine that has the device",
     "synchronization records": "nsys profile --trace cuda,nvtx records them",
-    "launches": "begin the capture before the work that it is about",
+    "launches": "start the capture before the work of interest",
     "collective metadata": "only the PyTorch profiler records it",
 }
 """How to record what an export of Nsight Systems lacks; what is not here, no export has."""
@@ -39,16 +39,12 @@ class Diagnosis:
     ----------
     subject : str
         ``steps``, ``launches``, ``collective metadata`` …
-    n : int
-        How many there are.
     is_enough : bool
-        Whether answers can stand on it.
+        Whether answers can rely on it.
     found_by : str
-        Evidence, where there are several kinds: ``profiler step``, ``serving marker``.
-    consequence : str
-        Which answers are weaker if not; empty where it is enough.
-    advice : str
-        How to record it; empty where it is enough.
+        Kind of evidence: ``profiler step``, ``serving marker``.
+    consequence, advice : str
+        If it is not enough: which answers suffer, and how to record it.
     """
 
     subject: str
@@ -60,12 +56,7 @@ class Diagnosis:
 
 
 def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
-    """The diagnoses of a trace, one per subject that it records or lacks.
-
-    Parameters
-    ----------
-    graph : TraceGraph
-        The graph of the trace.
+    """The diagnoses of a trace, one per subject.
 
     Examples
     --------
@@ -90,7 +81,7 @@ def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
 
 
 def _rank(trace: Trace) -> Diagnosis:
-    """Return whether the file says which rank it is."""
+    """Whether the file records its rank."""
     is_recorded = trace.rank_source == "distributedInfo"
     return Diagnosis(
         "rank",
@@ -103,7 +94,7 @@ def _rank(trace: Trace) -> Diagnosis:
 
 
 def _repairs(trace: Trace) -> Diagnosis:
-    """Return whether the file is whole."""
+    """Whether the file is intact."""
     n_repairs = sum(repair.n for repair in trace.recording.repairs)
     return Diagnosis(
         "repairs",
@@ -115,47 +106,46 @@ def _repairs(trace: Trace) -> Diagnosis:
 
 
 def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
-    """Yield which kinds of events there are."""
+    """Which kinds of events there are."""
     n_of_kind = np.bincount(graph.dag.events.kind, minlength=len(EventKind))
     found_by = trace.steps["found_by"].unique()
     yield _present(
         "steps",
         len(trace.steps),
-        "no answer per step; windows must be named by time",
+        "no answers per step; windows must be given as times",
         "call profiler.step()",
         found_by=str(found_by[0]) if len(found_by) else "",
     )
     yield _present(
         "device work",
         int(graph.dag.events.is_device.sum()),
-        "host answers only",
+        "only answers about the host",
         "capture with ProfilerActivity.CUDA (or XPU, MTIA), on a machine that has the device",
     )
     yield _present(
         "synchronization records",
         int(n_of_kind[EventKind.SYNC]),
-        "waits between streams and of the host follow from API calls, and may be missed",
+        "waits are derived from API calls; some may be missed",
         "profile(experimental_config="
         "torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True))",
     )
     yield _present(
         "Python stacks",
         int(n_of_kind[EventKind.PYTHON]) + trace.skipped.get(STACKS, 0),
-        "host time cannot be named by source line",
-        "profile(with_stack=True); they make a file several times larger",
+        "host time has no source lines",
+        "profile(with_stack=True); the file gets several times larger",
     )
     yield _present(
         "device annotations",
         int(n_of_kind[EventKind.DEVICE_ANNOTATION]),
-        "device work is named by kernels and operators only",
+        "device work has only names of kernels and operators",
         "name parts with torch.profiler.record_function",
     )
 
 
 def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
-    """Yield what a trace of functions records."""
+    """What a trace without device work records."""
     events = graph.dag.events
-    of_threads = (Rule.RECORDED_FLOW, Rule.LOCK_RELEASED)
     yield _present(
         "device work",
         0,
@@ -165,20 +155,20 @@ def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
     yield _present(
         "steps",
         len(trace.steps),
-        "no answer per step; windows must be named by time, or by a slice",
+        "no answers per step; windows must be given as times or slices",
         'slices named "ProfilerStep#1", "ProfilerStep#2" … are taken as steps',
     )
     yield _present(
-        "hand-overs between threads",
-        int(np.isin(graph.dag.edges.rule, of_threads).sum()),
-        "the path stays on the thread that ends last: what it waited for there is not known",
-        "flow events (ph s, f) from what sends to what receives, or calls of Python's locks",
+        "handoffs between threads",
+        int((graph.dag.edges.rule == Rule.RECORDED_FLOW).sum()),
+        "the path stays on the thread that ends last; what that thread waited for is unknown",
+        "flow events (ph s, f) from sender to receiver",
         is_needed=len(np.unique(events.lane[events.is_host])) > 1,
     )
 
 
 def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
-    """Yield how well events are linked."""
+    """How well events are linked."""
     dag = graph.dag
     events = dag.events
     n_device = int(events.is_device.sum())
@@ -196,14 +186,14 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
     yield _present(
         "collective metadata",
         _n_values(graph, "collective"),
-        "collectives of several ranks are matched by order, not by group and sequence number",
-        "capture with PyTorch 2.4 or newer, ProfilerActivity.CPU included",
+        "collectives are matched across ranks by order, not by group and sequence number",
+        "capture with PyTorch 2.4 or newer and ProfilerActivity.CPU",
         is_needed=has_collectives,
     )
     yield _present(
         "forward-backward flows",
         int((events.flows.category == events.symbols.code(FORWARD_BACKWARD)).sum()),
-        "hand-overs between forward and backward threads are inferred",
+        "handoffs between forward and backward threads are inferred",
         "capture both forward and backward in one step",
         is_needed=_n_values(graph, "fwd_thread") > 0,
     )
@@ -218,11 +208,11 @@ def _present(
     found_by: str = "",
     is_needed: bool = True,
 ) -> Diagnosis:
-    """The diagnosis of what must be there at all."""
+    """The diagnosis of something that must exist at all."""
     return Diagnosis(subject, n, n > 0 or not is_needed, found_by, consequence, advice)
 
 
 def _n_values(graph: TraceGraph, column: str) -> int:
-    """The number of events that have a value in a sparse column."""
+    """Number of events with a value in a sparse column."""
     found = graph.dag.events.columns.get(column)
     return 0 if found is None else len(found.event)

@@ -11,8 +11,9 @@ from htagraph.comparison.causes import calls_in_words
 from htagraph.comparison.limits import Check, Checked
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.kinds import in_words
+from htagraph.reports.cells import human_frame
 from htagraph.reports.json_document import records
-from htagraph.reports.markdown import escaped, human_frame, markdown_table
+from htagraph.reports.markdown import escaped, markdown_table
 
 __all__ = ["CHECK_SCHEMA", "check_document", "diff_document", "limits_table", "markdown_check",
            "markdown_diff", "shown_diff"]  # fmt: skip
@@ -23,25 +24,18 @@ DIFF_SCHEMA = "htagraph.diff"
 DIFF_VERSION = 1
 
 _TOP = 8
+"""Rows of a table in a comment on a pull request: chosen."""
 _HEAD = (
-    "Critical path per step, mean of the steps that are alike; together, the differences are those "
-    "of the steps:"
+    "Critical path per step, mean of similar steps; the differences add up to that of the steps:"
 )
 _STATES = {"passed": "passed", "broken": "**broken**", "withheld": "**not known**"}
 
 
 def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
-    """A table of differences for people: before, after, the difference, and how it stands to noise.
+    """A table of differences for people: before, after, difference and noise.
 
-    Parameters
-    ----------
-    calls : bool, default=False
-        Whether it says if work is done more often or takes longer.
-
-    Returns
-    -------
-    DataFrame
-        ``noise_ns`` is NaN where it is not known.
+    ``noise_ns`` is NaN if it is not known. With `calls`, a column says whether work runs more often
+    or takes longer.
     """
     is_label = frame["bound"] == frame["name"]
     has_bounds = not (is_label | (frame["bound"] == "")).all()
@@ -61,13 +55,7 @@ def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
 
 
 def limits_table(check: Check) -> pd.DataFrame:
-    """The limits of a check as texts, one row each.
-
-    Returns
-    -------
-    DataFrame
-        ``limit``, ``measured``, ``allowed``, ``state``, ``said``.
-    """
+    """The limits of a check as texts: ``limit``, ``measured``, ``allowed``, ``state``, ``said``."""
     rows = [
         (one.limit, one.in_words(one.value), one.in_words(one.allowed), one.state, one.said)
         for one in check.limits

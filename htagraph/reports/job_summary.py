@@ -8,35 +8,34 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.findings.verdict import Verdict
-from htagraph.job.answering import answering
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
-from htagraph.job.rank_work import Asked
+from htagraph.job.rank_work import Question
 from htagraph.job.ranks import Work
 from htagraph.job.verdict import find_job_bounds
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import url_of
-from htagraph.reports.inferred_time import inferred_in_words
-from htagraph.reports.summary import NOT_INFERRED
-from htagraph.reports.what_helps import clocks_in_words, notes_on, what_helps
+from htagraph.reports.summary import NOT_INFERRED, PathSummary, inferred_in_words
+from htagraph.reports.what_helps import clocks_in_words, notes_on
 
 __all__ = ["JobSummary"]
 
 
 _N_NAMED = 8
+"""Missing ranks named in a caveat: chosen."""
 _ASKED = (
-    Asked("temporal_breakdown"),
-    Asked.of("utilization", by="device", bins=100),
-    Asked("quality"),
-    Asked.of("kernel_breakdown", by="name"),
+    Question("temporal_breakdown"),
+    Question.of("utilization", by="device", bins=100),
+    Question("quality"),
+    Question.of("kernel_breakdown", by="name"),
 )
 """Questions that every report asks of each rank."""
 
 
 @dataclass(frozen=True)
-class JobSummary:
+class JobSummary(PathSummary):
     """Everything a report says about a job.
 
     Parameters
@@ -52,7 +51,7 @@ class JobSummary:
     --------
     >>> import htagraph as hg
     >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
-    'The others wait for rank 2, which is late'
+    'Rank 2 is late and keeps the others waiting'
     """
 
     job: Job
@@ -63,18 +62,13 @@ class JobSummary:
     @classmethod
     def of_answering(cls, job: Job, name: str, also: tuple[Work, ...] = ()) -> JobSummary:
         """The summary of a job; of one that skips errors, without ranks that cannot be visited."""
-        return cls(answering(job, *_ASKED, *also), name, also)
+        return cls(job.without_lost_ranks(*_ASKED, *also), name, also)
 
     @cached_property
     def _visited(self) -> Job:
         """The job, after one visit of each rank that brought all answers."""
         self.job.visit(*_ASKED, *self.also)
         return self.job
-
-    @property
-    def window_name(self) -> str:
-        """Name of the window."""
-        return self.path.window_name
 
     @cached_property
     def path(self) -> JobPath:
@@ -102,21 +96,6 @@ class JobSummary:
         return list(dict.fromkeys(map(int, every)))
 
     @cached_property
-    def by_bound(self) -> pd.DataFrame:
-        """The path by bound, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="bound")
-
-    @cached_property
-    def by_op(self) -> pd.DataFrame:
-        """The path by innermost operator, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="op")
-
-    @cached_property
-    def by_name(self) -> pd.DataFrame:
-        """The path by what ran, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="name")
-
-    @cached_property
     def stragglers(self) -> pd.DataFrame:
         """Who is late and why, schema `job_answers.STRAGGLERS`."""
         return self._visited.stragglers()
@@ -135,11 +114,6 @@ class JobSummary:
     def quality(self) -> pd.DataFrame:
         """Quality checks of each rank, schema `answers.QUALITY` and ``rank``."""
         return self._visited.quality()
-
-    @property
-    def weak_checks(self) -> pd.DataFrame:
-        """Rows of `quality` that are not good."""
-        return self.quality[self.quality["verdict"] != "good"]
 
     @property
     def weak_by_check(self) -> pd.DataFrame:
@@ -166,12 +140,6 @@ class JobSummary:
     def opportunities(self) -> pd.DataFrame:
         """What would help, schema `answers.OPPORTUNITIES`; empty where nothing is replayed."""
         return self._visited.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
-
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The same for people (`what_helps`); empty where there is no verdict."""
-        found = self.opportunities
-        return what_helps(found.head(0) if self.verdict.withheld else found)
 
     @property
     def help_notes(self) -> str:

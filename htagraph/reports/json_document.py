@@ -64,11 +64,6 @@ That of a job::
 
 Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and the
 unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
-
-Before these versions, ``potential_saving_ns`` was ``worth_ns``; ``n_collectives`` of stragglers and
-clocks was ``n_meetings``; the bounds ``host`` and ``launched_before_capture`` were ``cpu`` and
-``carry_over``; ``longest_ns``, now the length of the longest segment, was its start, which is
-``longest_start_ns``; the cause ``launched before the capture`` was ``carry-over``.
 """
 
 from __future__ import annotations
@@ -110,7 +105,9 @@ JOB_VERSION = 4
 OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
 OPPORTUNITIES_VERSION = 1
 _TOP = 20
+"""Groups of the path by operator and name, and losses, in the document."""
 _N_OPPORTUNITIES = 30
+"""Opportunities in the document."""
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -133,7 +130,7 @@ def _plain(column: pd.Series) -> list[Any]:
 
 
 def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:
-    """Groups of a breakdown, or the first of them."""
+    """Groups of a breakdown, at most the `top` first."""
     return records(frame.head(top or len(frame)).rename_axis("group").reset_index())
 
 
@@ -222,18 +219,7 @@ def _replays(summary: Summary) -> dict[str, Any] | None:
 
 
 def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
-    """Summary as a dict that `json.dumps` accepts.
-
-    Parameters
-    ----------
-    files : mapping of str to Path, optional
-        Files of the report.
-
-    Returns
-    -------
-    dict
-        As the docstring of this module says.
-    """
+    """Summary of a trace as a dict that `json.dumps` accepts; keys as above."""
     trace, path, window = summary.trace, summary.path, summary.graph.interval
     span = summary.graph.dag.span
     return {
@@ -279,18 +265,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
 
 
 def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
-    """Summary of a job as a dict that `json.dumps` accepts.
-
-    Parameters
-    ----------
-    files : mapping of str to Path, optional
-        Files of the report.
-
-    Returns
-    -------
-    dict
-        As the docstring of this module says.
-    """
+    """Summary of a job as a dict that `json.dumps` accepts; keys as above."""
     job, path = summary.job, summary.path
     return {
         "schema": JOB_SCHEMA,

@@ -1,7 +1,4 @@
-"""A prediction in words and tables: what changes save, by each reading, and what bounds it then.
-
-Of a trace, or of a job: then also on which ranks its path runs.
-"""
+"""A prediction in words and tables: what changes save, and what bounds the run then."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.job.scenario import JobScenario
+from htagraph.model.frames import READINGS
 from htagraph.model.units import human_duration
 from htagraph.reports.json_document import records
 from htagraph.reports.what_helps import clocks_in_words
@@ -32,18 +30,17 @@ PREDICTION_VERSION = 1
 
 
 def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
-    """What the changes save by each reading of the trace, the expected one first.
+    """What the changes save under each assumption about the trace, the expected one first.
 
     Returns
     -------
-    DataFrame
-        Columns ``reading``, ``saves_ns``, ``after_ns``, ``saves_share``; empty where the
-        prediction is withheld.
+    DataFrame, schema `frames.READINGS`
+        Empty if the prediction is withheld.
     """
     before_ns = scenario.rehearsal.window.dur_ns
     found = scenario.saves_ns.readings if scenario.saves_ns is not None else ()
     saves = np.array([saved_ns for _, saved_ns in found], dtype=np.int64)
-    return pd.DataFrame(
+    return READINGS.frame(
         {
             "reading": [str(assumption) for assumption, _ in found],
             "saves_ns": saves,
@@ -54,13 +51,7 @@ def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 
 
 def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
-    """The critical path by bound, as it was and as it would be; both add up to their windows.
-
-    Returns
-    -------
-    DataFrame
-        Column ``bound``, then those of `frames.PATH_DIFF`; largest change first.
-    """
+    """The path by ``bound`` before and after, as `frames.PATH_DIFF`, largest change first."""
     by_bound = (
         scenario.path_diff(by="bound")
         if isinstance(scenario, JobScenario)
@@ -70,13 +61,7 @@ def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 
 
 def ranks_of(scenario: JobScenario) -> pd.DataFrame:
-    """The critical path by rank, as it was and as it would be; both add up to their windows.
-
-    Returns
-    -------
-    DataFrame
-        Column ``rank``, then those of `frames.PATH_DIFF`; largest change first.
-    """
+    """The path by ``rank`` before and after, as `frames.PATH_DIFF`, largest change first."""
     return scenario.path_diff(by="rank").reset_index(names="rank")
 
 

@@ -13,9 +13,9 @@ from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.discover import holds_several
-from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.trace import Trace, load
@@ -133,16 +133,14 @@ def report(
         summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
         graph = source.compile(infer=infer)
-        summary = (
-            Summary(source, graph.window(window)) if window else Summary.by_default(source, graph)
-        )
+        summary = Summary.of(source, graph, window)
     if not write:
         return Report(summary)
     origin = ReportOrigin.of(_place(where), window, capture)
     if out is not None:
         origin.check(Path(out))
     into = Path(out) if out is not None else origin.folder(summary.name)
-    files = write_files(summary, into, doing=lambda _: None, whole=whole, record=origin.record)
+    files = write_files(summary, into, whole=whole, record=origin.record)
     origin.remove_stale(into, files.values())
     return Report(summary, files)
 

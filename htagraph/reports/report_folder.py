@@ -1,4 +1,4 @@
-"""Folders of reports: one per input and window, and none replaces the report on another input."""
+"""Folders of reports: one per input and window; no report replaces one on another input."""
 
 from __future__ import annotations
 
@@ -31,10 +31,8 @@ class ReportOrigin:
     ----------
     source : str
         Absolute path of the trace, or of the folder of a job.
-    window : str
-        As asked for, empty for all.
-    capture : str
-        As asked for: a number, or ``latest``.
+    window, capture : str
+        As requested: empty for all, and ``latest`` or a number.
     """
 
     source: str
@@ -70,13 +68,7 @@ class ReportOrigin:
             )
 
     def folder(self, name: str) -> Path:
-        """The folder of the report: of its own, named by parent, trace, capture and window.
-
-        Parameters
-        ----------
-        name : str
-            Of the trace or job.
-        """
+        """The folder of the report, named by parent, trace, capture and window."""
         parent = Path(self.source).parent.name
         capture = "" if self.capture == "latest" else f"capture-{self.capture}"
         parts = (_UNFIT.sub("-", part).strip("-") for part in (name, capture, self.window))

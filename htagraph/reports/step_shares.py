@@ -8,34 +8,17 @@ import pandas as pd
 
 from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
 from htagraph.lookup.steps import find_steps
+from htagraph.model.frames import STEP_SHARES
 from htagraph.model.kinds import Bound
-from htagraph.model.schema import Column, Schema
 from htagraph.path import CriticalPath
 
-__all__ = ["STEP_SHARES", "step_shares", "time_by_step"]
+__all__ = ["step_shares", "time_by_step"]
 
 I64 = npt.NDArray[np.int64]
-
-STEP_SHARES = Schema(
-    "STEP_SHARES",
-    {
-        "step": Column("object", "name", "name of the step, or `(outside steps)`"),
-        "dur_ns": Column("int64", "ns", "time of the path in the step; adds up to the window"),
-        "bound": Column("object", "Bound", "what most of it goes to"),
-        "bound_share": Column("float64", "share", "that part of the step"),
-        "next_bound": Column("object", "Bound", "what goes to next, empty for nothing"),
-        "next_share": Column("float64", "share", "that part of the step"),
-    },
-)
 
 
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
     """Steps of the trace, and the time of the path in each by bound; the last row is outside steps.
-
-    Parameters
-    ----------
-    path : CriticalPath
-        Cut at the boundaries of steps (`split_by_steps`).
 
     Returns
     -------
@@ -51,17 +34,12 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 
 
 def step_shares(path: CriticalPath) -> pd.DataFrame:
-    """Bounds of each step that the window touches; what lies in no step comes last.
-
-    Parameters
-    ----------
-    path : CriticalPath
-        Cut as `time_by_step` does.
+    """Bounds of each step that the window touches, then of the time outside steps.
 
     Returns
     -------
-    DataFrame, schema `STEP_SHARES`
-        Empty where the window touches no step.
+    DataFrame, schema `frames.STEP_SHARES`
+        Empty if the window touches no step.
     """
     steps, table = time_by_step(path)
     if not table[:-1].any():

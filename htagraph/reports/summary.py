@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -23,28 +25,92 @@ from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.reports.inferred_time import inferred_in_words
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
 
-__all__ = ["NOT_INFERRED", "Summary"]
+if TYPE_CHECKING:
+    from htagraph.job.path import JobPath
+
+__all__ = ["NOT_INFERRED", "PathSummary", "Summary", "inferred_in_words"]
 
 NOT_INFERRED = (
-    "Nothing was inferred (--no-infer): waits that no record names stay unexplained, or count as "
-    "host time."
+    "Nothing was inferred (--no-infer): waits without a record stay unexplained or count as host "
+    "time."
 )
-"""What is said of a report on graphs without inferred edges."""
+"""Caveat of a report on graphs without inferred edges."""
 
 _N_CURVES = 10
+"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart."""
+
+_N_RULES = 3
+"""Rules named in the sentence on inferred time: chosen, to stay one sentence."""
+
+_LEAST_SHARE = 0.0005
+"""Share of the path below which inferred time is not mentioned: it would read 0.0%."""
 _ONE_OF_MANY = (
     "waiting for a late rank counts as communication here; give the folder with the traces of all "
     "ranks to tell them apart."
 )
 
 
+class PathSummary(ABC):
+    """What a report says about any critical path, of a rank or of a job."""
+
+    @cached_property
+    @abstractmethod
+    def path(self) -> CriticalPath | JobPath:
+        """The critical path."""
+
+    @cached_property
+    @abstractmethod
+    def verdict(self) -> Verdict:
+        """What bounds the window."""
+
+    @cached_property
+    @abstractmethod
+    def opportunities(self) -> pd.DataFrame:
+        """What would help, schema `answers.OPPORTUNITIES`."""
+
+    @cached_property
+    @abstractmethod
+    def quality(self) -> pd.DataFrame:
+        """What is linked, classified and recorded, schema `answers.QUALITY`."""
+
+    @property
+    def window_name(self) -> str:
+        """Name of the window."""
+        return self.path.window_name
+
+    @cached_property
+    def by_bound(self) -> pd.DataFrame:
+        """The path by bound, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="bound")
+
+    @cached_property
+    def by_op(self) -> pd.DataFrame:
+        """The path by innermost operator, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="op")
+
+    @cached_property
+    def by_name(self) -> pd.DataFrame:
+        """The path by what ran, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="name")
+
+    @property
+    def weak_checks(self) -> pd.DataFrame:
+        """Rows of `quality` that are not good."""
+        return self.quality[self.quality["verdict"] != "good"]
+
+    @cached_property
+    def what_helps(self) -> pd.DataFrame:
+        """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
+        found = self.opportunities
+        return what_helps(found.head(0) if self.verdict.withheld else found)
+
+
 @dataclass(frozen=True)
-class Summary:
+class Summary(PathSummary):
     """Everything a report says about a window of a trace.
 
     Parameters
@@ -53,7 +119,7 @@ class Summary:
     graph : TraceGraph
         The window that is reported on.
     left_out : Opening, optional
-        What `by_default` left out at its start.
+        What `of` left out at its start.
 
     Examples
     --------
@@ -68,18 +134,13 @@ class Summary:
     left_out: Opening | None = None
 
     @classmethod
-    def by_default(cls, trace: Trace, graph: TraceGraph) -> Summary:
-        """Summary of a graph; of what follows, where it opens with work from before the capture.
+    def of(cls, trace: Trace, graph: TraceGraph, window: str = "") -> Summary:
+        """Summary of a window of a graph; by default all of it.
 
-        Parameters
-        ----------
-        trace : Trace
-        graph : TraceGraph
-
-        Returns
-        -------
-        Summary
+        If the trace opens with work that was launched before the capture, the default is the rest.
         """
+        if window:
+            return cls(trace, graph.window(window))
         whole = cls(trace, graph)
         opening = find_opening(whole.path)
         if opening is None:
@@ -100,11 +161,6 @@ class Summary:
         for ending in (".gz", ".json", ".trace", ".pt"):
             name = name.removesuffix(ending)
         return name or "trace"
-
-    @property
-    def window_name(self) -> str:
-        """Name of the window."""
-        return self.path.window_name
 
     @cached_property
     def path(self) -> CriticalPath:
@@ -173,12 +229,6 @@ class Summary:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
         return find_opportunities(self.path)
 
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The same for people (`what_helps`); empty where there is no verdict."""
-        found = self.opportunities
-        return what_helps(found.head(0) if self.verdict.withheld else found)
-
     @property
     def help_notes(self) -> str:
         """How to read it."""
@@ -187,7 +237,7 @@ class Summary:
 
     @cached_property
     def speed_ups(self) -> pd.DataFrame:
-        """Curves of the first kernels and operators that would help, schema `SPEED_UPS`."""
+        """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
         found = self.opportunities
         is_name = found["kind"].isin(("kernel", "operator")) & (
             found["left_share"] == TWICE_AS_FAST
@@ -208,23 +258,8 @@ class Summary:
         return inferred_in_words(pd.DataFrame(columns, copy=False))
 
     @cached_property
-    def by_bound(self) -> pd.DataFrame:
-        """The path by bound, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="bound")
-
-    @cached_property
-    def by_op(self) -> pd.DataFrame:
-        """The path by innermost operator, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="op")
-
-    @cached_property
-    def by_name(self) -> pd.DataFrame:
-        """The path by what ran, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="name")
-
-    @cached_property
     def by_step(self) -> pd.DataFrame:
-        """The path by step, schema `STEP_SHARES`."""
+        """The path by step, schema `frames.STEP_SHARES`."""
         return step_shares(self.path)
 
     @cached_property
@@ -242,7 +277,25 @@ class Summary:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
         return quality_of(self.graph.dag, self.graph.interval, self.path.coded)
 
-    @property
-    def weak_checks(self) -> pd.DataFrame:
-        """Rows of `quality` that are not good."""
-        return self.quality[self.quality["verdict"] != "good"]
+
+def inferred_in_words(segments: pd.DataFrame) -> str:
+    """Share of a path on inferred edges, and of the rules with most of it; empty for 0.0%.
+
+    Examples
+    --------
+    >>> path = pd.DataFrame({
+    ...     "dur_ns": [60, 40], "rule": ["duration", "hand-over"], "is_inferred": [False, True]
+    ... })
+    >>> inferred_in_words(path)
+    '40.0% of the path is inferred: hand-over 40.0%.'
+    """
+    whole_ns = max(int(segments["dur_ns"].sum()), 1)
+    inferred = segments[segments["is_inferred"]]
+    by_rule = inferred.groupby("rule", observed=True)["dur_ns"].sum() / whole_ns
+    by_rule = by_rule[by_rule >= _LEAST_SHARE].sort_values(ascending=False, kind="stable")
+    if by_rule.empty:
+        return ""
+    named = ", ".join(f"{rule} {share:.1%}" for rule, share in by_rule.head(_N_RULES).items())
+    more = ", …" if len(by_rule) > _N_RULES else ""
+    share = int(inferred["dur_ns"].sum()) / whole_ns
+    return f"{share:.1%} of the path is inferred: {named}{more}."

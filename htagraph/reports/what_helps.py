@@ -14,16 +14,16 @@ from htagraph.writers.labels import name_label
 __all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "clocks_in_words", "notes_on", "what_helps"]
 
 _INTRO = (
-    "What the run would save if one thing were changed, predicted by replaying it with that "
-    "change. Between at least and at most lies what the trace leaves open. Savings do not add up: "
-    "what shares with a row above saves less together with it."
+    "Predicted saving of each change alone, from replaying the run with it; at least and at most "
+    "allow for what the trace does not record. Savings do not add up: a change that shares with a "
+    "row above saves less together with it."
 )
-UNKNOWN = "Too little is known of what bounds this window to predict what would help."
+UNKNOWN = "What bounds this window is not known well enough to predict savings."
 NOT_REPLAYED = (
-    "The ranks have too many events for a report to replay them all together; htagraph what-if "
-    "takes larger jobs."
+    "This job has too many events to be replayed for a report; htagraph what-if handles larger "
+    "jobs."
 )
-UNCHANGED = "No change that was tried would make this window shorter."
+UNCHANGED = "None of the changes tried makes this window shorter."
 
 _KINDS = {
     "kernel": "twice as fast",
@@ -36,7 +36,7 @@ _KINDS = {
     "fusion": "fused",
     "overlap": "overlapped",
     "communication": "faster",
-    "launches": "as a graph",
+    "launches": "as a CUDA graph",
     "data loading": "prefetched",
 }
 """What is done about a target, by the kind of change."""
@@ -47,23 +47,19 @@ _TARGETS = {
 }
 """What the repair of a cause is about, where its name does not say it."""
 _N_FUSED = 2
+"""Kernels of a fusion that its name lists: chosen."""
 _IN_THE_CAPTURE = (Cause.LAUNCHED_BEFORE_CAPTURE,)
 """Causes of which the capture can be rid, not the run."""
 
 
 def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
-    """Changes that would help, those that are the same told once, kernels at twice their speed.
-
-    Parameters
-    ----------
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+    """Changes that would help, duplicates merged, kernels at twice their speed.
 
     Returns
     -------
     DataFrame
-        Columns of `answers.OPPORTUNITIES`, with a number of the row, by which ``shares_with``
-        names it; ``alone_ns`` only where other ranks make a difference, ``then_bound`` only where
-        it is known: not of a job.
+        Columns of `answers.OPPORTUNITIES` and ``row``, to which ``shares_with`` refers;
+        ``alone_ns`` only if other ranks make a difference, ``then_bound`` only if known.
 
     Examples
     --------
@@ -122,20 +118,20 @@ def notes_on(helpful: pd.DataFrame) -> str:
 
 
 def clocks_in_words(error_ns: int) -> str:
-    """What the clocks of a job's ranks leave open, in one sentence.
+    """How far the clocks of a job's ranks may be off, in one sentence.
 
     Examples
     --------
     >>> clocks_in_words(3_000)
-    'Clocks of ranks may be off by 3.00 us: both ends allow for it.'
+    'Rank clocks may be off by 3.00 us; both ends allow for it.'
     """
     if not error_ns:
-        return "The clocks of the ranks agree to the nanosecond."
-    return f"Clocks of ranks may be off by {human_duration(error_ns)}: both ends allow for it."
+        return "The ranks' clocks agree to the nanosecond."
+    return f"Rank clocks may be off by {human_duration(error_ns)}; both ends allow for it."
 
 
 def _target(kind: str, target: str, cause: str) -> str:
-    """What is changed, as a person says it."""
+    """The target in words."""
     if cause:
         return _TARGETS.get(Cause(cause), target)
     if kind == "host code":

@@ -1,15 +1,16 @@
 """The trace byte for byte, with the critical path added: for viewers of Chrome's JSON format.
 
-What is added stands in one piece, before the bracket that closes the list of events. Slices of the
-path are begin-end pairs: viewers keep times as float64 microseconds, and rounding cannot make pairs
-overlap as it can slices with a duration. Arrows start at the earlier and end at the later of the
-two slices they join, as viewers drop those that run back in time.
+The path is one piece of text, at the start of the list of events. Its slices are begin-end pairs:
+viewers keep times as float64 microseconds, and rounding cannot make pairs overlap as it can slices
+with a duration. Arrows start at the earlier and end at the later of the two slices they join, as
+viewers drop those that run back in time.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,24 +23,32 @@ import pandas as pd
 from htagraph.errors import TraceFormatError
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
-from htagraph.writers.array_end import ArrayEnd
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
-__all__ = ["microseconds", "write_chrome_json"]
+__all__ = ["microseconds", "with_added", "write_chrome_json"]
 
 I64 = npt.NDArray[np.int64]
 
 _PIECE = 4 << 20
+"""Bytes copied at once (chosen)."""
+
 _GZIP = b"\x1f\x8b"
-_FIRST_PID = (
-    2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
-)
-_FIRST_FLOW = 1 << 40  # larger than any correlation id
+_FIRST_PID = 2_000_000_000
+"""Larger than any real process id, and below what viewers cut off."""
+
+_FIRST_FLOW = 1 << 40
+"""Larger than any correlation id."""
+
+_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+"""The start of the list of events; inside of a text, its quotes are escaped."""
+
+_BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+_OVERLAP = 64
+"""Bytes that pieces overlap by when searched for the key."""
 
 
 @contextmanager
 def _opened(source: bytes | str | Path) -> Iterator[BinaryIO]:
-    """Open what is plain or compressed, whatever its name says."""
     with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as raw:
         magic = raw.read(2)
         raw.seek(0)
@@ -52,7 +61,6 @@ def _opened(source: bytes | str | Path) -> Iterator[BinaryIO]:
 
 
 def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
-    """Yield the text in pieces of bounded size."""
     path = None if isinstance(source, bytes) else source
     try:
         with _opened(source) as file:
@@ -134,7 +142,6 @@ def _arrows(
 def _added(
     segments: pd.DataFrame, events: EventTable, base_time_ns: int, clock_shift_ns: npt.ArrayLike
 ) -> Iterable[str]:
-    """The events to add, as JSON text."""
     pid = _FIRST_PID
     while pid in events.lanes.pid:
         pid += 1
@@ -157,62 +164,53 @@ def write_chrome_json(
 ) -> Path:
     """Write the original trace with the critical path added to it.
 
-    Every byte of the original stays; what is added stands in one piece. Memory does not grow with
-    the file.
+    Every byte of the original stays. Memory does not grow with the file.
 
     Parameters
     ----------
     out : str or Path
-        Compressed where it ends in ``.gz``; may be the source.
+        Compressed if it ends in ``.gz``; may be the source.
     source : bytes, str or Path
-        The original, plain or compressed: its content, or the file that holds it.
-    events : EventTable
-        Events of the original.
+        The original, plain or compressed: its content, or the file.
     segments : DataFrame
         The critical path, schema `frames.SEGMENTS`.
-    base_time_ns : int, unit=ns
-        Time that is 0 in the original (``baseTimeNanoseconds``).
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
+    """
+    path = None if isinstance(source, bytes) else source
+    added = ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
+    with output_file(out) as file:
+        try:
+            for part in with_added(_pieces(source), added):
+                file.write(part)
+        except ValueError as exc:
+            hint = "repair the file first."
+            raise TraceFormatError(f"{exc}.", path=path, hint=hint) from exc
+    return Path(out)
 
-    Returns
-    -------
-    Path
-        The file.
+
+def with_added(pieces: Iterable[bytes], added: bytes) -> Iterator[bytes]:
+    """Yield a trace with events added to it; all else stays.
 
     Raises
     ------
-    TraceFormatError
-        If the original is cut off, or has no list of events.
-    OutputError
-        If the file cannot be written.
-
-    Examples
-    --------
-    >>> write_chrome_json(  # doctest: +SKIP
-    ...     "critical.json.gz",
-    ...     "trace.json.gz",
-    ...     events=graph.dag.events,
-    ...     segments=path.segments,
-    ...     base_time_ns=0,
-    ... )
+    ValueError
+        If it has no list of events, or is cut off.
     """
-    search, position = ArrayEnd(), -1
-    with output_file(out) as file:
-        for piece in _pieces(source):
-            rest = piece
-            if position < 0 and (position := search.feed(piece)) >= 0:
-                file.write(piece[:position])
-                file.write(b"\n" if search.is_empty else b",\n")
-                file.write(
-                    ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
-                )
-                file.write(b"\n")
-                rest = piece[position:]
-            file.write(rest)
-        if position < 0:
-            path = None if isinstance(source, bytes) else source
-            raise TraceFormatError(
-                "the list of events has no end.", path=path, hint="repair the file first."
-            )
-    return Path(out)
+    held, pattern, is_added = b"", _BARE_LIST, False
+    for piece in pieces:
+        held += piece
+        if not is_added:
+            found = pattern.match(held) if pattern is _BARE_LIST else None
+            found = found or _KEY.search(held)
+            if found:
+                is_added, at = True, found.end()
+                is_empty = held[at:].lstrip().startswith(b"]")
+                yield held[:at] + b"\n" + added + (b"\n" if is_empty else b",\n")
+                held = held[at:]
+        pattern = _KEY
+        yield held[:-_OVERLAP]
+        held = held[-_OVERLAP:]
+    yield held
+    if not is_added or not held.rstrip().endswith((b"]", b"}")):
+        raise ValueError("the list of events has no end")

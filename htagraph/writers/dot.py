@@ -16,7 +16,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.labels import name_label, printable
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["graph_dot", "path_dot"]
 
@@ -43,7 +43,6 @@ def _quoted(text: str) -> str:
 
 
 def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without types
-    """An empty drawing."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
     graph = pydot.Dot(
@@ -81,7 +80,6 @@ def _add_node(
     color: str,
     **more: str,
 ) -> None:
-    """Add a box."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
     label = "\\n".join(_quoted(line)[1:-1] for line in lines if line)
@@ -89,14 +87,12 @@ def _add_node(
 
 
 def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None:  # noqa: ANN401
-    """Add an arrow."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
     graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(f" {label} "), **more))
 
 
 def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
-    """DOT text, written to a file if one is given."""
     text = str(graph.to_string())
     if out is not None:
         write_text(out, text)
@@ -104,7 +100,7 @@ def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
 
 
 def _merge(boxes: pd.DataFrame, begins: Mask) -> pd.DataFrame:
-    """Merge each box that begins with those that follow it: the first, with the sums of all."""
+    """Merge each box that begins a run with the rest of it: the first, with the sums of all."""
     first = np.flatnonzero(begins)
     merged = boxes.iloc[first].reset_index(drop=True)
     for name in ("dur_ns", "lag_ns", "residual_ns", "n_segments"):
@@ -114,7 +110,7 @@ def _merge(boxes: pd.DataFrame, begins: Mask) -> pd.DataFrame:
 
 
 def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
-    """Merge neighbors that tell the same, then whatever lies between the longest."""
+    """Merge equal neighbors, then whatever lies between the longest boxes."""
     begins = np.arange(len(segments)) == 0
     for name in ("bound", "name", "track"):
         column = segments[name]
@@ -138,7 +134,6 @@ def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
 
 
 def _path_label(box: Mapping[Any, Any], window_ns: int) -> list[str]:
-    """Lines of a box of the path."""
     times = f" ×{box['n_segments']}" if box["n_segments"] > 1 and box["bound"] != "various" else ""
     bound = in_words(box["bound"])
     op = "" if not box["op"] or box["op"] == box["name"] else f"in {name_label(box['op'])}"
@@ -159,29 +154,15 @@ def path_dot(
 ) -> str:
     """Critical path as DOT: a chain of boxes, colored by bound, a column per track.
 
-    Neighboring segments with one bound, name and lane are one box. An arrow says by which kind of
-    edge the path goes on, and how much of the time of the next box is lag, and how much residual.
+    Neighboring segments with one bound, name and lane are one box. An arrow shows the kind of edge
+    that the path takes, with the lag and residual of the next box.
 
     Parameters
     ----------
     segments : DataFrame
         Schema `frames.SEGMENTS`; texts may be categories.
-    out : str or Path, optional
-        File to write to.
     max_nodes : int, default=200
-        Largest number of boxes: of more, the longest are drawn and what lies between them is
-        joined.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-
-    Examples
-    --------
-    >>> from htagraph.model import frames
-    >>> path_dot(frames.SEGMENTS.empty()).splitlines()[0]
-    'digraph htagraph {'
+        Most boxes: the longest are drawn, and what lies between them is joined.
     """
     graph = _digraph(title)
     boxes = _boxes_of_path(segments, max_nodes)
@@ -200,7 +181,7 @@ def path_dot(
 
 
 def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
-    """Box of each node; start and end of an event share one where an edge joins them."""
+    """Box of each node; start and end of an event share one if an edge joins them."""
     tail, head = dag.edges.tail[rows].astype(np.int64), dag.edges.head[rows].astype(np.int64)
     nodes = np.unique(np.concatenate([tail, head]))
     whole = np.unique(tail[(tail % 2 == 0) & (head == tail + 1)])
@@ -209,7 +190,6 @@ def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
 
 
 def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
-    """Lines of a box of the graph."""
     events, event = dag.events, node // 2
     name = name_label(events.symbols.texts[events.name[event]])
     duration = human_duration(int(events.dur_ns[event]))
@@ -220,7 +200,6 @@ def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
 
 
 def _edge_label(dag: Dag, row: int) -> str:
-    """Text of an arrow of the graph."""
     edges, slack_ns = dag.edges, int(dag.slack_ns[row])
     kind = EdgeKind(int(edges.kind[row])).label
     slack = f", slack {human_duration(slack_ns)}" if slack_ns else ""
@@ -228,7 +207,7 @@ def _edge_label(dag: Dag, row: int) -> str:
 
 
 def _is_implied(dag: Dag, rows: I64) -> npt.NDArray[np.bool_]:
-    """Whether other edges to be drawn say what each says."""
+    """Whether other edges to be drawn imply each."""
     from htagraph.algorithms.reach import is_implied  # noqa: PLC0415  deferred: few need it
 
     ends = np.stack([dag.edges.tail[rows], dag.edges.head[rows]])
@@ -249,27 +228,16 @@ def graph_dot(
 ) -> str:
     """Graph as DOT: a box per event, and an arrow per edge with its kind, lag and slack.
 
-    Start and end of an event are two boxes where other events lie between them.
+    Start and end of an event are two boxes if other events lie between them.
 
     Parameters
     ----------
     edge_rows : ndarray of int, optional
         Edges to draw, with the events they join; all by default.
     critical : array_like of int
-        Edges to draw strongly: those of the critical path.
+        Edges to highlight: those of the critical path.
     reduce : bool, default=False
-        Whether edges that others imply are left out; never those of the critical path.
-    out : str or Path, optional
-        File to write to.
-    max_nodes : int, default=300
-        Largest number of boxes.
-
-    Raises
-    ------
-    QueryError
-        If there are more boxes.
-    OutputError
-        If the file cannot be written.
+        Whether to leave out edges that others imply; never those of the critical path.
     """
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from htagraph.model.archive import pack
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["write_graph"]
 
@@ -31,17 +31,7 @@ def write_graph(
     Parameters
     ----------
     more : mapping of str to ndarray, optional
-        Arrays that are stored beside those of the graph, under other names.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+        Arrays to store with those of the graph, under other names.
     """
     with output_file(out) as file:
         _write_arrays(file, {**pack(dag, rank=rank, origin=origin), **(more or {})})
@@ -49,7 +39,7 @@ def write_graph(
 
 
 def _write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """As ``np.savez``, which before numpy 2.1 may pickle, and on a full disk closes nothing."""
+    """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk."""
     with ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

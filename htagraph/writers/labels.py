@@ -1,4 +1,4 @@
-"""Names that fit into a box: of kernels, without their templates and arguments."""
+"""Short names of kernels for boxes and tables, without templates and arguments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-"""Controls of terminals and of writing direction, line ends, and halves of surrogate pairs."""
+"""Control characters, also of writing direction, line ends, and halves of surrogate pairs."""
 _N_CONTROLS, _PICTURES, _DELETE, _DELETED, _UNKNOWN = 0x20, 0x2400, "\x7f", "\u2421", "\ufffd"
 
 
 def printable(text: str) -> str:
-    r"""Text of one line in which every control character is a picture of itself.
+    r"""Text on one line, with a visible character for each control character.
 
-    What a trace calls an event is data: it moves no cursor, ends no line and always has an
-    encoding.
+    Names in a trace are data: they move no cursor, end no line and can always be encoded.
 
     Examples
     --------
@@ -36,7 +35,7 @@ def printable(text: str) -> str:
 
 
 def _picture(found: re.Match[str]) -> str:
-    """Picture of a control character, of the same width as any letter; a space for white space."""
+    """A visible character for a control character; a space for white space."""
     char = found[0]
     if char in "\t\n\r":
         return " "
@@ -46,14 +45,12 @@ def _picture(found: re.Match[str]) -> str:
 
 
 def name_label(name: str, *, width: int = 48) -> str:
-    """Short name: of a C++ function without return type, namespaces, template, arguments.
-
-    Control characters are pictures of themselves (`printable`).
+    """Short name: a C++ function without return type, namespaces, template, arguments; `printable`.
 
     Parameters
     ----------
     width : int
-        What is longer loses its middle.
+        Longer names lose their middle.
 
     Examples
     --------
@@ -76,7 +73,6 @@ def name_label(name: str, *, width: int = 48) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Text without its middle where it is too long."""
     if len(text) <= width:
         return text
     head_width = width * 2 // 3
@@ -90,7 +86,7 @@ def _told(short: str, word: str, width: int) -> str:
 
 
 def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
-    """Short names that can be told apart.
+    """Short, distinct names.
 
     Where two are the same, they get the first word that only one of them has.
 
@@ -105,22 +101,22 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     alike: dict[str, list[str]] = {}
     for name in words:
         alike.setdefault(name_label(name, width=width), []).append(name)
-    told = {
+    distinct = {
         name: _told(short, word, width) if word else short
         for short, same in alike.items()
         for name, word in zip(same, _telling([words[one] for one in same]), strict=True)
     }
-    count = Counter(told.values())
+    count = Counter(distinct.values())
     seen: Counter[str] = Counter()
-    for name, text in told.items():
+    for name, text in distinct.items():
         if count[text] > 1:
             seen[text] += 1
-            told[name] = f"{name_label(text, width=width - 4)} ({seen[text]})"
-    return told
+            distinct[name] = f"{name_label(text, width=width - 4)} ({seen[text]})"
+    return distinct
 
 
 def _telling(alike: Sequence[dict[str, None]]) -> list[str]:
-    """Of names that look alike, by their words: the word that fewest of them have, or a number."""
+    """For names with the same label, by their words: the rarest word of each, or a number."""
     if len(alike) == 1:
         return [""]
     count = Counter(word for words in alike for word in words)

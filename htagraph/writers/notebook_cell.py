@@ -1,4 +1,4 @@
-"""What a notebook shows of an object: small HTML without scripts, styles inline."""
+"""Objects in notebooks: small HTML without scripts, with inline styles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CELL = "text-align:{align};padding:1px 1em 1px 0;border:0"
 
 
 def escaped(text: str) -> str:
-    """Text of a trace as HTML: what it calls an event is data, never markup.
+    """Text of a trace as HTML: names of events are data, never markup.
 
     Examples
     --------
@@ -32,17 +32,12 @@ def escaped(text: str) -> str:
 
 
 def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
-    """A small table under a title: the first column is text, the others are numbers.
+    """A small table below a title: the first column is text, the others are numbers.
 
     Parameters
     ----------
     colors : sequence of str, optional
-        What marks each row.
-
-    Examples
-    --------
-    >>> table_html([("compute", "3.00 us")], title="Path").count("<td")
-    2
+        Marks of the rows.
     """
     body = ""
     for row, color in zip_longest(rows, colors, fillvalue=""):
@@ -52,12 +47,10 @@ def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[st
 
 
 def _cell(text: str, align: str) -> str:
-    """One cell of a table."""
     return f'<td style="{_CELL.format(align=align)}">{escaped(text)}</td>'
 
 
 def _mark(color: str) -> str:
-    """A cell that shows the color of a row, where it has one."""
     return f'<td style="{_CELL.format(align="left")};color:{color}">\u25a0</td>' if color else ""
 
 

@@ -1,4 +1,4 @@
-"""OwnFolder: a temporary folder of a process; those that killed ones left are removed."""
+"""OwnFolder: a temporary folder of a process; folders of killed processes are removed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from htagraph.errors import OutputError
 
-if sys.platform != "win32":  # there, what a killed process leaves stays
+if sys.platform != "win32":  # folders of killed processes stay there
     import fcntl
 
 __all__ = ["OwnFolder"]
 
 _PREFIX = "htagraph-"
 _IN_USE = ".in-use"
-"""A file that is locked as long as the process lives whose folder it is."""
+"""A file that the process locks while it uses the folder."""
 
 
 class OwnFolder:
@@ -29,18 +29,7 @@ class OwnFolder:
     Parameters
     ----------
     kind : str, default=""
-        Beginning of its name.
-
-    Raises
-    ------
-    OutputError
-        If none can be made.
-
-    Examples
-    --------
-    >>> folder = OwnFolder("example-")
-    >>> folder.path.is_dir(), folder.path.name.startswith("htagraph-example-")
-    (True, True)
+        Prefix of its name.
     """
 
     def __init__(self, kind: str = "") -> None:
@@ -48,23 +37,23 @@ class OwnFolder:
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX + kind))
         except OSError as exc:
             raise OutputError(
-                f"no temporary folder can be made: {exc.strerror}.",
+                f"cannot create a temporary folder: {exc.strerror}.",
                 path=Path(exc.filename or "."),
-                hint="set TMPDIR to a folder that can be written.",
+                hint="set TMPDIR to a writable folder.",
             ) from exc
         weakref.finalize(self, _remove, self.path, _mark(self.path))
         _remove_left(self.path.parent)
 
 
 def _mark(folder: Path) -> int:
-    """Open and lock the file that says that a folder is in use; -1 where that cannot be."""
+    """Open and lock the file that marks a folder as in use; -1 if that is impossible."""
     mark = -1
-    with suppress(OSError):  # a file system that is full, or knows no locks
+    with suppress(OSError):  # a file system that is full, or without locks
         part = folder / f"{_IN_USE}.part"
         mark = os.open(part, os.O_CREAT | os.O_WRONLY)
         if sys.platform != "win32":
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            part.rename(folder / _IN_USE)  # nobody sees it before it is locked
+            part.rename(folder / _IN_USE)  # invisible to others until it is locked
     return mark
 
 
@@ -76,7 +65,7 @@ def _remove(folder: Path, mark: int) -> None:
 
 @cache
 def _remove_left(shared: Path) -> None:
-    """Remove the folders of this user whose processes are no more; a process looks once."""
+    """Remove folders of this user whose processes have ended; once per process."""
     if sys.platform == "win32":
         return
     for mark in shared.glob(f"{_PREFIX}*/{_IN_USE}"):

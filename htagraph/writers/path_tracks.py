@@ -1,13 +1,13 @@
-"""The critical path as one track: a slice per segment, called and colored by its bound.
+"""The critical path as one track: a slice per segment, named and colored by its bound.
 
-The path of a job has a second row: above the segments, on which rank they are. Below the path, one
-slice is the whole window: what bounds it, and its findings, are arguments::
+The path of a job has a second row: above the segments, their ranks. Below the path, one slice is
+the whole window, with what bounds it and its findings as arguments::
 
     Critical path   [rank 0                ][rank 2         ]
                     [host][launch][compute ][communication  ]
       window        [ProfilerStep#5                         ]
 
-(The UI hides roots that have nothing below them in a folded group.)
+(The UI hides roots without children in a folded group.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
-from htagraph.writers.slices import Arg, Flows, Slices, Strings
+from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
 __all__ = ["path_slices"]
@@ -32,6 +32,8 @@ __all__ = ["path_slices"]
 I64 = npt.NDArray[np.int64]
 
 _N_FINDINGS = 3
+"""Findings in the arguments of the window (chosen)."""
+
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
 
 
@@ -50,11 +52,11 @@ class _Texts(NamedTuple):
         return cls(code.astype(np.int64), texts.tolist())
 
     def mapped(self, texts: Mapping[str, str]) -> _Texts:
-        """Other texts in place of these, none where there is no other."""
+        """Texts replaced by a mapping, none where it has no entry."""
         return _Texts(self.code, [texts.get(text, "") for text in self.texts])
 
     def where(self, keeps: npt.NDArray[np.bool_]) -> _Texts:
-        """These texts where a condition holds, none elsewhere."""
+        """Texts where a condition holds, none elsewhere."""
         return _Texts(np.where(keeps, self.code, -1), self.texts)
 
     def numbers(self, strings: Strings) -> I64:
@@ -64,15 +66,15 @@ class _Texts(NamedTuple):
         return np.append(numbers, 0)[self.code].astype(np.int64)
 
 
-def _said(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str, _Texts]:
-    """What is said of each segment beside its bound."""
+def _arguments(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str, _Texts]:
+    """Arguments of each segment besides its bound."""
     n = len(segments)
     both = _Texts.of(pd.concat([segments["name"], segments["op"]]))
     what, operator = _Texts(both.code[:n], both.texts), _Texts(both.code[n:], both.texts)
     # The slice of a full device is about the kernel that fills it; what waits comes next.
     waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
     rule = _Texts.of(segments["rule"])
-    said = {
+    found = {
         "what": what,
         "operator": operator.where(operator.code != what.code),
         "waiting": waits.where((segments["bound"] == full).to_numpy()),
@@ -81,17 +83,17 @@ def _said(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str, _Tex
         "evidence": rule.mapped(_EVIDENCE),
     }
     if "cause" in segments:
-        said["cause"] = _Texts.of(segments["cause"])
-        said["finding"] = said["cause"].mapped(findings)
-    return said
+        found["cause"] = _Texts.of(segments["cause"])
+        found["finding"] = found["cause"].mapped(findings)
+    return found
 
 
 def _args(
     segments: pd.DataFrame, findings: Mapping[str, str], strings: Strings, first: int
 ) -> list[Arg]:
-    """Annotations of segments, of which the first is the slice `first`."""
+    """Annotations of segments, the first of which is slice `first`."""
     out = []
-    for name, texts in _said(segments, findings).items():
+    for name, texts in _arguments(segments, findings).items():
         numbers = texts.numbers(strings)
         at = np.flatnonzero(numbers)
         out.append(Arg(name, first + at, numbers[at], "text"))
@@ -102,7 +104,7 @@ def _args(
 
 
 def _stays(segments: pd.DataFrame) -> tuple[npt.NDArray[np.intp], I64, list[int]]:
-    """Where the path of a job comes to another rank, how long it stays, and which one it is."""
+    """Where the path of a job changes rank, how long it stays, and on which rank."""
     if "rank" not in segments:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), []
     rank = segments["rank"].to_numpy(np.int64)
@@ -112,18 +114,18 @@ def _stays(segments: pd.DataFrame) -> tuple[npt.NDArray[np.intp], I64, list[int]
 
 
 def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: Strings) -> list[Arg]:
-    """Annotations of the window: time by bound, and by rank; the first findings."""
+    """Annotations of the window: time by bound and by rank; the first findings."""
     dur_ns = int(segments["dur_ns"].sum())
-    said = []
+    texts = []
     for by in ("bound", "rank"):
         if by in segments:
             totals = segments.groupby(by, observed=True)["dur_ns"].sum()
             for group, total in totals.sort_values(ascending=False, kind="stable").items():
                 text = f"{human_duration(int(total))} ({total / dur_ns:.1%})"
-                said.append((f"rank {group}" if by == "rank" else in_words(group), text))
-    said += [(f"finding {number}", text) for number, text in enumerate(findings, start=1)]
+                texts.append((f"rank {group}" if by == "rank" else in_words(group), text))
+    texts += [(f"finding {number}", text) for number, text in enumerate(findings, start=1)]
     row = np.zeros(1, dtype=np.int64)
-    return [Arg(name, row, strings.add([text]), "text") for name, text in said]
+    return [Arg(name, row, strings.add([text]), "text") for name, text in texts]
 
 
 def path_slices(
@@ -142,24 +144,15 @@ def path_slices(
     Parameters
     ----------
     segments : DataFrame
-        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; in ``cause`` that of each, if known.
+        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`, with causes in ``cause``, if known.
     ts_ns : ndarray of shape (n_segments,), dtype=int64, unit=ns
         Starts in the time of the file.
     tracks, strings
-        Get what is new.
+        Get new entries.
     flows : Flows
         Ends of arrows at segments.
-    window : str
-        Name of the window.
-    description : str
-        Help text of the track.
     findings : mapping of str to str
-        What to say of each cause, the first finding first.
-
-    Returns
-    -------
-    list of Slices
-        Empty where there are no segments.
+        Text for each cause, the first finding first.
     """
     if segments.empty:
         return []

@@ -1,15 +1,15 @@
-"""Perfetto's native trace format: the events of a trace, and its critical path on top of them.
+"""Perfetto's native trace format: the events of a trace, and its critical path on top.
 
-A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings,
-then slices that refer to both by number. Where there are many, packets hold the packets of slices
-compressed, which readers unpack. All numbers that identify something lie in a range of their rank,
-or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
+A file is a list of packets: descriptors of tracks and the clock, one packet with all strings, then
+slices that refer to both by number. Many slices are compressed inside packets, which readers
+unpack. All ids are in a range of their rank, or chosen to differ (`taken`), so that ``cat`` joins
+files of ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,14 +20,22 @@ import pandas as pd
 
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.rows import rows
-from htagraph.errors import GraphError, OutputError
+from htagraph.errors import OutputError
 from htagraph.model import frames
+from htagraph.model import perfetto_fields as proto
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 from htagraph.writers.path_tracks import path_slices
-from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
+from htagraph.writers.slice_packets import (
+    Arg,
+    Flows,
+    Slices,
+    Strings,
+    encode_counter,
+    encode_slices,
+)
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
 from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
@@ -35,15 +43,17 @@ __all__ = ["CounterTrack", "write_pftrace"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 
 _FLOWS_PER_RANK = 1 << 40
+"""Range of arrow ids of each rank."""
+
 _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
-_BOOTTIME, _REALTIME = 6, 1  # builtin clocks
-_CLEARED = 1  # TracePacket.sequence_flags
-_WORTH_PACKING, _PACKED = 1 << 20, 1  # bytes of packets, and the level of the compression
+_WORTH_PACKING, _PACKED = 1 << 20, 1
+"""Bytes of packets that are worth compression, and its level (chosen)."""
+
 _NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
-_NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
 _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -53,13 +63,12 @@ class CounterTrack:
 
     Parameters
     ----------
-    name, unit : str
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When the value becomes what it is.
+        When the value begins.
     value : ndarray of shape (n,)
         int64 or float64.
     device, stream : int
-        What it belongs to, -1 for none: it stands below its stream, or else in its device.
+        What it belongs to, -1 for none: it is drawn below its stream, or else its device.
     """
 
     name: str
@@ -69,41 +78,23 @@ class CounterTrack:
     device: int = -1
     stream: int = -1
 
-    def __post_init__(self) -> None:
-        """Check that there is a time for each value."""
-        if len(self.ts_ns) != len(self.value):
-            raise GraphError(
-                f"counter {self.name!r} has {len(self.ts_ns)} times for {len(self.value)} values."
-            )
 
-
-@dataclass(frozen=True)
-class _Arrows:
-    """Both ends of all arrows, as flows of event slices and of path slices."""
-
-    events: Flows = field(default_factory=Flows)
-    path: Flows = field(default_factory=Flows)
-
-    @classmethod
-    def of(cls, links: tuple[I32, I32], path_event: I64, first_id: int) -> _Arrows:
-        """Arrows of each link and of each path slice about an event."""
-        at = np.flatnonzero(path_event >= 0)
-        n_links = len(links[0])
-        ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
-        return cls(
-            Flows.of(
-                np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])
-            ),
-            Flows.of(at, ids[n_links:]),
-        )
-
-    def and_across(self, events: tuple[I64, I64], segments: tuple[I64, I64]) -> _Arrows:
-        """These, and those ends of arrows whose other end is in another file."""
-        return _Arrows(self.events.and_of(*events), self.path.and_of(*segments))
+def _arrows(
+    links: Ends, path_event: I64, first_id: int, event_ends: Ends, segment_ends: Ends
+) -> tuple[Flows, Flows]:
+    """Ends of arrows at events and at path slices: of links, of each path slice about an event."""
+    at, n_links = np.flatnonzero(path_event >= 0), len(links[0])
+    ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
+    events = np.concatenate([*links, path_event[at], event_ends[0]])
+    segments = np.concatenate([at, segment_ends[0]])
+    return (
+        Flows.of(events, np.concatenate([ids[:n_links], ids, event_ends[1]])),
+        Flows.of(segments, np.concatenate([ids[n_links:], segment_ends[1]])),
+    )
 
 
 def _event_args(events: EventTable, critical: I64) -> list[Arg]:
-    """Annotations of events: all that is known beside time and name."""
+    """Annotations of events: everything besides time and name."""
     args = [Arg("critical", critical, np.ones(len(critical), dtype=np.int64), "flag")]
     for name in ("correlation", "external_id", "device", "stream"):
         values = getattr(events, name).astype(np.int64)
@@ -126,7 +117,6 @@ def _column_arg(name: str, column: SparseColumn) -> Arg:
 def _event_slices(
     events: EventTable, ts_ns: I64, tracks: Tracks, critical: I64, flows: Flows
 ) -> tuple[Slices, LaneTracks]:
-    """Events as slices, and their tracks."""
     layered = rows(events.lane, events.ts_ns, events.end_ns)
     lanes = lane_tracks(tracks, events, layered.row)
     named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
@@ -151,8 +141,8 @@ def _intern(
     strings: Strings,
     batches: Sequence[Slices],
 ) -> dict[str, int]:
-    """Put all strings of slices into a packet; return the numbers of the annotation names."""
-    packet.sequence_flags = _CLEARED
+    """Put all strings of slices into a packet; return the ids of the annotation names."""
+    packet.sequence_flags = proto.SEQ_INCREMENTAL_STATE_CLEARED
     data = packet.interned_data
     texts = [arg.value for slices in batches for arg in slices.args if arg.form == "text"]
     for target, numbers, encoded in (
@@ -175,13 +165,12 @@ def _intern(
 
 
 def _snapshot(packet: Any, origin_ns: int) -> None:  # noqa: ANN401
-    """Say what time it was at time 0 of the file."""
-    packet.clock_snapshot.clocks.add(clock_id=_BOOTTIME, timestamp=0)
-    packet.clock_snapshot.clocks.add(clock_id=_REALTIME, timestamp=origin_ns)
+    """Record the time of day at time 0 of the file."""
+    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
+    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_REALTIME, timestamp=origin_ns)
 
 
 def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> int:
-    """Make the track of a counter."""
     device = lanes.of_device.get(counter.device)
     parent = lanes.of_stream.get((counter.device, counter.stream), device)
     return tracks.counter(counter.name, counter.unit, parent)
@@ -193,7 +182,7 @@ def _supplement(
     recorded: Mapping[str, Any],
     recorded_ns: tuple[I64, I64],
 ) -> Supplement:
-    """What is needed to read the events again; its columns are in the order of the slices."""
+    """What is needed to restore the events; its columns are in the order of the slices."""
     order = slices.boundary[slices.boundary & 1 == 0] >> 1
     tracks, first = np.unique(slices.track, return_index=True)
     categories, code = np.unique(events.flows.category, return_inverse=True)
@@ -222,26 +211,24 @@ def _supplement(
 
 
 def _packet(body: Sequence[Piece]) -> memoryview:
-    """A packet of some fields, as a part of the file."""
-    return assemble(1, message_field(1, body)).reshape(-1).data
+    return assemble(1, message_field(proto.TRACE_PACKET, body)).reshape(-1).data
 
 
 def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
-    """A packet of a sequence with a supplement."""
-    return _packet([*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])])
+    of_sequence = varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, sequence)
+    return _packet([*of_sequence, *message_field(FIELD, [supplement.packed()])])
 
 
 def _packed(packets: memoryview) -> memoryview:
-    """A packet that holds other packets, compressed."""
     from isal import isal_zlib  # noqa: PLC0415  deferred: only large traces need it
 
-    return _packet(message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
+    packed = isal_zlib.compress(packets, level=_PACKED)
+    return _packet(message_field(proto.PACKET_COMPRESSED_PACKETS, [packed]))
 
 
 def _first_ns(
     events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]
 ) -> int:
-    """First time that there is."""
     starts = [events.ts_ns, *(counter.ts_ns for counter in counters)]
     starts += [] if segments is None else [segments["start_ns"].to_numpy(np.int64)]
     return min((int(ts_ns.min()) for ts_ns in starts if len(ts_ns)), default=0)
@@ -253,7 +240,7 @@ def write_pftrace(
     *,
     rank: int | None = None,
     segments: pd.DataFrame | None = None,
-    links: tuple[I32, I32] | None = None,
+    links: Ends | None = None,
     critical_events: npt.ArrayLike = (),
     counters: Sequence[CounterTrack] = (),
     window: str = "",
@@ -262,14 +249,14 @@ def write_pftrace(
     moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
-    segment_ends: tuple[I64, I64] = _NO_ENDS,
-    event_ends: tuple[I64, I64] = _NO_ENDS,
+    segment_ends: Ends = _NO_ENDS,
+    event_ends: Ends = _NO_ENDS,
     run: str = "",
     taken: set[int] | None = None,
     recorded: Mapping[str, Any] = _NO_FACTS,
     recorded_ns: tuple[I64, I64] | None = None,
 ) -> Path:
-    """Write events, and what was found out about them, as a Perfetto trace.
+    """Write events and their analysis as a Perfetto trace.
 
     Every event is in the file: events that overlap partially on one thread or stream get rows of
     their own.
@@ -277,56 +264,37 @@ def write_pftrace(
     Parameters
     ----------
     out : str or Path
-        Compressed where it ends in ``.gz``.
+        Compressed if it ends in ``.gz``.
     rank : int, optional
-        Named in the tracks; files of different ranks can be concatenated, if `taken` tells them
-        apart. None: a trace that stands for itself.
+        Named in the tracks; files of several ranks can be concatenated, if they share `taken`. None
+        for a trace of its own.
     segments : DataFrame, optional
-        A critical path, as `path_tracks.path_slices` takes it: a track on top, with an arrow from
-        each segment to its event.
+        A critical path, as in `path_tracks.path_slices`: a track on top, with an arrow from each
+        segment to its event.
     links : tuple of two ndarrays of shape (n,), dtype=int32, optional
-        Arrows from an event to an event (launch to device work, forward to backward).
+        Arrows from event to event (launch to device work, forward to backward).
     critical_events : array_like of int
         Events to annotate with ``critical``.
-    window : str
-        Name of the path's window.
     description : str
         Help text of the critical path's track.
     findings : mapping of str to str, optional
-        What to say of segments by their cause.
+        Text for segments by their cause.
     moved_by : str, default=""
-        By how much device times were moved to fit the clock of the host, in words.
+        By how much device times were shifted to fit the host clock, in words.
     origin_ns : int, unit=ns, optional
-        Time that is 0 in the file, the first time in it by default. Files that are to be
-        concatenated need one origin.
+        Time that is 0 in the file, by default the first. Files to be concatenated need the same.
     place : int, optional
-        From 1 on: the range of ids, and the place among files that are concatenated; by default the
-        rank's.
+        From 1: the range of ids, and the place among concatenated files; by default the rank's.
     segment_ends, event_ends : tuple of two ndarrays of shape (n,), dtype=int64, optional
-        Segments, or events, and ids from 1 to 2**40: an arrow joins what has one id, also in
-        different files.
+        Segments, or events, and ids from 1 to 2**40: arrows join equal ids, also across files.
     run : str, default=""
-        Which of several runs it is, named in the tracks.
+        Name of one of several runs, for the tracks.
     taken : set of int, optional
-        Ids of processes of files that this one is concatenated with; gets its own.
+        Process ids in files to be concatenated with; gets those of this one.
     recorded : mapping of str to object, optional
-        What is known of the recording beside its events, to be read again.
+        Facts about the recording besides its events, to be restored.
     recorded_ns : tuple of two ndarrays of shape (n_events,), dtype=int64, optional
-        Starts and durations of events as they were recorded, where they were changed since.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written, or something happens before the origin.
-
-    Examples
-    --------
-    >>> write_pftrace("critical.pftrace.gz", events, segments=path.segments)  # doctest: +SKIP
+        Starts and durations of events as they were recorded, if changed since.
     """
     first_ns = _first_ns(events, segments, counters)
     zero_ns = first_ns if origin_ns is None else origin_ns
@@ -339,21 +307,22 @@ def write_pftrace(
     )
     path = frames.SEGMENTS.empty() if segments is None else segments
     about = path["event"].to_numpy(np.int64)
-    arrows = _Arrows.of(links or _NO_LINKS, about, tracks.place * _FLOWS_PER_RANK)
-    arrows = arrows.and_across(event_ends, segment_ends)
+    event_arrows, path_arrows = _arrows(
+        links or _NO_ENDS, about, tracks.place * _FLOWS_PER_RANK, event_ends, segment_ends
+    )
     path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
     batches = path_slices(
         path,
         path_ns,
         tracks,
         strings,
-        flows=arrows.path,
+        flows=path_arrows,
         window=window,
         description=description,
         findings=findings,
     )
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
-    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
+    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, event_arrows)
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
     if zero_ns >= 0:

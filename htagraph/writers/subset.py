@@ -1,4 +1,4 @@
-"""A smaller trace: some events of a trace as a valid one, each as it stands in the original."""
+"""A smaller trace: some events of a trace as a valid one, each as in the original."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.events import EventTable, LaneTable
-from htagraph.writers.atomic import output_file
 from htagraph.writers.chrome_json import microseconds
+from htagraph.writers.output_file import output_file
 
 __all__ = ["write_subset"]
 
@@ -83,27 +83,13 @@ def write_subset(
     out : str or Path
         ``.json``, or ``.json.gz`` to compress.
     raw : sequence of bytes
-        The events, as they stand in the original.
+        The events as in the original.
     rows : ndarray of shape (n,), dtype=int64
         Rows of the events.
     launch : ndarray of shape (n_events,)
-        Runtime call of each device event, -1 for none; arrows are kept where both ends are.
-    metadata : mapping
-        Top-level keys of the original.
-    base_time_ns : int, unit=ns
-        Time that is 0 in the original.
+        Runtime call of each device event, -1 for none; arrows are kept if both ends are.
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
     """
     kept = np.zeros(len(events), dtype=bool)
     kept[rows] = True

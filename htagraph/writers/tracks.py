@@ -1,4 +1,4 @@
-"""Tracks of a Perfetto trace: which there are, what they are called, and in which order they stand.
+"""Tracks of a Perfetto trace: names and order.
 
 ::
 
@@ -8,11 +8,11 @@
         queue length
       memory bandwidth       counters of the whole device
     python 1234            a process, and its threads: viewers show the id after the name
-    no process             root track of what is none, such as spans of the profiler
+    no process             root track for everything else, such as spans of the profiler
 
-Viewers cut ids to 32 bits, merge negative ones, and take one id for one process. So what has an id
-that no process can have becomes a track without one, and a process whose id another part of the
-file has gets a new id; the original ones stand in the names then.
+Viewers cut ids to 32 bits, merge negative ones, and take equal ids for one process. So an id that
+no process can have becomes a track without one, and a process whose id is taken in another part of
+the file gets a new one; the names then contain the original ids.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, among
+from htagraph.model.perfetto_fields import EXPLICIT
 from htagraph.writers.wire import utf8
 
 __all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
@@ -34,9 +35,14 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _UUIDS_PER_RANK = 1_000_000
+"""Range of track ids of each rank."""
+
 _MAX_ID = (1 << 31) - 1
+"""Largest id of a process or thread in viewers."""
+
 _ROOTS_PER_RANK = 1_000
-_EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
+"""Range of the order of root tracks of each rank."""
+
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
@@ -56,25 +62,25 @@ class LaneTracks(NamedTuple):
 
 
 class Tracks:
-    """Descriptors of tracks, in the making.
+    """Descriptors of tracks under construction.
 
     Parameters
     ----------
     rank : int or None
-        Rank to name in the tracks, None for a trace that stands for itself.
+        Rank to name in the tracks, None for a trace of its own.
     place : int, optional
-        From 1 on; by default the rank's.
+        From 1; by default the rank's.
     moved_by : str, default=""
-        By how much device times were moved to fit the clock of the host, in words.
+        By how much device times were shifted to fit the host clock, in words.
     run : str, default=""
-        Which of several runs it is, named in the tracks.
+        Name of one of several runs, for the tracks.
     taken : set of int, optional
-        Ids of processes of other parts of the file; gets those of this part.
+        Process ids of other parts of the file; gets those of this part.
 
     Attributes
     ----------
     place : int
-        From 1 on: the range of ids, and the packet sequence, of the rank.
+        From 1: the range of ids, and the packet sequence.
     """
 
     def __init__(
@@ -98,7 +104,7 @@ class Tracks:
         self._n_roots = 0
         self._moved_by = moved_by
         everything = self.add().track_descriptor
-        everything.uuid, everything.child_ordering = 0, _EXPLICIT
+        everything.uuid, everything.child_ordering = 0, EXPLICIT
 
     def add(self) -> Any:  # noqa: ANN401  a message of a package without types
         """New packet of the descriptors."""
@@ -117,10 +123,10 @@ class Tracks:
         return descriptor
 
     def root(self, name: str, description: str = "") -> int:
-        """New track that stands above all processes, after the roots made before."""
+        """New track above all processes, below earlier roots."""
         descriptor = self._new(name + self._suffix, None)
         descriptor.sibling_order_rank = self.place * _ROOTS_PER_RANK + self._n_roots
-        descriptor.child_ordering = _EXPLICIT
+        descriptor.child_ordering = EXPLICIT
         if description:
             descriptor.description = utf8(description)
         self._n_roots += 1
@@ -128,20 +134,18 @@ class Tracks:
 
     def device(self, device: int) -> int:
         """New root track for the streams of a device."""
-        shift = (
-            f"Shifted by {self._moved_by} to fit the clock of the host." if self._moved_by else ""
-        )
+        shift = f"Shifted by {self._moved_by} to fit the host clock." if self._moved_by else ""
         return self.root(f"GPU {device}", shift)
 
     def child(self, name: str, parent: int, order: int = 0) -> int:
-        """New track within a track; children of one name are drawn as one track with rows."""
+        """New track within a track; children with one name are drawn as one track with rows."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = order
-        descriptor.child_ordering = _EXPLICIT
+        descriptor.child_ordering = EXPLICIT
         return int(descriptor.uuid)
 
     def process(self, name: str, pid: int | str) -> tuple[int, int]:
-        """New track of a process, and its id in the file; 0 for none, where it cannot have one."""
+        """New track of a process, and its id in the file; 0 if it cannot have one."""
         if not _is_id(pid):
             self._no_process = self._no_process or self.root("no process")
             return self._no_process, 0
@@ -149,8 +153,8 @@ class Tracks:
         self._taken.add(new)
         descriptor = self._new("", None)
         descriptor.process.pid = new
-        said = (name or "process") if new == pid else _named(name, pid)
-        descriptor.process.process_name = utf8(said + self._suffix)
+        label = (name or "process") if new == pid else _named(name, pid)
+        descriptor.process.process_name = utf8(label + self._suffix)
         return int(descriptor.uuid), new
 
     def thread(self, label: str, tid: int | str, process: tuple[int, int]) -> int:
@@ -165,7 +169,7 @@ class Tracks:
         return int(descriptor.uuid)
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
-        """New counter track, after the slices within its parent."""
+        """New counter track, below the slices of its parent."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = self._uuid % _UUIDS_PER_RANK
         descriptor.counter.unit_name = unit
@@ -177,12 +181,11 @@ class Tracks:
 
 
 def _is_id(number: int | str) -> bool:
-    """Whether viewers take a process id, or a thread id, for what it is."""
+    """Whether viewers accept a process or thread id."""
     return isinstance(number, int) and 0 < number <= _MAX_ID
 
 
 def _named(process: str, pid: int | str) -> str:
-    """Name of a process with its id."""
     number = f"pid {pid}" if isinstance(pid, int) else pid
     return f"{process} ({number})" if process and number != process else number
 
@@ -200,7 +203,6 @@ def device_of_lane(events: EventTable) -> I32:
 
 
 def _text_order(text: object) -> tuple[bool, object]:
-    """Order numbers before text."""
     return isinstance(text, str), text
 
 
@@ -227,8 +229,6 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
 
     Parameters
     ----------
-    tracks : Tracks
-        Gets the new tracks.
     row : ndarray of shape (n_events,), dtype=int32
         Row within the lane; rows after the first get tracks of their own.
     """

@@ -1,8 +1,8 @@
-"""Protobuf's wire format by the column: messages of one shape are one matrix of bytes, a row each.
+"""Protobuf's wire format by column: messages of one shape are one matrix of bytes, a row each.
 
-Messages that have the same fields differ only in their numbers. With numbers padded to one width
-(protobuf allows a varint to have leading zeros) each message takes the same room, so a field is a
-few columns of a matrix::
+Messages with the same fields differ only in their numbers. With numbers padded to one width
+(protobuf allows leading zeros in a varint) all messages have the same size, so a field is a few
+columns of a matrix::
 
     08 96 81 00  50 01  5a 04 ...      row 0: field 8 = 150, field 10 = 1, field 11 of length 4 ...
     08 ff ff 03  50 01  5a 04 ...      row 1
@@ -22,7 +22,6 @@ __all__ = [
     "Block",
     "Piece",
     "assemble",
-    "double_field",
     "fixed64_field",
     "message_field",
     "utf8",
@@ -34,27 +33,16 @@ Block = npt.NDArray[np.uint8]
 Piece = bytes | Block
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
+"""Wire types of protobuf."""
 
 
 def utf8(text: str) -> str:
-    r"""A text without what UTF-8 cannot hold (half a surrogate pair, as cut names have it).
-
-    Examples
-    --------
-    >>> utf8("aten::mm"), utf8("cut\ud83d")
-    ('aten::mm', 'cut?')
-    """
+    """A text without what UTF-8 cannot encode: half a surrogate pair, as in truncated names."""
     return text.encode("utf-8", "replace").decode()
 
 
 def varint(number: int) -> bytes:
-    """A number as a varint.
-
-    Examples
-    --------
-    >>> varint(150).hex()
-    '9601'
-    """
+    """A number as a varint."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -76,8 +64,6 @@ def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list
 
     Parameters
     ----------
-    field : int
-        Number of the field.
     values : int, or ndarray of shape (n,)
         Negative numbers are written in two's complement, as protobuf does.
     """
@@ -92,19 +78,11 @@ def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list
     return [_tag(field, _VARINT), block]
 
 
-def fixed64_field(field: int, values: npt.NDArray[np.integer[Any]]) -> list[Piece]:
-    """A field with an 8-byte number per row."""
+def fixed64_field(field: int, values: npt.NDArray[Any]) -> list[Piece]:
+    """A field with 8 bytes per row: an int64 or a float64."""
     return [
         _tag(field, _FIXED64),
-        np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(-1, 8),
-    ]
-
-
-def double_field(field: int, values: npt.NDArray[np.floating[Any]]) -> list[Piece]:
-    """A field with a float64 per row."""
-    return [
-        _tag(field, _FIXED64),
-        np.ascontiguousarray(values, dtype="<f8").view(np.uint8).reshape(-1, 8),
+        np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8),
     ]
 
 
@@ -120,18 +98,12 @@ def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def assemble(n: int, pieces: Iterable[Piece]) -> Block:
-    """Rows of a message.
+    """Rows of a message, shape (n, sum of widths).
 
     Parameters
     ----------
-    n : int
-        Number of rows.
     pieces : iterable of bytes or Block
         Blocks of shape (n, width).
-
-    Returns
-    -------
-    ndarray of shape (n, sum of widths), dtype=uint8
     """
     parts = list(pieces)
     out = np.empty((n, sum(map(_width, parts))), dtype=np.uint8)

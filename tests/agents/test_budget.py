@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.agents.budget import LEAST_TOKENS, Part, as_json, fitted, plain, rows_part
@@ -23,7 +23,6 @@ PARTS = st.lists(
 )
 
 
-@settings(max_examples=25)
 @given(found=PARTS, max_tokens=st.integers(LEAST_TOKENS, 3_000))
 def test_an_answer_is_never_longer_than_asked(found, max_tokens):
     """Whatever is in it, and what it leaves out is counted."""

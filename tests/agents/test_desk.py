@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 
+from htagraph import compiled
 from htagraph.agents import loaded as loading
 from htagraph.agents.budget import LONGEST_NAME
 from htagraph.agents.desk import Desk
@@ -86,7 +87,7 @@ def test_a_verdict_on_a_job_names_the_late_rank(desk):
     """A folder is the ranks of a job."""
     answer = ask(desk, "verdict", path="job")
 
-    assert answer["findings"][0]["title"] == "The others wait for rank 1, which is late"
+    assert answer["findings"][0]["title"] == "Rank 1 is late and keeps the others waiting"
 
 
 def test_a_folder_with_one_trace_is_that_trace(desk):
@@ -215,17 +216,17 @@ def test_names_of_a_trace_are_data(desk):
         ("verdict", {"path": SLOW, "start_ns": 0, "end_ns": 10**30}, "outside of what 64 bits"),
         ("what_if", {"path": SLOW, "bandwidth": "NaN"}, "bandwidth should be a finite number"),
         ("verdict", {"path": SLOW, "start_ns": 5, "end_ns": 3}, "ends before it starts"),
-        ("verdict", {"path": SLOW, "capture": 2}, "chooses among the traces of a folder"),
+        ("verdict", {"path": SLOW, "capture": 2}, "capture needs a folder"),
         ("verdict", {"path": "job", "start_ns": 1, "end_ns": 3}, "every rank has its own clock"),
         ("verdict", {"path": "job", "window": "1ms:2ms"}, "every rank has its own clock"),
         ("path", {"path": SLOW, "by": "bond"}, "did you mean 'bound'?"),
         ("path", {"path": SLOW, "by": "rank"}, "by rank is for a folder"),
         ("diff", {"before": SLOW, "after": "job"}, "has several ranks"),
-        ("what_if", {"path": SLOW, "equalise": True}, "about the ranks of a job"),
+        ("what_if", {"path": SLOW, "equalise": True}, "need the ranks of a job"),
         ("what_if", {"path": SLOW, "scale": ["gemm"]}, "is not NAME=VALUE"),
         ("what_if", {"path": SLOW, "remove": ["nothing"]}, "nothing"),
         ("ask", {"path": SLOW, "question": "stragglers"}, "is a question about a job"),
-        ("ask", {"path": SLOW, "question": "slakc"}, "there is no question 'slakc'"),
+        ("ask", {"path": SLOW, "question": "slakc"}, "unknown question 'slakc'"),
         ("ask", {"path": SLOW, "question": "slack", "columns": ["x"]}, "has no column 'x'"),
         ("ask", {"path": SLOW, "question": "slack", "where": "x()"}, "is no condition"),
         ("ask", {"path": SLOW, "question": "drag", "options": {"by": "x"}}, "has no by 'x'"),
@@ -254,9 +255,9 @@ def test_a_second_question_reads_nothing(desk, folder, monkeypatch):
     path = folder / "again.json.gz"
     shutil.copy(folder / SLOW, path)
     read: list[str] = []
-    load = loading.load
+    load = compiled.load
     monkeypatch.setattr(
-        loading, "load", lambda file, **options: read.append(file.name) or load(file, **options)
+        compiled, "load", lambda file, **options: read.append(file.name) or load(file, **options)
     )
 
     for _ in range(2):

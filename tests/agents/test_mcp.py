@@ -18,6 +18,8 @@ from mcp.client.stdio import stdio_client
 from htagraph.agents.server import _Progress
 from tests.agents import conversation
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:

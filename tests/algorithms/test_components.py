@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import rustworkx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.components import components
@@ -13,7 +13,6 @@ _N = 12
 _nodes = st.integers(0, _N - 1)
 
 
-@settings(max_examples=100, deadline=None)
 @given(edges=st.lists(st.tuples(_nodes, _nodes), max_size=16))
 def test_components_are_those_of_rustworkx_by_their_smallest_node(edges):
     """In whatever order and direction edges come."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import rustworkx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.dominators import dominators
@@ -20,7 +20,6 @@ _edges = st.lists(
 
 
 @pytest.mark.skipif(not hasattr(rustworkx, "immediate_dominators"), reason="needs rustworkx 0.16")
-@settings(max_examples=100, deadline=None)
 @given(edges=_edges)
 def test_they_are_the_dominators_of_the_transitive_reduction(edges):
     """As rustworkx finds both, with one source before all roots and one sink after all leaves."""

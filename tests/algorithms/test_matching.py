@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.codes import distinct, is_in
@@ -12,7 +12,6 @@ from htagraph.algorithms.matching import last_before
 _POINTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6)), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=_POINTS, queries=_POINTS)
 def test_the_last_row_before_a_time_is_found_whatever_the_order_of_the_queries(rows, queries):
     """In order, each query goes on from the one before; out of order, it starts anew."""
@@ -26,7 +25,6 @@ def test_the_last_row_before_a_time_is_found_whatever_the_order_of_the_queries(r
     assert last_before(*columns, *asked).tolist() == [max(each, default=-1) for each in fits]
 
 
-@settings(max_examples=20, deadline=None)
 @given(codes=st.lists(st.integers(0, 9)), wanted=st.lists(st.integers(0, 9)))
 def test_marks_answer_what_sorted_sets_do(codes, wanted):
     """Numbers that occur, and which are wanted."""

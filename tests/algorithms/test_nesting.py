@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.nesting import nest
@@ -57,7 +57,6 @@ _INTERVALS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(intervals=_INTERVALS)
 def test_boundaries_come_as_one_sort_would_have_them(intervals):
     """By lane and time: first what ends (inner ones first), then what starts (outer ones first)."""

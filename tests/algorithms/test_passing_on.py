@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.passing_on import pass_on
@@ -25,7 +25,6 @@ def test_what_is_passed_on_twice_arrives() -> None:
     assert (own.tolist(), passed.tolist()) == ([1, 0, 0], [320, 0, 0])
 
 
-@settings(max_examples=25, deadline=None)
 @given(data=st.data(), counts=st.lists(st.integers(1, 4), min_size=1, max_size=8))
 def test_parts_keep_the_sum_of_all_amounts(data: st.DataObject, counts: list[int]) -> None:
     """Whatever the weights, also of minutes in nanoseconds; and parts that pass on keep nothing."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.retime import DROPPED, retime, retime_at
 
 
-@settings(max_examples=30)
 @given(st.data())
 def test_many_weights_at_once_are_as_one_after_the_other(data: st.DataObject) -> None:
     """Four weights of some edges, of which others are not there: more than one pass holds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.binding import walk_back
@@ -13,7 +13,6 @@ from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 
-@settings(max_examples=20, deadline=None)
 @given(program=programs(max_blocks=2), data=st.data())
 def test_walks_together_are_walks_one_by_one(program, data):
     """Same edges, in the other direction; each ends at the tail of its first edge."""

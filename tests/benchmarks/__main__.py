@@ -1,4 +1,4 @@
-"""Speed and memory at several sizes, beside HTA's: ``python -m tests.benchmarks --out FOLDER``.
+"""Speed and memory at several sizes, htagraph and HTA: ``python -m tests.benchmarks --out FOLDER``.
 
 ``[--sizes 20 100 500 1400] [--runs 3] [--hta PYTHON …]``: sizes are megabytes of JSON, of traces
 that are made in the folder, of a real one (`tests.benchmarks.tiles`). Every run of this package and

@@ -11,7 +11,7 @@ import sys
 
 _REPEATS = 7
 _PATH = (
-    "from htagraph.cli.deferred import defer; defer('pandas'); "
+    "from htagraph.cli.start import defer; defer('pandas'); "
     "import htagraph.cli.main, htagraph.cli.path, htagraph.native.objects"
 )
 """As the command begins: without pandas."""

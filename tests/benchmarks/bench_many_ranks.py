@@ -10,7 +10,9 @@ lines are fits through all jobs (least squares): what a job costs, and each rank
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
+import random
 import re
 import subprocess
 import sys
@@ -25,12 +27,48 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tests.benchmarks.bench_jobs import write_ranks
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 WORKERS = 2
+LATE = 2
+SOURCES = [rank for rank in range(4) if rank != LATE]
 FITTED = ("client_cpu_s", "workers_cpu_s", "client_mb", "scheduler_mb")
 CPU = (("client", "client"), ("scheduler", "scheduler"), ("workers", "worker"))
 EVERY_S = 0.5
+
+
+def write_ranks(target: Path, n_ranks: int, steps: int, layers: int) -> None:
+    """Write the traces of a job into a folder, unless it is there.
+
+    Four ranks are simulated, of which one is late in every step. The others are copies of the
+    punctual ones, each with a clock of its own, as members of one large group.
+    """
+    if target.is_dir():
+        return
+    target.mkdir(parents=True)
+    job = simulate_job(training_job(ranks=4, steps=steps, layers=layers, straggler=LATE, seed=1))
+    originals = [rank.to_json().decode() for rank in job.ranks]
+    everybody = str(list(range(n_ranks)))
+    offsets = random.Random(0)  # noqa: S311 - no secret
+    for rank in range(n_ranks):
+        text = originals[rank if rank < len(originals) else SOURCES[rank % len(SOURCES)]]
+        text = re.sub(
+            r'"rank": \d+,\s+"world_size": 4',
+            f'"rank": {rank}, "world_size": {n_ranks}',
+            text,
+            count=1,
+        )
+        text = text.replace(
+            '"Process Group Ranks": "[0, 1, 2, 3]"', f'"Process Group Ranks": "{everybody}"'
+        )
+        base = re.search(r'"baseTimeNanoseconds": (\d+)', text)
+        assert base is not None
+        late_ns = offsets.randint(0, 20_000_000) if rank else 0
+        text = text.replace(base[0], f'"baseTimeNanoseconds": {int(base[1]) + late_ns}')
+        (target / f"rank{rank:05d}.json.gz").write_bytes(
+            gzip.compress(text.encode(), compresslevel=1)
+        )
 
 
 @contextmanager
@@ -50,7 +88,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def address_of(scheduler: subprocess.Popen[str]) -> str:
-    """Where a scheduler listens: it says so."""
+    """The address that a scheduler prints."""
     assert scheduler.stderr is not None
     for line in scheduler.stderr:
         if found := re.search(r"Scheduler at:\s+(tcp://\S+)", line):

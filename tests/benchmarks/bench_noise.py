@@ -119,7 +119,7 @@ def _some(graph: TraceGraph, samples: Samples, rows: slice) -> RunProfile:
 
 
 def print_traces(paths: list[Path]) -> None:
-    """Print what is said of traces that are compared with themselves."""
+    """Print the verdicts on traces compared with themselves."""
     warnings.simplefilter("ignore")
     for path in paths:
         graph = hg.load(path).compile()

@@ -1,4 +1,4 @@
-"""Each question beside HTA's same call, in one run on one machine.
+"""Each question and the same call of HTA, in one run on one machine.
 
 ``python -m tests.benchmarks.bench_questions --hta PYTHON``: PYTHON is an interpreter that has HTA
 0.6.1 (``pip install traceinsight``). Times are the best of three, after loading; ratios above 1 say
@@ -98,7 +98,7 @@ print("RESULT" + json.dumps(out))
 
 
 def _best(call: Callable[[], object], n_runs: int) -> float:
-    """The least time of several calls, after one that compiles what is compiled once."""
+    """The shortest of several calls, after a first one that compiles."""
     call()
     times = []
     for _ in range(n_runs):

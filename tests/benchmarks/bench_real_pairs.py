@@ -180,7 +180,7 @@ def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Ch
 
 
 def _best(rehearsal: Rehearsal, of: Sequence[Candidate]) -> Candidate:
-    """What saves most; what is a last resort only where there is nothing else."""
+    """The largest saving; a last resort only if there is nothing else."""
     tried = [one for one in of if not one.is_last_resort] or of
     return max(tried, key=lambda one: rehearsal.saved_ns(one.changes))
 
@@ -212,7 +212,7 @@ def predicted(graph: hg.TraceGraph, changes: Sequence[Change], *, longest: bool)
 
 
 class Judged(NamedTuple):
-    """A prediction beside what was measured; all in ms.
+    """A prediction and the measured time, in ms.
 
     Parameters
     ----------
@@ -233,12 +233,12 @@ class Judged(NamedTuple):
 
     @property
     def before(self) -> float:
-        """The step as it was."""
+        """The recorded step."""
         return statistics.median(self.steps.before_ms)
 
     @property
     def expected(self) -> float:
-        """The step as it is predicted."""
+        """The predicted step."""
         return statistics.median(self.steps.expected_ms)
 
     @property

@@ -52,7 +52,7 @@ def arbitrary_programs(n_programs: int, first: int) -> list[Program]:
 
 
 def shares(program: Program) -> list[dict[str, object]]:
-    """The path of a program by what is recorded: with the true bound, and unexplained."""
+    """Path time of a program, by kind of record: with the true bound, and unexplained."""
     rows: list[dict[str, object]] = []
     for recorded, flags in RECORDED.items():
         rank = simulate(replace(program, **flags))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""How close the answers of steps that were read by themselves are to those of the whole trace.
+"""How the answers for a step read alone differ from those of the whole trace.
 
 ``python -m tests.benchmarks.bench_windows [FOLDER ...]`` prints a line for each trace with steps:
 without folders, of eleven public traces.

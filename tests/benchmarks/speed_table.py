@@ -43,7 +43,7 @@ def spread(values: Iterable[float | None], style: str = ".2f") -> str:
 
 
 def time_table(measured: Measured) -> str:
-    """Seconds on the wall of each stage, and peak memory: median, least and most."""
+    """Wall time of each stage and peak memory: median, smallest and largest."""
     return _table(
         measured,
         {column: lambda run, column=column: seconds(run, column) for column in _COLUMNS}
@@ -90,7 +90,7 @@ def ratio_table(measured: Measured) -> str:
 
 
 def _table(measured: Measured, columns: dict[str, Callable[[Run], float | None]]) -> str:
-    """One row per size and contender; columns that nobody has are left out."""
+    """One row per size and contender; empty columns are left out."""
     rows = [
         {
             "MB": size,

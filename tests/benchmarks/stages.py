@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 STAGES: dict[str, dict[str, float]] = {}
-"""Of each stage: seconds on the wall, seconds of CPU, and the peak memory until it was done."""
+"""Of each stage: wall time, CPU time, and peak memory up to its end."""
 
 ENTRY = "STAGES"
 """What the line with the answer begins with."""
@@ -38,7 +38,7 @@ def peak_bytes() -> int:
 
 
 def cpu_s() -> float:
-    """Seconds of CPU of this process and of those it waited for."""
+    """CPU time of this process and its finished children, in seconds."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -53,7 +53,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def pipeline(trace: Path) -> None:
-    """Load, compile, path and questions; leave the saved graph beside the trace for `reopen`."""
+    """Load, compile, path and questions; leave the saved graph next to the trace for `reopen`."""
     with stage("import"):
         import pandas  # noqa: F401, ICN001 - its import is not the first stage's
 
@@ -89,7 +89,7 @@ def saved_graph(trace: Path) -> Path:
 
 
 def report(trace: Path) -> None:
-    """What `htagraph report` says and writes, from the file on."""
+    """What `htagraph report` does: from the file to the written report."""
     import htagraph as hg
 
     with tempfile.TemporaryDirectory() as folder, stage("report"):

@@ -47,7 +47,7 @@ def counted() -> dict[str, dict[str, int]]:
 
 @pytest.mark.parametrize("stage", ["load", "compile", "path"])
 def test_a_stage_does_no_more_work_than_is_noted(stage: str, counted: Any) -> None:
-    """Where it must, ``python -m tests.benchmarks.work --write`` notes it; the commit says why."""
+    """If it must, run ``python -m tests.benchmarks.work --write`` and say why in the commit."""
     noted = json.loads(BASELINE.read_text())[stage]
 
     assert counted[stage]["work_ns"] <= LIMIT * noted["work_ns"], (counted[stage], noted)

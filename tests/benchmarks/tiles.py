@@ -1,6 +1,6 @@
 """Large traces made of a real one: ``python -m tests.benchmarks.tiles FOLDER 20 100 500 1400``.
 
-A trace is repeated one after the other in time until it has the size asked for, in megabytes of raw
+Copies of a trace follow each other in time until they have the requested size, in megabytes of raw
 JSON. Every copy is shifted in time and gets ids of its own, so that nothing is linked across
 copies; all else stays as the profiler wrote it. Nothing is written into the repository: give a
 folder outside.

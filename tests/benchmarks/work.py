@@ -245,7 +245,7 @@ def price_ns(counts: dict[str, int]) -> int:
 
 
 def main() -> None:
-    """Print the work of each stage as JSON, and note it where that is asked."""
+    """Print the work of each stage as JSON; with `--write`, note it."""
     from tests.synth.simulator import simulate
     from tests.synth.training import training_rank
 

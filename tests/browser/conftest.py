@@ -22,7 +22,7 @@ ARGUMENTS = [
 
 @dataclass
 class Tab:
-    """A page of the browser, what it complained about and what it asked the network for."""
+    """A page of the browser, its errors and its network requests."""
 
     page: Any
     complaints: list[str] = field(default_factory=list)

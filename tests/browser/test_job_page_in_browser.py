@@ -53,7 +53,7 @@ def file(summary: JobSummary, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
 def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
-    """All figures are there as drawings; nothing was asked for but the file itself."""
+    """All figures are drawn; the page requests nothing from the network."""
     show(tab, file)
 
     assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
@@ -119,5 +119,5 @@ def test_bars_are_on_the_rank_that_the_path_is_on(
 
 
 def test_the_page_of_eight_ranks_is_small(file: Path) -> None:
-    """Under 8 MB; how soon it opens is measured by ``python -m tests.benchmarks.bench_page``."""
+    """Under 8 MB."""
     assert file.stat().st_size < MAX_BYTES

@@ -79,7 +79,7 @@ def test_no_button_of_a_figure_sends_anything(tab: Any, file: Path) -> None:
 
 @pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
 def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
-    """All figures are there as drawings; nothing was asked for but the file itself."""
+    """All figures are drawn; the page requests nothing from the network."""
     show(tab, file)
     assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
     figures = tab.page.query_selector_all("[data-figure]")

@@ -25,7 +25,7 @@ TIMELINE = "[data-figure=critical-path-timeline]"
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves a folder, and says nothing."""
+    """Serves a folder without a log."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -56,7 +56,7 @@ def served(file: Path) -> Iterator[str]:
 
 
 def told(tab: Any) -> dict[str, str]:
-    """What the dialog says of the open segment."""
+    """The text of the dialog for the open segment."""
     found: dict[str, str] = tab.page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#segment dt')]"
         ".map((term) => [term.textContent, term.nextSibling.textContent]))"
@@ -186,7 +186,7 @@ def test_a_button_shows_all_rows(tab: Any, file: Path, summary: Summary) -> None
 
 
 def test_on_paper_everything_is_open_and_nothing_cut(tab: Any, file: Path) -> None:
-    """A4, light; afterwards the page is as it was."""
+    """A4, light; afterwards the page looks as before."""
     tab.page.set_viewport_size({"width": 703, "height": 1000})
     tab.page.emulate_media(media="print", color_scheme="dark")
     tab.page.goto(file.as_uri())

@@ -73,7 +73,7 @@ class Profiler:
             self.ready(self)
 
     def stop(self) -> None:
-        """Stop, in whatever step."""
+        """Stop, in any step."""
         if self.current_action in (Action.RECORD, Action.RECORD_AND_SAVE):
             self.ready(self)
 

@@ -1,4 +1,4 @@
-"""Which trace of a block of training is kept, and what is said if it is not that asked for."""
+"""Which trace of a training block is kept, and the warning if it is not the requested one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_block_records_the_first_step_to_be_sure_and_then_those_asked_for(skip
 def test_one_trace_is_kept_and_said_to_be_another_than_asked(
     tmp_path, capsys, skip_and_steps, kept, said
 ):
-    """That of the steps asked for, else of the first one, else of all of the block."""
+    """The requested steps, else the first one, else the whole block."""
     skip, n_steps = skip_and_steps
     block = _Block(TraceHandler(tmp_path, report=False), skip, 2)
     profiler = Profiler(block, schedule=lambda step: Action[block.action(step)])

@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).with_name("training.py")
 
 
 def run(*command: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python with the package of this tree; what torch says of its own is left out."""
+    """Run Python with the package of this tree; messages of torch are left out."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
         capture_output=True,
@@ -109,7 +109,7 @@ def test_four_ranks_are_one_capture_and_the_late_one_is_named(tmp_path):
         [1, rank, 4] for rank in range(4)
     ]
     assert "4 ranks · " in done.stdout
-    assert "1. The others wait for rank 1, which is late" in done.stdout
+    assert "1. Rank 1 is late and keeps the others waiting" in done.stdout
 
 
 def test_a_rank_that_dies_is_missing_in_the_report(tmp_path):

@@ -1,4 +1,4 @@
-"""python training.py CASE FOLDER [WORLD_SIZE]: a real training, recorded as the case says."""
+"""python training.py CASE FOLDER [WORLD_SIZE]: a real training, recorded for one test case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handled(folder: str, case: str, **options: object) -> profile:
 
 
 def train(case: str, folder: str, model: nn.Module, rank: int = 0) -> None:
-    """Train; rank 1 comes late, and rank 2 may never come."""
+    """Train; rank 1 is late, and rank 2 may never arrive."""
     block, _, number = case.partition("-")
     n_steps = int(number or N_STEPS)
     with hg.profile(folder) if block == "block" else handled(folder, case) as profiler:

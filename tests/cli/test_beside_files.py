@@ -44,7 +44,7 @@ def test_info_says_what_was_found_of_each_file(capsys, trace):
     logs = [_log(trace), _log(trace, days=1)]
     printed = _printed(capsys, "info", trace, "--beside", logs[0], "--beside", logs[1])
 
-    assert "Files beside the trace instrument n matched detail dcgm 55" in printed
+    assert "Companion files instrument n matched detail dcgm 55" in printed
     assert "not placed: the log begins 86,400 s after the trace ends" in printed
 
 
@@ -58,4 +58,4 @@ def test_the_report_draws_what_was_found_and_says_what_was_not(capsys, tmp_path,
     page = (tmp_path / "report.html").read_text()
 
     assert page.index('id="sampled-counters"') < page.index('id="critical-path-timeline"')
-    assert "Files beside the trace of which nothing was found in it path detail" in printed
+    assert "Companion files that match nothing in the trace path detail" in printed

@@ -136,7 +136,7 @@ def test_info_says_what_is_missing_and_how_to_record_it(run, trace):
 
     assert code == 0
     assert "with_stack=True" in out
-    assert "What the capture took" in out
+    assert "Cost of the capture" in out
     assert "The file needed no repair." in out
 
 
@@ -204,15 +204,17 @@ def test_quiet_leaves_only_what_was_asked_for(run, trace):
 
 
 def test_demo_reports_on_every_planted_fault(run, tmp_path):
-    """Nothing is downloaded; every trace has its report."""
+    """Nothing is downloaded; every trace has its report, and so has the real one."""
     code, out, err = run("demo", "--out", tmp_path / "demo")
 
     assert code == 0
     assert "Data loading: 82.4% of the time" in out
-    assert "The others wait for rank 2, which is late" in out
+    assert "Data loading: 76.7% of the time" in out
+    assert "Rank 2 is late and keeps the others waiting" in out
     assert "critical.pftrace" in err
     assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [
         "blocking_copy",
+        "captured",
         "dataloader",
         "exposed_allreduce",
         "job-report",

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = str(Path(__file__).parents[2])
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 
 
 def started(code: str, *args: object, cwd: Path) -> subprocess.Popen[bytes]:
@@ -130,7 +130,7 @@ def _is_gone(group: int) -> bool:
 def test_no_half_file_is_left(tmp_path: Path) -> None:
     """What was being written is removed."""
     work = """
-    from htagraph.writers.atomic import output_file
+    from htagraph.writers.output_file import output_file
     with output_file("half.json"):
         up()
     """
@@ -144,7 +144,7 @@ def test_no_half_file_is_left(tmp_path: Path) -> None:
 def test_an_interrupt_that_gets_lost_still_ends_the_process(tmp_path: Path) -> None:
     """As where machine code calls back into Python, which drops it; files are removed even then."""
     work = """
-    from htagraph.writers.atomic import output_file
+    from htagraph.writers.output_file import output_file
     with output_file("half.json"):
         with contextlib.suppress(KeyboardInterrupt):
             up()

@@ -11,12 +11,12 @@ import pytest
 
 from htagraph import load_job
 from htagraph.cli.main import main
-from htagraph.cli.ranks import windowed_job
+from htagraph.cli.runs import windowed
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
-from htagraph.reports.page.help_section import help_section
+from htagraph.reports.page.shared_sections import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
 from tests.real_traces import located
 from tests.synth.simulator import simulate_job
@@ -50,7 +50,7 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
     out = capsys.readouterr().out
 
     assert int(ended.value.code or 0) == 0
-    assert f"1. The others wait for rank {_LATE}, which is late" in out
+    assert f"1. Rank {_LATE} is late and keeps the others waiting" in out
     assert {file.name for file in tmp_path.iterdir()} == {
         "job.pftrace",
         "summary.md",
@@ -132,7 +132,7 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
 
 @pytest.mark.public("hta/trace_filter")
-@pytest.mark.filterwarnings("ignore:no clock brings")
+@pytest.mark.filterwarnings("ignore:no clock aligns")
 def test_no_verdict_on_ranks_that_cannot_have_met():
     """No clock brings these two together: what they waited for each other is not known."""
     verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict
@@ -257,8 +257,8 @@ def test_a_capture_is_named_by_one_of_its_files(capsys, two_captures):
     ("given", "said"),
     [
         ("3", "no capture 3"),
-        ("newest", "'newest' is no capture"),
-        ("rank9.json", "holds no trace rank9.json"),
+        ("newest", "unknown capture 'newest'"),
+        ("rank9.json", "no trace rank9.json in"),
     ],
 )
 def test_a_capture_that_is_not_there_is_one_line(capsys, two_captures, given, said):
@@ -297,7 +297,7 @@ def test_all_of_a_job_can_be_asked_for(folder):
     """`-w trace` is the whole job."""
     job = load_job(folder)
 
-    assert windowed_job(job, "trace") is job
+    assert windowed(job, "trace") is job
 
 
 def test_ranks_without_work_are_reported(capsys, tmp_path):

@@ -14,24 +14,16 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import htagraph as hg
-from htagraph.cli.ask import _default_columns
-from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.layout import fitted
 from htagraph.cli.main import main
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError
 from htagraph.job.job import JOB_QUESTIONS
-from htagraph.model import answers, job_answers
+from htagraph.model.columns import heading, quantity, schema_of
+from htagraph.model.schema import Quantity
 from htagraph.questions import QUESTIONS
-from htagraph.reports.headings import (
-    NONE_IS_NEGATIVE,
-    SENTENCES,
-    TIMES,
-    heading,
-    holds_names,
-)
+from htagraph.reports.cells import cell_text, human_frame
 from htagraph.reports.json_document import records
-from htagraph.reports.markdown import human_frame
 from tests.real_traces import located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -76,12 +68,13 @@ def graph() -> hg.TraceGraph:
 def test_every_figure_and_key_that_is_shown_is_whole(graph: hg.TraceGraph, question: str) -> None:
     """Of each question, at any width: the lines hold the texts of all columns that are shown."""
     frame = graph.ask(question).head(5)
-    names = [name for name in frame.columns if holds_names(name, frame[name])]
-    texts = human_frame(frame).set_axis(frame.columns, axis=1).drop(columns=names)
+    kinds = {name: quantity(name, frame[name]) for name in frame.columns}
+    wraps = [name for name, kind in kinds.items() if kind in (Quantity.NAME, Quantity.TEXT)]
+    texts = human_frame(frame).set_axis(frame.columns, axis=1).drop(columns=wraps)
     for width in (10, 25, 40, 60, 80, 100, 140, 200):
         left_out = fitted(frame, width)[1]
         rows = printed(frame, width)[1:]
-        shown = texts.drop(columns=[*left_out, *SENTENCES], errors="ignore")
+        shown = texts.drop(columns=left_out, errors="ignore")
         for cells in shown.to_numpy().tolist():
             assert any(all(cell in row for cell in cells) for row in rows), (width, cells)
         assert len(frame.columns) - len(left_out) <= 2 or max(map(len, rows), default=0) <= width
@@ -105,20 +98,22 @@ def check_numbers(asked: hg.TraceGraph | hg.Job, question: str, width: int) -> N
     """Check that a table has each number of the answer, row by row, to three digits."""
     frame = asked.ask(question).head(40)
     aside = Console(width=10_000, file=io.StringIO())
-    first = _default_columns(question, {})
+    schema = schema_of(question, of_job=isinstance(asked, hg.Job))
+    first = schema.shown(frame)
     lines = iter(printed(frame, width, first=first, aside=aside)[1:])
     said = aside.file.getvalue()  # type: ignore[attr-defined]
     hidden = set(re.findall(r"[\w-]+", said.partition("Not shown:")[2].partition(". --")[0]))
     shown = [name for name in frame.columns if name not in hidden]
-    times = [name for name in (first or frame.columns) if name in TIMES & {*frame.columns}]
+    kinds = {name: quantity(name, frame[name]) for name in frame.columns}
+    times = [name for name in first if kinds[name] is Quantity.INSTANT]
     origin = min((int(frame[name].min()) for name in times), default=0) if len(frame) else 0
     for row in json.loads(json.dumps(records(frame), default=str)):
         wanted = [
-            row[name] - (origin if name in TIMES else 0)
+            row[name] - (origin if name in times else 0)
             for name in shown
             if isinstance(row[name], int | float)
             and not isinstance(row[name], bool)
-            and not (name in NONE_IS_NEGATIVE and row[name] == -1)
+            and cell_text(kinds[name], row[name])
         ]
         for line in lines:  # a sentence may go on in the next line; its numbers do not
             there = numbers_in(line)
@@ -160,8 +155,7 @@ def test_each_number_of_a_real_answer_is_read() -> None:
 @pytest.mark.parametrize("question", [*ASKED, *JOB_QUESTIONS])
 def test_no_two_columns_of_an_answer_have_one_heading(question: str) -> None:
     """`n_blocked` and `blocked_ns` would both be called blocked."""
-    room = answers if hasattr(answers, question.upper()) else job_answers
-    columns = list(getattr(room, question.upper(), answers.QUALITY).columns)
+    columns = schema_of(question, of_job=question in JOB_QUESTIONS).columns
 
     assert len({heading(name) for name in columns}) == len(columns)
 
@@ -210,19 +204,6 @@ def test_a_column_that_does_not_exist_is_a_wrong_question() -> None:
     """The hint lists those there are."""
     with pytest.raises(QueryError, match=r"no column 'dur'.*one of group, share, sum_ns"):
         printed(KERNELS, 80, columns="dur")
-
-
-def test_default_columns_are_columns_of_their_questions() -> None:
-    """The table of defaults follows the schemas."""
-    for shown, columns in DEFAULT_COLUMNS.items():
-        question = shown.split()[0]
-        schemas = [
-            getattr(room, question.upper())
-            for room in (answers, job_answers)
-            if hasattr(room, question.upper())
-        ]
-        assert question in QUESTIONS or question in JOB_QUESTIONS
-        assert any(set(columns) <= {*schema.columns, "rank"} for schema in schemas), question
 
 
 def test_the_example_of_the_readme_shows_its_numbers(capsys, tmp_path: Path) -> None:

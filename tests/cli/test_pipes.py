@@ -1,4 +1,4 @@
-"""Traces that come through pipes."""
+"""Traces that arrive through pipes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
-from htagraph.cli import pipes
 from htagraph.errors import TraceError
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -38,7 +37,7 @@ def run(*arguments: str, given: bytes) -> tuple[int, bytes, bytes]:
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_standard_input_is_a_trace(name: str, content: bytes, tmp_path: Path) -> None:
-    """Packed or not; the answer is that of the file."""
+    """Compressed or not; the answer is that of the file."""
     file = tmp_path / "trace.json"
     file.write_bytes(content)
     code, out, _ = run("path", name, given=gzip.compress(content))
@@ -46,40 +45,33 @@ def test_standard_input_is_a_trace(name: str, content: bytes, tmp_path: Path) ->
     assert (code, out) == run("path", str(file), given=b"")[:2]
 
 
-def test_a_report_on_standard_input_may_be_made_anew(content: bytes, tmp_path: Path) -> None:
-    """Nobody can tell one input from another: as with ``>``, the last one stays."""
+def test_process_substitution_is_a_trace(content: bytes, tmp_path: Path) -> None:
+    """``htagraph path <(zcat trace.json.gz)``."""
+    file = tmp_path / "trace.json"
+    file.write_bytes(content)
+    command = f"{sys.executable} -m htagraph path <(cat {file}) --quiet"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == run("path", str(file), given=b"")[:2]
+
+
+def test_a_second_report_on_standard_input_replaces_the_first(
+    content: bytes, tmp_path: Path
+) -> None:
     codes = [run("report", "-", "--out", str(tmp_path), given=content)[0] for _ in range(2)]
 
     assert codes == [0, 0]
 
 
-def test_an_empty_pipe_is_said_to_be_empty() -> None:
+def test_an_empty_pipe_is_one_line() -> None:
     code, _, error = run("path", "-", given=b"")
 
     assert (code, error.count(b"\n")) == (1, 1)
-    assert error.startswith(b"error: standard input: nothing came through it.")
-
-
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipes, "_PATIENCE_S", 0.1)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-
-    with pytest.raises(TraceError, match="nothing came through it"):
-        pipes.from_pipe(pipe)
-
-
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs POSIX")
-def test_a_device_that_never_ends_is_not_kept() -> None:
-    """It filled the disk."""
-    with pytest.raises(TraceError, match="is a device, not a trace"):
-        pipes.from_pipe(Path("/dev/zero"))
+    assert error.startswith(b"error: standard input: nothing arrived.")
 
 
 def test_from_python_a_pipe_is_refused(tmp_path: Path) -> None:
-    """What is read is read more than once."""
+    """The reader reads more than once."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 

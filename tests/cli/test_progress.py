@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import io
 import re
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
 
 from htagraph.cli import console
-from htagraph.cli.console import Waiting
+from htagraph.cli.console import shown_progress
 from htagraph.cli.main import main
-from htagraph.model.progress import counted, heard_by, tell
+from htagraph.model.progress import (
+    BYTES,
+    Progress,
+    begin_stage,
+    counted,
+    listening,
+    report_progress,
+)
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture
-def shown(monkeypatch) -> list[str]:
+def shown(monkeypatch) -> Iterator[list[str]]:
     """Every state of the progress line of what runs."""
     lines: list[str] = []
-    hear = Waiting._hear
+    hear = console._ProgressLine.hear
 
-    def note(waiting: Waiting, doing: str, done: int, total: int, awaited: str) -> None:
-        hear(waiting, doing, done, total, awaited)
-        task = waiting._progress.tasks[-1]
+    def note(line, now: Progress) -> None:
+        hear(line, now)
+        task = line.tasks[-1]
         lines.append(f"{task.description} {task.fields['amount']}".strip())
 
-    monkeypatch.setattr(Waiting, "_hear", note)
+    monkeypatch.setattr(console._ProgressLine, "hear", note)
     return lines
 
 
@@ -38,11 +45,12 @@ def ran(*args: object) -> None:
     assert not ended.value.code
 
 
-def test_a_report_tells_each_of_its_phases(shown, tmp_path) -> None:
-    """Those of equal parts with a share; those of others by their names."""
+def test_a_report_shows_each_of_its_phases(shown, tmp_path) -> None:
+    """Counts with a share; other parts by their names."""
     trace = simulate(training_rank(steps=2, layers=1)).write(tmp_path / "rank0.json")
     ran("report", trace, "--out", tmp_path / "out")
 
+    assert re.fullmatch(r"Reading rank0.json .* of .*, 100%", shown[2])
     assert "Compiling the graph · stream edges" in shown
     assert any(re.fullmatch(r"Finding what bounds it · change \d+ of \d+, \d+%", s) for s in shown)
     assert any("report.html · section 1" in line for line in shown)
@@ -60,38 +68,47 @@ def test_the_ranks_of_a_job_are_counted(shown, tmp_path) -> None:
     ]
 
 
-def test_who_is_awaited_is_shown(shown) -> None:
-    """Beside how many are done."""
-    with Waiting().shown():
-        tell("rank", 3, 4, "rank 2")
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        (Progress("Reading", "rank", 3, 4, "rank 2"), "rank 4 of 4, 75%, awaiting rank 2"),
+        (Progress("Reading", BYTES, 1_000_000, 4_000_000), "1.0 MB of 4.0 MB, 25%"),
+    ],
+)
+def test_a_line_has_what_is_counted_and_awaited(progress: Progress, line: str) -> None:
+    assert str(progress).endswith(line)
 
-    assert shown == ["Opening · rank 4 of 4, 75%, awaiting rank 2"]
 
-
-def test_what_is_told_within_a_count_is_not_heard() -> None:
+def test_what_is_reported_within_a_count_is_not_heard() -> None:
     """Or the line would jump between the two."""
-    heard: list[tuple[str, int, int, str]] = []
-    with heard_by(lambda *told: heard.append(told)):
+    heard: list[Progress] = []
+    with listening(heard.append):
         for _ in counted("rank", ("a", "b")):
-            tell("stream edges")
-    tell("nobody listens")
+            report_progress("stream edges")
+    report_progress("nobody listens")
 
-    assert heard == [("rank", 0, 2, ""), ("rank", 1, 2, ""), ("rank", 2, 2, "")]
+    assert heard == [Progress("", "rank", done, 2) for done in range(3)]
 
 
-def test_a_terminal_sees_share_and_time_left(monkeypatch, tmp_path: Path) -> None:
-    """And a pipe sees nothing."""
+def test_a_terminal_shows_share_and_time_left(monkeypatch) -> None:
+    """And a pipe shows nothing."""
     terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
-    monkeypatch.setattr(console, "notices", lambda **_: terminal)
-    waiting = Waiting()
     now = [0.0]
-    waiting._progress.get_time = lambda: now[0]
-    with waiting.shown():
-        waiting.stage("Replaying")
+
+    class Line(console._ProgressLine):
+        def get_time(self) -> float:
+            return now[0]
+
+        def hear(self, progress: Progress) -> None:
+            super().hear(progress)
+            self.refresh()
+
+    monkeypatch.setattr(console, "notices", lambda **_: terminal)
+    monkeypatch.setattr(console, "_ProgressLine", Line)
+    with shown_progress():
+        begin_stage("Replaying")
         for _ in counted("change", range(20)):
             now[0] += 3.0
-            waiting._progress.refresh()
-    assert isinstance(terminal.file, io.StringIO)
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", terminal.file.getvalue())
 
     assert "Replaying · change" in text

@@ -74,7 +74,7 @@ def test_a_verb_of_one_trace_names_the_ranks_there_are(run, folder) -> None:
     code, _, err = run("info", folder)
 
     assert code == 1
-    assert "traces of 3 ranks; this command takes one. Hint: --rank N, of 0, 1, 2; or give" in err
+    assert "3 ranks, and this command takes one. Hint: give --rank N, one of 0, 1, 2; or one" in err
 
 
 def test_a_rank_that_is_not_there_is_said(run, folder) -> None:
@@ -110,7 +110,7 @@ def test_a_verdict_is_printed_before_files_are_written(run, folder, tmp_path) ->
     (tmp_path / "taken").write_text("")
     code, out, err = run("report", folder, "--rank", 0, "--out", tmp_path / "taken")
 
-    assert (code, "Critical path:" in out, "no folder can be made here" in err) == (1, True, True)
+    assert (code, "Critical path:" in out, "cannot create this folder" in err) == (1, True, True)
 
 
 def test_the_page_of_a_report_is_opened(run, folder, tmp_path, monkeypatch) -> None:

@@ -17,18 +17,20 @@ import htagraph as hg
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
+pytestmark = pytest.mark.slow
+
 QUIET = ["--once", "--no-browser", "--quiet"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments]
+    command = [sys.executable, "-m", "htagraph", "view", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
     """Run the command and fetch the trace as the UI would: parameters, trace and exit code."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments, *QUIET, "--port", "0"]
+    command = [sys.executable, "-m", "htagraph", "view", *arguments, *QUIET, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = urlsplit(process.stdout.readline().strip())
@@ -101,7 +103,7 @@ def test_several_files_are_ranks(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "critical.pftrace"
     other.write_bytes(b"")
     done = run(str(file), str(other), *QUIET)
-    said = f"Hint: {other} is none: give one folder, or .json files."
+    said = "Hint: critical.pftrace already has its path: open it alone, or give .json files."
     assert (done.returncode, len(done.stderr.splitlines()), said in done.stderr) == (1, 1, True)
 
 
@@ -143,7 +145,7 @@ def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         (
-            "error: 'ProfilerStep#1' cannot be looked up in a trace that is served as it is. "
+            "error: 'ProfilerStep#1' cannot be looked up in a file that is served unchanged. "
             "Hint: give START:END in ns, or a .json trace without --plain."
         )
     ]
@@ -159,7 +161,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 def test_a_terminated_server_leaves_no_files(file: Path, tmp_path: Path) -> None:
     """SIGTERM, as at the end of a session, ends it like Ctrl-C."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "view", str(file), "--port", "0"]
+    command = [sys.executable, "-m", "htagraph", "view", str(file), "--port", "0"]
     with subprocess.Popen(
         [*command, "--no-browser", "--quiet"],
         stdout=subprocess.PIPE,

@@ -42,10 +42,10 @@ WRONG_OPTIONS = [
     (("idle_time", "per=rank"), "idle_time has no per 'rank'. Hint: one of device, stream."),
     (
         ("kernel_patterns", "top=x"),
-        "top of kernel_patterns is a whole number from 0 on, not 'x'.",
+        "top of kernel_patterns must be a whole number >= 0, not 'x'.",
     ),
-    (("kernel_patterns", "top=²"), "top of kernel_patterns is a whole number from 0 on, not '²'."),
-    (("kernel_durations", "name=5"), "name of kernel_durations is a name, not 5."),
+    (("kernel_patterns", "top=²"), "top of kernel_patterns must be a whole number >= 0, not '²'."),
+    (("kernel_durations", "name=5"), "name of kernel_durations must be a name, not 5."),
 ]
 
 

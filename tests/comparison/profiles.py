@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 import htagraph as hg
-from htagraph.comparison.parts import Part, reduced
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.profiling import reduced
+from htagraph.comparison.run_profile import Part, RunProfile
 from tests.synth.program import Launch, Spend
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.comparison.parts import OTHER
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.errors import GraphError, QueryError, TraceFormatError
 from tests.comparison.profiles import profile
 from tests.real_traces import located
@@ -90,6 +89,25 @@ def test_more_calls_are_told_from_slower_ones():
     )
 
 
+@pytest.mark.parametrize(("delta_us", "is_change"), [(900, False), (1_100, True)])
+def test_a_run_must_differ_by_one_percent(delta_us, is_change):
+    """Of 100 ms, however quiet its steps are."""
+    before = profile({"compute": [100 * MS] * 4})
+    after = profile({"compute": [100 * MS + delta_us * 1_000] * 4})
+
+    assert RunDiff(before, after).is_change is is_change
+
+
+@pytest.mark.parametrize(("spread_ms", "hides"), [(3.2, False), (3.6, True)])
+def test_much_noise_hides_changes(spread_ms, hides):
+    """Above 5%, the verdict says so."""
+    steps = [100 * MS, int((100 + spread_ms) * MS)] * 2
+    noisy = RunDiff(profile({"compute": steps}), profile({"compute": steps}))
+
+    assert (noisy.noise_share > 0.05) is hides
+    assert ("hides smaller changes" in noisy.verdict()) is hides
+
+
 def test_two_steps_are_too_few_to_tell():
     """It says so, and names no cause."""
     few = profile({"compute": [100 * MS, 101 * MS]})
@@ -98,8 +116,9 @@ def test_two_steps_are_too_few_to_tell():
     assert np.isinf(found.noise_share)
     assert not found.is_change
     assert set(found.critical_path()["change"]) == {"unknown"}
-    assert found.verdict().endswith("whether that is noise is not known, of 4 before and 2 after "
-                                    "alike steps.")  # fmt: skip
+    assert found.verdict().endswith(
+        "4 before and 2 after alike steps are too few to tell this from noise."
+    )
 
 
 def test_a_first_step_that_is_longer_in_both_runs_is_no_noise():
@@ -138,7 +157,7 @@ def test_another_model_has_few_names_in_common():
 
     assert RunDiff(before, cast).not_comparable == ()
     assert RunDiff(before, other).not_comparable == (
-        "names that both have are 10% of the time: other work",
+        "names in common make up 10% of the time: different work",
     )
 
 
@@ -186,11 +205,13 @@ def test_windows_are_compared_as_they_are():
     found = hg.diff(graph.window("ProfilerStep#0"), graph.window("ProfilerStep#1"))
 
     assert found.delta_ns == found.runs.delta_ns == found.critical_path()["delta_ns"].sum()
-    assert "noise is not known, of 1 before and 1 after windows" in found.verdict()
+    assert "1 before and 1 after windows are too few to tell this from noise" in found.verdict()
 
 
 def test_a_path_is_no_run():
-    with pytest.raises(QueryError, match=r"'rank0\.json' is no run\. Hint: hg\.load\(FILE\) reads"):
+    with pytest.raises(
+        QueryError, match=r"'rank0\.json' is not a run\. Hint: hg\.load\(FILE\) reads"
+    ):
         hg.diff("rank0.json", "rank1.json")
 
 

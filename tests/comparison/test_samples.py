@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import htagraph as hg
-from htagraph.comparison.samples import graph_samples
+from htagraph.comparison.profiling import graph_profile
+from htagraph.comparison.samples import DoneSteps, compared, graph_samples
 from tests.comparison.profiles import simulated
 
 
@@ -51,6 +53,34 @@ def test_a_step_that_does_other_work_is_named():
     assert found.rows.tolist() == [0, 1, 3]
     assert found.n_odd == 1
     assert "ProfilerStep#2: 1 event more than usual (+1 save)" in found.left_out[0]
+
+
+@pytest.mark.parametrize(("n_odd", "more"), [(6, 0), (8, 2)])
+def test_six_outlier_steps_are_named(n_odd: int, more: int):
+    """The rest are counted."""
+    n = 20 + n_odd
+    end_ns = np.cumsum([100_000] * 20 + [300_000] * n_odd)
+    same, every = np.ones(n, dtype=bool), np.ones(n, dtype=bool)
+    names = np.array([f"step {number}" for number in range(n)], dtype=object)
+    steps = DoneSteps(names, np.append(0, end_ns[:-1]), end_ns, same)
+    found = compared(steps, every, every, lambda: [""] * n)
+
+    assert found.n_odd == n_odd
+    assert sum("longer than usual" in line for line in found.left_out) == 6
+    assert found.left_out[-1].startswith("… and ") is (more > 0)
+
+
+def test_a_profile_is_small():
+    """It keeps the longest names, cut to 240 characters, and the lengths of 200 steps."""
+    steps = "".join(f"{{ProfilerStep#{number:<5}}}" for number in range(210))
+    ops = "".join(f"[aten::op{number:<5}]" for number in range(210))
+    many = graph_profile(_graph(f"cpu 1 |{ops}"))
+    named = [sum(one.part == part for one in many.parts) for part in ("op", "name", "operator")]
+    long = graph_profile(_graph(f"cpu 1 |[{'x' * 300}]"))
+
+    assert named == [101, 101, 151]  # the last one is all others
+    assert len(graph_profile(_graph(f"cpu 1 |{steps}")).steps_ns) == 200
+    assert max(len(one.name) for one in long.parts) == 240
 
 
 def test_a_trace_without_steps_is_one_window():

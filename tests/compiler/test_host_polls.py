@@ -1,4 +1,4 @@
-"""HIDDEN_SYNC edges of hosts that poll: found where they recur, and never where it is chance."""
+"""HIDDEN_SYNC edges of hosts that poll: by what is known to poll, and never by chance."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from htagraph.synth.rows import Row, event_table
 from tests.synth.program import Action, Annotation, Launch, Op, Program, Spend, Work
 from tests.synth.simulator import simulate
 
+_NOTIFY = "void deep_ep::intranode::notify_dispatch<8>"
 _US = 1_000
 _MS = 1_000_000
 
@@ -75,7 +76,7 @@ def _polls(dag: Dag) -> list[tuple[str, str, int]]:
 
 
 def _polling_host(
-    seed: int, n_polls: int, *, before_ns: Sequence[int] = (), kernel: str = "dispatch"
+    seed: int, n_polls: int, *, before_ns: Sequence[int] = (), kernel: str = _NOTIFY
 ) -> EventTable:
     """A host that spins on a counter of each kernel; it sees it soon after the end, or before."""
     source = random.Random(seed)  # noqa: S311 - no secret
@@ -92,38 +93,44 @@ def _polling_host(
     return host.events
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_gaps_of_many_lengths_that_end_right_after_the_same_kernel_are_polls(seed):
-    """Recall: each gap of 12 is found, in 25 random programs."""
+@pytest.mark.parametrize("seed", range(5))
+def test_gaps_that_end_right_after_a_kernel_that_is_polled_are_waits(seed):
+    """Recall: each gap of 12 is found, in random programs."""
     dag = compile_events(_polling_host(seed, 12))
 
-    found = _polls(dag)
-    assert len(found) == 12
-    assert set(found) == {("dispatch", "aten::empty", 0)}
+    assert _polls(dag) == [(_NOTIFY, "aten::empty", 0)] * 12
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_a_kernel_that_says_so_before_it_ends_ran_until_the_gap_ended(seed):
-    """The counter is written 20 to 60 us before the kernel is done: recall is above 99%."""
-    dag = compile_events(_polling_host(seed, 12, before_ns=(20_000, 60_000)))
+@pytest.mark.parametrize("seed", range(5))
+def test_a_kernel_that_writes_its_counter_before_it_ends_ran_until_the_gap_ended(seed):
+    """The counter is written 20 to 30 us before the kernel is done."""
+    dag = compile_events(_polling_host(seed, 12, before_ns=(20_000, 30_000)))
     edges = dag.edges.take(dag.edges.rule == Rule.HOST_POLLS)
     times = dag.events.node_ts_ns
 
-    assert {name for name, _, _ in _polls(dag)} == {"dispatch"}
-    assert len(edges) >= 11
+    assert len(edges) == 12
     assert edges.ran_until.all()
     assert (times[edges.tail] + edges.lag_ns == times[edges.head]).all()
 
 
-def test_what_is_learnt_says_what_it_rests_on():
-    """Gaps of 0.3 to 9 ms end within some microseconds of the kernel: far above chance."""
-    (support,) = compile_events(_polling_host(3, 20)).support
+def test_gaps_beside_a_kernel_that_nobody_is_known_to_poll_are_time_of_their_own():
+    """However often they end right after it: a sleep of that length looks the same."""
+    assert _polls(compile_events(_polling_host(3, 20, kernel="gemm"))) == []
 
-    assert (support.source, support.target) == ("dispatch", "start of aten::empty")
-    assert support.rule is Rule.HOST_POLLS
-    assert (support.n_matched, support.n_all) == (20, 20)
-    assert 900 <= support.distance_ns <= 9_000
-    assert support.chance < 0.01
+
+@pytest.mark.parametrize(("after_us", "n_polls"), [(8, 1), (18, 0), (-8, 1), (-18, 0)])
+def test_a_host_that_spins_continues_near_the_end_of_the_kernel(after_us, n_polls):
+    """Within an eighth of its wait, of 100 us here, before or after."""
+    host = _Host()
+    for _ in range(4):
+        host.launch("slow to start", 1_000)
+        host.until(host.now_ns + 200_000)
+        host.operator("aten::add")
+    ended = host.launch(_NOTIFY, 100_000)
+    host.until(ended + after_us * _US)
+    host.operator("aten::empty")
+
+    assert len(_polls(compile_events(host.events))) == n_polls
 
 
 def test_a_gap_in_which_the_host_polls_is_no_python_time():
@@ -133,13 +140,14 @@ def test_a_gap_in_which_the_host_polls_is_no_python_time():
     by_bound = segments.groupby("bound", observed=True)["dur_ns"].sum() / dag.span.dur_ns
     causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
 
-    assert by_bound["compute"] > 0.9
+    assert by_bound["communication"] > 0.8
+    assert by_bound["compute"] + by_bound["communication"] > 0.9
     assert by_bound["python_gap"] < 0.1
     assert causes[Cause.HOST_WAIT] > 0
 
 
 def test_expert_parallel_dispatch_is_known_to_poll():
-    """Two gaps are too few to learn from, but DeepEP's host always spins on this kernel."""
+    """DeepEP's host always spins on this kernel."""
     host = _Host()
     for length, before in ((20, 27), (28, 67)):
         ended = host.launch("void deep_ep::internode::notify_dispatch<false, 4>", length * _MS)
@@ -149,7 +157,6 @@ def test_expert_parallel_dispatch_is_known_to_poll():
     dag = compile_events(host.events)
 
     assert len(_polls(dag)) == 2
-    assert dag.support == ()
 
 
 def test_a_cached_dispatch_needs_no_answer():
@@ -203,12 +210,13 @@ def _query_loop(n_queries: int, kernel_ns: int) -> _Host:
     return host
 
 
-def test_a_loop_of_queries_is_a_wait_for_what_ended_before_the_last():
-    """60 queries in a row, and the kernel ends between the last two."""
-    host = _query_loop(60, 588_000)
+@pytest.mark.parametrize(("n_queries", "polls"), [(20, [("gemm", "cudaEventQuery", 0)]), (15, [])])
+def test_a_loop_of_queries_is_a_wait_for_what_ended_before_the_last(n_queries, polls):
+    """20 queries in a row, and the kernel ends between the last two; 15 may be of 15 events."""
+    host = _query_loop(n_queries, (n_queries - 1) * 10_000 - 7_000)
     host.operator("aten::add")
 
-    assert _polls(compile_events(host.events)) == [("gemm", "cudaEventQuery", 0)]
+    assert _polls(compile_events(host.events)) == polls
 
 
 def test_the_events_of_the_caching_allocator_are_no_loop():
@@ -221,7 +229,7 @@ def test_the_events_of_the_caching_allocator_are_no_loop():
 
 
 def test_work_that_another_thread_launched_is_not_polled_for():
-    """The gaps end with it, but this thread knows nothing of it."""
+    """The gaps of the thread that runs operators end with it, but it did not launch it."""
     events = _polling_host(1, 12)
     lane = np.where(events.kind == EventKind.RUNTIME, len(events.lanes), events.lane)
     lanes = replace(
@@ -235,7 +243,8 @@ def test_work_that_another_thread_launched_is_not_polled_for():
         },
     )
 
-    assert _polls(compile_events(replace(events, lane=lane.astype(np.int32), lanes=lanes))) == []
+    polls = _polls(compile_events(replace(events, lane=lane.astype(np.int32), lanes=lanes)))
+    assert not any(head.startswith("aten::") for _, head, _ in polls)
 
 
 _HOSTS = ("collection", "loading", "lock", "json", "sleep", "exact sleep", "timer")

@@ -75,7 +75,7 @@ def test_a_server_of_requests_waits_for_them():
     path = load(located("hta/mtia_inference_trace/mtia_inference_rank_0.json.gz")).compile()
     shares = path.critical_path().breakdown(by="bound")["share"]
 
-    assert shares["waiting_for_work"] > 0.7
+    assert shares["waiting_for_work"] > 0.65
     assert shares["python_gap"] < 0.02
     assert shares["unexplained"] < 0.05
 

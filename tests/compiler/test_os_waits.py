@@ -54,7 +54,7 @@ def test_a_thread_that_waits_for_autograd_in_a_call_hands_over_as_in_a_gap():
         """)
     )
 
-    assert _arrows(dag, Rule.HAND_OVER) == [
+    assert _arrows(dag, Rule.HANDOFF) == [
         ("AddBackward0", "pthread_cond_wait"),
         ("pthread_cond_wait", "MmBackward0"),
     ]
@@ -64,18 +64,6 @@ def test_a_thread_that_waits_for_autograd_in_a_call_hands_over_as_in_a_gap():
         "AddBackward0",
         "aten::add",
     ]
-
-
-def test_a_worker_that_waits_in_a_call_is_called_by_its_caller():
-    """The burst hangs on what the caller did last, as it does without the call."""
-    dag = compile_events(
-        _drawn("""
-            cpu 1 |[aten::mm ~>f]                   [a] [b] [c] [d] [aten::item]
-            cpu 2 |               [MmBackward0 ~<f][pthread_cond_wait             ][AccumulateGrad]
-        """)
-    )
-
-    assert _arrows(dag, Rule.WORKER_CALLED) == [("aten::item", "pthread_cond_wait")]
 
 
 def test_a_wait_that_nothing_explains_is_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.compiler.queues import FULL_QUEUE
@@ -11,12 +12,13 @@ from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.symbols import SymbolTable
 
 
-def _burst(n_launches: int) -> EventTable:
-    """Launches of 1 us onto kernels of 100 us; the last launch is long enough to see one start."""
+def _burst(n_launches: int, last_ns: int = 150_000) -> EventTable:
+    """Launches of 0.9 us onto kernels of 100 us, one of which starts early in the last launch."""
     launch_ts = np.arange(n_launches) * 1_000
+    launch_ts[-1] = 1_104_500
     kernel_ts = 5_000 + np.arange(n_launches) * 100_000
     launch_dur = np.full(n_launches, 900)
-    launch_dur[-1] = 150_000
+    launch_dur[-1] = last_ns
     kind = np.repeat([EventKind.RUNTIME, EventKind.KERNEL], n_launches).astype(np.int8)
     stream = np.repeat([-1, 7], n_launches)
     return EventTable(
@@ -35,8 +37,8 @@ def _burst(n_launches: int) -> EventTable:
     )
 
 
-def _queue_edges(n_launches: int) -> int:
-    dag = compile_events(_burst(n_launches))
+def _queue_edges(n_launches: int, last_ns: int = 150_000) -> int:
+    dag = compile_events(_burst(n_launches, last_ns))
     return int((dag.edges.kind == EdgeKind.QUEUE).sum())
 
 
@@ -48,3 +50,9 @@ def test_a_launch_onto_a_full_queue_waits_for_a_kernel_to_start():
 def test_a_long_launch_onto_a_short_queue_waits_for_nothing():
     """A launch may be slow for other reasons; a queue with room is not one."""
     assert _queue_edges(FULL_QUEUE - 50) == 0
+
+
+@pytest.mark.parametrize(("last_ns", "n_edges"), [(2_600, 0), (2_800, 1)])
+def test_a_launch_that_takes_three_times_as_long_as_usual_was_blocked(last_ns, n_edges):
+    """Others take 900 ns."""
+    assert _queue_edges(FULL_QUEUE + 50, last_ns) == n_edges

@@ -1,9 +1,8 @@
-"""Waits that are learnt because they come round: in replayed graphs, and far from their launch."""
+"""Waits that are learnt because they recur in replayed graphs."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
@@ -24,7 +23,6 @@ from tests.synth.simulator import simulate
 
 N_REPLAYS = 12
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=800, stream_wait_ns=1_100)
-RECURRING = (Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
 
 
 def replayed(*, waits: bool, machine: Machine = MACHINE, seed: int = 0) -> Dag:
@@ -55,18 +53,18 @@ def replayed(*, waits: bool, machine: Machine = MACHINE, seed: int = 0) -> Dag:
     return compile_events(simulate(program).events)
 
 
-def learnt(dag: Dag) -> list[tuple[str, str, str]]:
-    """Rule, source and target of each learnt edge."""
-    rows = dag.edges.take([rule in RECURRING for rule in dag.edges.rule.tolist()])
+def learnt(dag: Dag) -> list[tuple[str, str]]:
+    """Source and target of each learnt edge."""
+    rows = dag.edges.take(dag.edges.rule == Rule.RECURRING_IN_REPLAYS)
     name = dag.events.names
-    return list(zip(rows.rule_names, name(rows.tail >> 1), name(rows.head >> 1), strict=True))
+    return list(zip(name(rows.tail >> 1), name(rows.head >> 1), strict=True))
 
 
 def test_a_kernel_that_starts_right_after_another_streams_in_every_replay_waits_for_it():
     """The launch is long past, and no record names the node; twelve of twelve do."""
     dag = replayed(waits=True)
 
-    assert learnt(dag) == [("recurring in replays", "layer3", "exchange")] * N_REPLAYS
+    assert learnt(dag) == [("layer3", "exchange")] * N_REPLAYS
 
 
 def test_a_learnt_pair_has_its_support_its_distance_and_its_chance_level():
@@ -77,15 +75,6 @@ def test_a_learnt_pair_has_its_support_its_distance_and_its_chance_level():
     assert (pair.n_matched, pair.n_all) == (N_REPLAYS, N_REPLAYS)
     assert (pair.distance_ns, pair.spread_ns) == (1_100, 0)
     assert 0 < pair.chance < 0.01
-
-
-def test_a_constant_distance_is_learnt_where_the_wait_is_not_constant():
-    """Work that always starts 31 us after an end is beyond the usual, but never elsewhere."""
-    dag = replayed(waits=True, machine=replace(MACHINE, stream_wait_ns=31_000))
-    (pair,) = dag.support
-
-    assert learnt(dag) == [("recurring at a distance", "layer3", "exchange")] * N_REPLAYS
-    assert (pair.distance_ns, pair.spread_ns) == (31_000, 0)
 
 
 def test_kernels_that_wait_for_nothing_have_no_learnt_dependency():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
-from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
 
 _US = 1_000
@@ -26,61 +24,6 @@ def _calls(dag: Dag) -> list[tuple[str, str]]:
     rows = dag.edges.take(dag.edges.rule == Rule.WORKER_CALLED)
     names = dag.events.names
     return sorted(zip(names(rows.tail >> 1).tolist(), names(rows.head >> 1).tolist(), strict=True))
-
-
-def test_a_burst_of_autograd_hangs_on_what_its_caller_did_last(compiled, arrows):
-    """The capture ends before the caller gets back, so no gap of the caller holds the burst."""
-    dag = compiled("""
-        cpu 1    |[aten::mm ~>f]                   [a] [b] [c] [d] [aten::item]
-        cpu 2    |               [MmBackward0 ~<f]                               [AccumulateGrad]
-    """)
-
-    assert _calls(dag) == [("aten::item", "AccumulateGrad")]
-    assert ("MmBackward0>", "AccumulateGrad<", 0) in arrows(dag, "thread")
-
-
-def test_a_thread_that_is_named_as_a_worker_is_called_by_the_thread_that_steps():
-    """Its caller goes on meanwhile: nothing waits for a thread that pins memory."""
-    events = timeline("""
-        cpu 1    |{ProfilerStep#1 [aten::mm ][aten::add                                     ]}
-        cpu 2    |[pin ]                               [pin ]
-        stream 7 |
-    """)
-    names = tuple("pt_data_pin" if tid == 2 else "" for tid in events.lanes.tid)
-    named = replace(events, lanes=replace(events.lanes, thread=names))
-
-    assert _calls(compile_events(events)) == []
-    assert _calls(compile_events(named)) == [("aten::add", "pin")]
-
-
-def test_a_worker_whose_caller_did_nothing_meanwhile_was_not_called_again(compiled):
-    """Its gap is its own: the caller waits for both bursts."""
-    dag = compiled("""
-        cpu 1    |[aten::mm ~>f]
-        cpu 2    |               [MmBackward0 ~<f]                        [AccumulateGrad][Add]
-    """)
-
-    assert _calls(dag) == []
-
-
-def test_a_caller_that_is_in_an_operator_calls_nobody(compiled):
-    """It computes while the burst begins, and goes on computing."""
-    dag = compiled("""
-        cpu 1    |[aten::mm ~>f]                   [aten::conv2d                                  ]
-        cpu 2    |               [MmBackward0 ~<f]                        [AccumulateGrad][Add]
-    """)
-
-    assert _calls(dag) == []
-
-
-def test_gaps_inside_a_burst_are_the_worker_s_own(compiled):
-    """Some microseconds between two functions are no wait for a call."""
-    dag = compiled("""
-        cpu 1    |[aten::mm ~>f]         [a] [b] [c] [d] [e]
-        cpu 2    |               [MmBackward0 ~<f]     [AccumulateGrad] [Add] [Mul] [Sub]
-    """)
-
-    assert _calls(dag) == [("aten::mm", "MmBackward0")]
 
 
 def _server(seed: int, n_requests: int) -> EventTable:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph import Trace
 from htagraph.model.frames import ATTRIBUTED_TIME
@@ -331,7 +331,6 @@ def test_an_empty_trace_has_no_attributed_time():
     assert (list(found.columns), len(found)) == (list(ATTRIBUTED_TIME.columns), 0)
 
 
-@settings(max_examples=60)
 @given(program=programs())
 def test_attributed_time_adds_up_to_the_window_of_every_program(program):
     """Every nanosecond of the path is charged to exactly one cause."""

@@ -10,8 +10,8 @@ import pytest
 import htagraph as hg
 from htagraph.findings.advice import BINDS
 from htagraph.findings.window_bounds import find_bounds
+from htagraph.model.columns import heading
 from htagraph.model.kinds import Bound
-from htagraph.reports.headings import heading
 from htagraph.reports.markdown import markdown_summary
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate
@@ -47,7 +47,7 @@ def test_a_replayed_graph_is_not_told_to_become_one(call: str) -> None:
     """What is left is between the graphs."""
     told = advice("aten::mm", call)["host"]
     assert ("CUDA graph" in told, "torch.compile" in told) == (False, False)
-    assert "replayed as a graph" in told
+    assert "captured in graphs" in told
 
 
 def test_a_small_compiled_part_changes_nothing() -> None:
@@ -132,5 +132,5 @@ def test_what_takes_nothing_is_listed_without_advice() -> None:
 
 
 def test_every_bound_is_the_subject_of_a_sentence() -> None:
-    """As a prediction says what bounds the run then."""
+    """As a prediction names the next bottleneck."""
     assert set(BINDS) == set(Bound.labels())

@@ -56,11 +56,11 @@ def test_a_host_on_the_path_saves_what_a_replay_of_the_run_saves():
     assert path.dur_ns == 73_000
     assert host.potential_saving_ns == 73_000 - 15_000 - 4 * 13_000 - 3 * 1_000
     assert host.prediction == (
-        "replayed as a graph, it saves 4% (0% to 8%); computation bounds the run then"
+        "saves 4% (0% to 8%) if captured as a CUDA graph; compute is the next bottleneck"
     )
     assert by_cause["compute"].potential_saving_ns == 13_000 // 2
     assert by_cause["compute"].prediction == (
-        "twice as fast, it saves 9%; the host bounds the run then"
+        "saves 9% if twice as fast; the host is the next bottleneck"
     )
 
 
@@ -81,7 +81,7 @@ def test_a_smaller_share_that_stands_first_is_explained():
         "full launch queue",
         "compute",
     ]
-    assert find_bounds(flooded).ranking.startswith("Ranked by what a repair is predicted to save")
+    assert find_bounds(flooded).ranking.startswith("Ranked by predicted saving")
     assert find_bounds(loading).ranking == ""
 
 
@@ -104,6 +104,23 @@ def test_evidence_says_what_and_how_long():
         ("gemm", 26_000, 2),
         ("relu", 9_000, 1),
     ]
+
+
+def test_three_names_are_evidence():
+    """Of four kernels, the longest."""
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |[graph >a]
+            stream 7 |     [gemm <a    ][conv <a   ][bmm <a  ][relu <a]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+    (compute,) = (finding for finding in find_bounds(path).findings if finding.cause == "compute")
+
+    assert [item.label for item in compute.evidence] == ["gemm", "conv", "bmm"]
 
 
 def full_device(n_steps=8):
@@ -132,7 +149,7 @@ def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
     assert [(item.label, item.n_segments) for item in full.evidence] == [
         ("ready waits for fills", 8)
     ]
-    assert full.title == "Ready work waits until the device has room"
+    assert full.title == "Ready kernels wait for room on the device"
 
 
 def test_a_full_device_saves_no_more_than_its_kernels_leave():
@@ -143,7 +160,7 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
 
     computed_ns = sum(500_000 + 40_000 * step for step in range(8))
     assert full.potential_saving_ns <= path.dur_ns - computed_ns < full.dur_ns
-    assert full.prediction.endswith("computation bounds the run then")
+    assert full.prediction.endswith("compute is the next bottleneck")
 
 
 def test_code_that_was_not_recorded_is_called_so():
@@ -210,7 +227,7 @@ def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():
         ("host code", 100),
     ]
     assert found[2].evidence[0].label == "unrecorded code after aten::mm"
-    assert found[2].to_try.startswith("find out which code this is (with_stack=True")
+    assert found[2].to_try.startswith("find which code this is (with_stack=True")
     assert not any("CUDA" in finding.to_try for finding in found)
 
 
@@ -237,7 +254,7 @@ def test_stacks_that_were_not_read_are_what_to_try_first():
     unread = Trace(Recording(events, rank=0, skipped={STACKS: 3}))
 
     to_try = recorded.compile().verdict().findings[0].to_try
-    assert to_try.startswith("find out which code this is (with_stack=True")
+    assert to_try.startswith("find which code this is (with_stack=True")
     assert "htagraph report --stacks" in unread.compile().verdict().findings[0].to_try
 
 

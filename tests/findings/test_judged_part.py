@@ -7,7 +7,7 @@ import re
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
+from htagraph.cli.runs import windowed
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.synth import timeline
 from tests.real_traces import located
@@ -44,6 +44,19 @@ def test_where_no_part_can_be_judged_the_checks_come_next() -> None:
     withheld = find_bounds(graph.critical_path()).withheld
 
     assert withheld.endswith("No part of it can be judged; all checks: htagraph info FILE")
+
+
+@pytest.mark.parametrize(("op_us", "is_judged"), [(12, False), (35, True)])
+def test_a_part_is_judged_from_a_tenth_on(op_us: int, is_judged: bool) -> None:
+    """Of 400 us, most of which are an unexplained wait."""
+    first = "[aten::mm" + " " * (op_us - 10) + "]"
+    drawing = LATE.format(first=first, gap=" " * op_us, rest="").replace(
+        " [k2", " " * (360 - op_us) + "[k2"
+    )
+    graph = hg.Trace.from_events(timeline(drawing)).compile(infer=False)
+    withheld = find_bounds(graph.critical_path()).withheld
+
+    assert ("of it can be judged: htagraph" in withheld) is is_judged
 
 
 @pytest.mark.public("tracelens/vllm_piecewise_graph.json.gz")

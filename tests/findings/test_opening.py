@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
 from htagraph.findings.opening import find_opening
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
@@ -35,7 +34,7 @@ def summary_of(drawing: str, window: str = "") -> Summary:
     """As `htagraph report` makes it."""
     trace = trace_of(drawing)
     graph = trace.compile()
-    return Summary(trace, windowed(graph, window)) if window else Summary.by_default(trace, graph)
+    return Summary.of(trace, graph, window)
 
 
 def test_a_long_opening_is_what_the_device_worked_off() -> None:
@@ -54,18 +53,31 @@ def test_a_short_opening_stays_in_the_report() -> None:
     assert (summary.opening, summary.window_name) == (None, "the whole trace")
 
 
+@pytest.mark.parametrize(("columns", "is_long"), [(11, False), (14, True)])
+def test_an_opening_is_long_from_a_fifth_on(columns: int, is_long: bool) -> None:
+    """Of 62 us."""
+    kernel = f"[k <a{' ' * (52 - columns)}]"
+    drawing = f"""
+    cpu 1    |[launch >a]
+    stream 7 |{" " * columns}[o ]{kernel}
+    """
+    found = find_opening(trace_of(drawing).compile().critical_path())
+
+    assert (found is not None) is is_long
+
+
 def test_by_default_the_report_is_on_what_follows_and_says_so_first() -> None:
     """The first sentence after the facts, with both commands."""
     summary = summary_of(CARRIED)
 
     assert summary.graph.interval.dur_ns == 32_000
-    assert summary.window_name == "the part from the first device work on"
+    assert summary.window_name == "the part after work from before the capture"
     assert summary.caveats[0] == (
-        "The device still worked off what was launched before the capture for 30.0 us; this report "
+        "The device still ran work launched before the capture for 30.0 us; this report "
         "is on what follows (-w 30000:62000), and -w trace reports on all."
     )
     paragraphs = markdown_summary(summary).split("\n\n")
-    assert paragraphs[2].startswith("The device still worked off")
+    assert paragraphs[2].startswith("The device still ran work")
 
 
 def test_the_part_that_is_reported_on_opens_with_nothing_else() -> None:
@@ -83,7 +95,7 @@ def test_who_asks_for_a_window_gets_it() -> None:
 
     assert (whole.graph.interval.dur_ns, part.graph.interval.dur_ns) == (62_000, 32_000)
     assert " ".join(whole.caveats) == (
-        "The device still worked off what was launched before the capture for 30.0 us; "
+        "The device still ran work launched before the capture for 30.0 us; "
         "-w 30000:62000 reports on what follows."
     )
     assert part.caveats == []
@@ -93,7 +105,7 @@ def test_who_asks_for_a_window_gets_it() -> None:
 def test_a_real_capture_that_began_while_the_device_was_busy() -> None:
     """Of 474 ms of a decode step, 463 ms are work from before; the rest is one replay."""
     trace = hg.load(located("tracelens/sglang_Qwen3-8B_decode.json.gz"))
-    summary = Summary.by_default(trace, trace.compile())
+    summary = Summary.of(trace, trace.compile())
 
     assert "launched before the capture for 463 ms" in summary.caveats[0]
     assert summary.verdict.withheld == ""
@@ -107,5 +119,5 @@ def test_programs_are_told_what_was_left_out() -> None:
     start_ns = left["window"]["start_ns"]
     assert left["opening"] == {"dur_ns": 30_000, "start_ns": start_ns, "is_left_out": True}
     assert kept["opening"] == {"dur_ns": 30_000, "start_ns": start_ns, "is_left_out": False}
-    assert left["caveats"][0].startswith("The device still worked off")
+    assert left["caveats"][0].startswith("The device still ran work")
     assert json_document(summary_of(SHORT))["opening"] is None

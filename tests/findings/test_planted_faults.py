@@ -23,6 +23,7 @@ def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", CAUSES)
 def test_findings_on_a_job_never_share_more_than_its_window(fault: str) -> None:
     """All attributed time and the unexplained time are the window."""

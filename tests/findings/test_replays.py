@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
+from htagraph.cli.runs import windowed
 from htagraph.explain.replay_time import ReplayTime
 from htagraph.findings.replays import replay_bound
 from htagraph.reports.json_document import json_document
@@ -37,6 +37,19 @@ def summary_of(drawing: str) -> Summary:
 )
 def test_what_costs_most_is_named(times: ReplayTime, bound: str) -> None:
     """Late launches, gaps between nodes, the kernels themselves, or something else."""
+    assert replay_bound(times) == bound
+
+
+@pytest.mark.parametrize(
+    ("times", "bound"),
+    [
+        (ReplayTime(9, 1_000, 600, 10, 350, 60), "launch"),
+        (ReplayTime(9, 1_000, 600, 10, 350, 40), "kernels"),
+        (ReplayTime(9, 1_000, 450, 10, 350, 40), ""),
+    ],
+)
+def test_lost_time_is_named_from_a_twentieth_on(times: ReplayTime, bound: str) -> None:
+    """Less lost, it is the kernels where they are most of the window."""
     assert replay_bound(times) == bound
 
 

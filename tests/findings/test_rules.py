@@ -157,13 +157,12 @@ SGEMM, BF16 = (
 CASES = {
     Cause.COMPUTE: (
         ("fewer blocks than", SMALL, replace(DEVICE, blocks=4)),
-        ("branches of a CUDA graph", SMALL, SMALL.named(launch="hipLaunchKernel")),
         ("the device is busy", replace(DEVICE, blocks=4), SMALL),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),
-        ("as by torch.compile", DEVICE, DEVICE.named(region=COMPILED)),
-        ("as by torch.compile", DEVICE, DEVICE.named(launch="cudaGraphLaunch")),
-        ("compiling the rest", PARTLY_DEVICE, DEVICE),
+        ("operators by torch.compile", DEVICE, DEVICE.named(region=COMPILED)),
+        ("operators by torch.compile", DEVICE, DEVICE.named(launch="cudaGraphLaunch")),
+        ("compile the rest", PARTLY_DEVICE, DEVICE),
         ("max-autotune", DEVICE.named(region=COMPILED), PARTLY_DEVICE),
     ),
     Cause.COMMUNICATION: (
@@ -173,7 +172,7 @@ CASES = {
             NETWORK,
         ),
         ("rows of embeddings", A2A.named(extra="split_embedding_lookup"), A2A),
-        ("each rank waits for parts of all others", A2A, NETWORK),
+        ("each rank waits for data from all others", A2A, NETWORK),
         (
             "parameters are gathered",
             GATHER.named(extra="FSDP::pre_forward"),
@@ -182,13 +181,17 @@ CASES = {
         ("bucket_cap_mb", DDP, DDP.named(other="aten::sub")),
         ("bucket_cap_mb", DDP, DDP.named(around="nccl:broadcast", kern="ncclDevKernel_Broadcast")),
         (
-            "stages of a pipeline",
+            "pipeline stages",
             A2A.named(around="nccl:recv 0<-1"),
             A2A.named(around="aten::mm"),
         ),
     ),
     Cause.COPIES: (
-        ("these are fills", COPY.named(memory="Memset (Device)"), COPY.named(memory="Memcpy HtoD")),
+        (
+            "these are memsets",
+            COPY.named(memory="Memset (Device)"),
+            COPY.named(memory="Memcpy HtoD"),
+        ),
         (
             "let torch.compile fuse them",
             COPY.named(memory="Memcpy DtoD (Device -> Device)"),
@@ -200,7 +203,7 @@ CASES = {
             COPY.named(memory=HTOD.format("Pageable")),
         ),
         (
-            "their number is what costs",
+            "their number is the cost",
             replace(COPY, column_ns=100).named(memory=HTOD.format("Pageable")),
             COPY.named(memory=HTOD.format("Pageable")),
         ),
@@ -210,7 +213,7 @@ CASES = {
             COPY.named(memory="Memcpy HtoD"),
         ),
         (
-            "pinned already",
+            "already pinned",
             COPY.named(memory=HTOD.format("Pinned")),
             COPY.named(memory=HTOD.format("Host")),
         ),
@@ -232,7 +235,7 @@ CASES = {
             BLOCKING.named(memory=HTOD.format("Pageable")),
         ),
         (
-            "pinned already",
+            "already pinned",
             BLOCKING.named(memory=HTOD.format("Pinned"), copy="cudaMemcpy"),
             BLOCKING.named(memory=HTOD.format("Pageable")),
         ),
@@ -248,8 +251,8 @@ CASES = {
         ("of the whole device", SYNC, SYNC.named(wait_="cudaStreamSynchronize")),
     ),
     Cause.UNRECORDED_WAIT: (
-        ("begin the capture before", UNKNOWN, UNRECORDED),
-        ("waits for: enable_cuda_sync_events", UNRECORDED, UNKNOWN),
+        ("start the capture before the work that", UNKNOWN, UNRECORDED),
+        ("waits for: set enable_cuda_sync_events", UNRECORDED, UNKNOWN),
     ),
     Cause.ALLOCATION: (
         (
@@ -258,7 +261,7 @@ CASES = {
             ALLOCATES.named(allocate="cudaMalloc"),
         ),
         (
-            "memory is given back",
+            "memory is freed",
             ALLOCATES.named(allocate="cudaFree"),
             ALLOCATES.named(allocate="cudaMalloc"),
         ),
@@ -270,9 +273,9 @@ CASES = {
     ),
     Cause.HOST: (
         ("ProfilerActivity.CUDA", Drawn("cpu 1 |[aten::mm   ][nccl:all_reduce      ]"), HOST),
-        ("do it less often, or beside", replace(CODE, column_ns=100_000), CODE),
+        ("run it less often, or move", replace(CODE, column_ns=100_000), CODE),
         ("a call that takes milliseconds", replace(HOST, column_ns=1_000_000), HOST),
-        ("what is left is between the graphs", HOST.named(launch="hipGraphLaunch"), HOST),
+        ("what is left is between them", HOST.named(launch="hipGraphLaunch"), HOST),
         ("most of the work is compiled", HOST.named(region="CompiledFunction"), PARTLY),
         ("covers only a part", PARTLY, HOST),
         ("torch.compile", HOST, HOST.named(region="## Call CompiledFxGraph f3a ##")),
@@ -286,7 +289,7 @@ CASES = {
         ),
     ),
     Cause.DEVICE_GAPS: (
-        ("within replayed graphs", GAPS.named(launch="cudaGraphLaunch"), GAPS),
+        ("inside captured graphs", GAPS.named(launch="cudaGraphLaunch"), GAPS),
         ("CUDA graphs", GAPS, GAPS.named(launch="cudaGraphLaunch")),
     ),
     Cause.LAUNCHED_BEFORE_CAPTURE: (
@@ -297,7 +300,7 @@ CASES = {
         ),
     ),
     Cause.DATA_LOADING: (
-        ("let workers make them", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
+        ("let workers load them", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
         (
             "main process works on each batch",
             WORKED.named(loader=WORKERS),
@@ -313,7 +316,7 @@ CASES = {
     ),
     Cause.OPTIMIZER: (
         (
-            "fused already",
+            "already fused",
             UPDATE.named(inner="aten::_fused_adam_"),
             UPDATE.named(inner="aten::_foreach_add_"),
         ),
@@ -351,6 +354,29 @@ def test_a_rule_applies_where_the_trace_says_so(case: tuple[Cause, str, Drawn, D
 
     assert words in told(applies)[cause]
     assert words not in told(does_not)[cause]
+
+
+@pytest.mark.parametrize(
+    ("cause", "words", "drawn", "below_ns", "above_ns"),
+    [
+        (
+            Cause.COPIES,
+            "pinned memory",
+            COPY.named(memory=HTOD.format("Pageable")),
+            120,
+            140,
+        ),
+        (Cause.HOST, "run it less often, or move", CODE, 27_000, 33_000),
+        (Cause.HOST, "a call that takes milliseconds", HOST, 200_000, 330_000),
+    ],
+)
+def test_a_threshold_of_advice_is_where_it_is_stated(
+    cause: Cause, words: str, drawn: Drawn, below_ns: int, above_ns: int
+) -> None:
+    """Copies of 3 us, code of 1 ms, calls of 5 ms: the same drawing, in shorter and longer."""
+    below, above = (told(replace(drawn, column_ns=each))[cause] for each in (below_ns, above_ns))
+
+    assert (words in below, words in above) == (False, True)
 
 
 LATENESS = {
@@ -401,8 +427,11 @@ def test_ranks_that_share_cores_are_not_told_to_take_more() -> None:
         advice_on(seen(Cause.CPU_OPERATORS, Bound.HOST, shares_cores=shared))
         for shared in (False, True)
     )
-    assert ("set_num_threads" in one, "cores of its own" in one) == (True, False)
-    assert ("set_num_threads" in several, "cores of its own" in several) == (False, True)
+    assert ("set_num_threads" in one, "pin each rank to its own cores" in one) == (True, False)
+    assert ("set_num_threads" in several, "pin each rank to its own cores" in several) == (
+        False,
+        True,
+    )
 
 
 def test_collectives_of_the_host_are_told_by_whether_there_is_a_device() -> None:
@@ -458,6 +487,16 @@ def test_what_no_trace_shows_is_unknown() -> None:
     assert (found.api, found.compiled_share, found.blocking_copy) == ("", 0.0, "")
 
 
+@pytest.mark.parametrize(("share", "is_eager"), [(0.04, True), (0.06, False)])
+def test_a_twentieth_of_compiled_work_counts_as_none(share: float, is_eager: bool) -> None:
+    """Above, a part is compiled; above a half, most of it."""
+    found = replace(context(), compiled_share=share)
+
+    assert (found.is_eager, found.is_partly_compiled) == (is_eager, not is_eager)
+    assert replace(found, compiled_share=0.6).is_compiled
+    assert not replace(found, compiled_share=0.4).is_compiled
+
+
 def test_ranks_that_differ_leave_a_fact_unknown() -> None:
     """One is compiled and one is not; one has a device."""
     ranks = [context(HOST.named(region=COMPILED)), context(HOST)]
@@ -478,7 +517,13 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
     assert set(ADVICE) == set(TITLES) == set(Cause) - {Cause.UNEXPLAINED}
     assert all(rules[-1].when is always for rules in (*ADVICE.values(), FIRST))
     words = {text for _, text, _, _ in EVERY} | set(LATENESS.values())
-    words |= {"nccl backend", "set_num_threads", "cores of its own", "all ranks", "--stacks"}
+    words |= {
+        "nccl backend",
+        "set_num_threads",
+        "pin each rank to its own cores",
+        "all ranks",
+        "--stacks",
+    }
     words |= {"(torch.profiler.record_function", "the trace does not say", "let the tracer"}
     words |= {"less Python between them", "cudaMallocAsync", "NVTX ranges"}
     rules = [*ADVICE.values(), *TIPS.values(), *REMARKS.values(), FIRST]

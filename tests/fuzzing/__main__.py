@@ -1,4 +1,4 @@
-"""Fuzzes everything for as long as one says: ``python -m tests.fuzzing --minutes 30``.
+"""Fuzzes everything for some minutes: ``python -m tests.fuzzing --minutes 30``.
 
 Exit code 1 if something ended as nothing may.
 """
@@ -31,7 +31,7 @@ def outcomes(kind: str, seconds: float, seed: int) -> Counter[str]:
 
 
 def lines(kind: str, found: Counter[str]) -> Iterator[str]:
-    """What is said of one kind."""
+    """The line printed for one kind."""
     yield f"{kind}: {found.total():,} inputs"
     for outcome, n in found.most_common():
         yield f"{n:8,} {outcome}"

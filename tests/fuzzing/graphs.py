@@ -1,6 +1,6 @@
 """Breaks saved graphs: arrays of any type, shape and content, and bytes of the file.
 
-Whatever has whatever damage: a line that says so, or a graph that can be walked. A value that only
+Any damage gives one line of error, or a graph that can be walked. A value that only
 makes a sum wrong is found by the sum.
 """
 

@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from htagraph.errors import HTAGraphError
-from htagraph.readers.kineto import read_kineto, repair_kineto
+from htagraph.readers.kineto.reader import read_kineto
+from htagraph.readers.kineto.rewriting import repair_kineto
 
 __all__ = ["answered", "mutated"]
 

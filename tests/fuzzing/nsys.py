@@ -149,7 +149,7 @@ def _read(path: Path) -> str:
 
 
 def n_rows(path: Path) -> int:
-    """Rows of all tables of events, but for that of which none are made."""
+    """Rows of all event tables but one, which makes no events."""
     with closing(sqlite3.connect(path)) as connection:
         there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         return sum(

@@ -29,14 +29,14 @@ class UnsoundError(AssertionError):
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """Broken inputs of one kind, and what is to answer them.
+    """Broken inputs of one kind, and the function that answers them.
 
     Parameters
     ----------
     made : callable
         An input, of a generator of random numbers.
     answered : callable
-        How it went to answer an input; an exception is a defect of ours.
+        The outcome for an input; an exception is a defect of htagraph.
     ending : str
         Of a file with an input.
     limit_s : int, unit=s

@@ -28,7 +28,7 @@ from tests.synth.training import training_rank
 __all__ = ["answered", "asked", "damaged", "mutated", "sources"]
 
 MAX_EVENTS = 300
-"""Events of one input, a stretch of a file: whatever breaks, breaks in few."""
+"""Events of one input, cut from a file: few are enough to break everything."""
 MAX_FILE_BYTES = 60_000
 
 Document = dict[str, Any]
@@ -72,7 +72,7 @@ def sources() -> tuple[Document, ...]:
     for text in texts:
         try:
             document = json.loads(text)
-        except ValueError:  # one of those that the reader mends
+        except ValueError:  # the reader repairs it
             continue
         found.append({"traceEvents": document} if isinstance(document, list) else document)
     return tuple(found)
@@ -224,7 +224,7 @@ def damaged(document: Document, rng: random.Random) -> Document:
 
 
 def asked(trace: Trace) -> TraceGraph:
-    """The graph of a trace after everything was asked of it, and of one of its steps."""
+    """The graph of a trace, after every question to it and to one of its steps."""
     graph = trace.compile()
     for view in (graph, *(graph.window(name, instance=0) for name in graph.steps["name"][:1])):
         path = view.critical_path()

@@ -47,7 +47,7 @@ def main_jobs() -> dict[str, object]:
     }
     answers["report"] = said_as_json("report", str(_TRACE))
     answers["job"] = said_as_json("report", *_RANKS)
-    assert len(answers) == 9
+    assert len(answers) == 10
     graph = hg.load(_TRACE).compile()
     assert graph.critical_path().n_segments > 0
     assert "numba" not in sys.modules, "numba compiled what the wheel should bring along"

@@ -1,7 +1,7 @@
 """First use of a wheel, as in a container: two programs at once, of four spawned workers each.
 
-Nothing is compiled twice, numba is not asked, and nobody warns. Run by `.ci/package` with the
-Python of an empty environment that cannot be written to, without a home.
+Nothing is compiled twice, numba is not imported, and there is no warning. `.ci/package` runs it
+with the Python of a read-only environment, without a home.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def length_and_compiled(trace: str) -> tuple[int, int]:
 
 
 def program(trace: str) -> None:
-    """Ask all workers, and print what they said."""
+    """Run all workers, and print their answers."""
     with ProcessPoolExecutor(_WORKERS, mp_context=get_context("spawn")) as pool:
         print(json.dumps(list(pool.map(length_and_compiled, [trace] * _WORKERS))))
 
 
 def main() -> None:
-    """Run the programs, and look at what they said and kept."""
+    """Run the programs; check their answers and what they left on disk."""
     command = [sys.executable, __file__, str(hg.demo_trace("none"))]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Damaged files cost no more than whole ones, and keep what came before the damage."""
+"""Damaged files cost no more than whole ones, and keep all events before the damage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def repairs_of(trace: hg.Trace) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_after_a_flipped_bit_nothing_that_makes_no_sense_is_read(seed: int) -> None:
-    """The checksum says that it is damage, so not one event is mended: before, thousands were."""
+    """The checksum shows the damage, so no event is repaired."""
     chosen = np.random.default_rng(seed)
     damaged = bytearray(PACKED)
     damaged[chosen.integers(100, len(PACKED) - 8)] ^= 1 << chosen.integers(8)

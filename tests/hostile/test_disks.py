@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written to: a line that says so, and the old file whole."""
+"""A full or read-only disk costs one line of error, and leaves the old file whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 from tests.hostile.confined import PACKAGE, confined, needs_mounts, read_only
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -41,7 +41,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(run: subprocess.CompletedProcess[str]) -> str:
-    """What a command said when it gave up: one line, no trace of calls."""
+    """The error of a command: one line, no traceback."""
     lines = [line for line in run.stderr.splitlines() if line]
     assert (run.returncode, len(lines), "Traceback" in run.stderr) == (1, 1, False), run.stderr
     return lines[0]
@@ -54,14 +54,14 @@ def test_a_read_only_folder_for_a_report_is_named(trace: Path, tmp_path: Path) -
     run = confined(f"mount -t tmpfs -o ro tmpfs {tmp_path}", *command, cwd=trace.parent)
 
     assert said(run) == (
-        f"error: {tmp_path}/new: no folder can be made here: Read-only file system. "
+        f"error: {tmp_path}/new: cannot create this folder: Read-only file system. "
         "Hint: choose another folder (--out)."
     )
 
 
 @needs_mounts
 def test_an_old_report_in_a_read_only_folder_stays(trace: Path, tmp_path: Path) -> None:
-    """The first file that cannot be written is named; those of the old report are as they were."""
+    """The error names the first file that cannot be written; the old report stays."""
     (tmp_path / "critical.pftrace").write_text("old")
     frozen = read_only(tmp_path)
     run = confined(
@@ -154,7 +154,7 @@ def test_a_file_beyond_the_users_limit_leaves_the_old_one(tmp_path: Path) -> Non
 _WRITES = """
 import sys
 import tempfile
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 for _ in range(300):
     with output_file(sys.argv[1]) as file:
@@ -211,7 +211,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
 
 _SLOW = "compiling, once on this machine …\n"
-"""What a slow machine says."""
+"""The note printed on a slow machine."""
 
 _COMPILED_CODE = """
 import numpy as np
@@ -228,7 +228,7 @@ print(entry(double)(21))
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """The package as it was installed a moment ago: nothing of it is compiled."""
+    """The package as freshly installed: nothing is compiled yet."""
     code = tmp_path / "site" / "fresh.py"
     for source in PACKAGE.rglob("*.*"):
         if source.suffix in {".py", ".css", ".html", ".js"}:
@@ -372,7 +372,7 @@ def test_a_cache_for_a_job_that_cannot_be_made_is_named(job: Path, tmp_path: Pat
     """The path leads through a file."""
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(OutputError, match="file/cache: no folder can be made here: Not a dir"):
+    with pytest.raises(OutputError, match="file/cache: cannot create this folder: Not a dir"):
         hg.load_job(job, cache=tmp_path / "file" / "cache")
 
 
@@ -382,7 +382,7 @@ def test_without_any_temporary_folder_a_job_says_so(job: Path, tmp_path: Path) -
     frozen = read_only(*_TEMPORARY, tmp_path)
     run = confined(frozen, *CLI, "report", str(job), "-q", cwd=tmp_path)
 
-    assert "no temporary folder can be made" in said(run)
+    assert "cannot create a temporary folder" in said(run)
 
 
 @needs_mounts

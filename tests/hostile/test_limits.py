@@ -7,13 +7,15 @@ from pathlib import Path
 
 from htagraph.comparison import run_profile
 from htagraph.compiler.structure import MAX_STREAMS
+from htagraph.job import job, rehearsal
 from htagraph.job.kept_steps import MOST_COLLECTIVES
+from htagraph.job.wait_comparisons import MOST_COMPARED
 from htagraph.model.recording import MAX_RANKS
-from htagraph.readers.kineto.chunks import MAX_RATIO
+from htagraph.readers.kineto.byte_stream import MAX_RATIO
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
-from htagraph.readers.kineto.document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
 from htagraph.readers.kineto.header import MAX_TIME_NS
-from htagraph.readers.ncu import table
+from htagraph.readers.kineto.json_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
+from htagraph.readers.ncu import csv_table
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
 
@@ -31,6 +33,11 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
         "streams that run work, of all devices": MAX_STREAMS,
         "ranks of a job": MAX_RANKS - 1,
         "collectives of a job, of its last steps": MOST_COLLECTIVES,
-        "values of Nsight Compute": table._MOST_VALUES,
+        "waits of a job that `delay_costs` compares, the longest": MOST_COMPARED,
+        "events of a job that a report replays, with 4,000 more for each rank": (
+            job._REPLAYED_EVENTS
+        ),
+        "events of a job that `what-if` replays": rehearsal._MOST_EVENTS,
+        "values of Nsight Compute": csv_table._MOST_VALUES,
         "a stored baseline": run_profile._MOST_BYTES,
     }

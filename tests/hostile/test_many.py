@@ -15,6 +15,7 @@ from htagraph.writers.labels import name_label
 from tests.hostile.cpu_time import cpu_seconds
 
 
+@pytest.mark.slow
 def test_thousands_of_threads_are_not_each_compared_with_all() -> None:
     """3,000 that each did one thing took 0.9 GB; of 40,000 the process was killed."""
     rows = [

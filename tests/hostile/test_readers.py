@@ -21,9 +21,9 @@ from htagraph.model.supplement import FIELD, Supplement
 from htagraph.readers.captures import discover
 from htagraph.readers.content import content_of
 from htagraph.readers.execution_trace.nodes import read_nodes
-from htagraph.readers.kineto import chunks
-from htagraph.readers.ncu.matching import _runs
-from htagraph.readers.ncu.table import read_launches
+from htagraph.readers.kineto import byte_stream
+from htagraph.readers.ncu.csv_table import read_launches
+from htagraph.readers.ncu.launch_matching import _runs
 from htagraph.readers.perfetto.reader import read_perfetto
 from tests.hostile.cpu_time import cpu_seconds
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file
@@ -119,7 +119,7 @@ def test_a_supplement_that_was_changed_is_left_out(
 
 
 def changed_supplement(content: bytes, name: str, value: object) -> bytes:
-    """A trace that we wrote, with other facts or columns beside its slices."""
+    """A trace written by htagraph, with changed facts or columns."""
     packets = []
     for one in Trace.FromString(content).packet:
         packed = [field.data for field in UnknownFieldSet(one) if field.field_number == FIELD]
@@ -186,7 +186,7 @@ def test_a_virtual_table_of_an_export_is_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["run.sqlite.gz", "log.csv.gz"])
 def test_files_beside_a_trace_are_no_bombs(tmp_path: Path, name: str, monkeypatch) -> None:
     """As for traces: no file unpacks to more than 200 times its size."""
-    monkeypatch.setattr(chunks, "RATIO_FROM", 1 << 20)
+    monkeypatch.setattr(byte_stream, "RATIO_FROM", 1 << 20)
     head = b"SQLite format 3\0" if "sqlite" in name else b"timestamp, power.draw [W]\n"
     file = tmp_path / name
     file.write_bytes(gzip.compress(head + bytes(1 << 23)))

@@ -33,12 +33,12 @@ _NOBODY = 65534
 
 
 class FailedError(Exception):
-    """What an environment said instead of the answers."""
+    """What an environment printed instead of the answers."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, and what it says of itself."""
+    """A wheel and its metadata."""
 
     path: Path
 
@@ -71,7 +71,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Environment:
-    """What is installed beside a wheel."""
+    """The packages installed with a wheel."""
 
     name: str
     python: str
@@ -185,7 +185,7 @@ def versions(python: Path, names: set[str]) -> dict[str, str]:
 
 
 def installed_pythons(wanted: list[str]) -> dict[str, str]:
-    """The programs of some versions of Python; it is said where one is missing."""
+    """The interpreters of some versions of Python; a line names each missing one."""
     found = {}
     for version in wanted:
         try:
@@ -199,13 +199,13 @@ def installed_pythons(wanted: list[str]) -> dict[str, str]:
 
 @dataclass
 class Table:
-    """What was said, line by line, each compared with the first."""
+    """The answers, line by line, each compared with the first."""
 
     first: str = ""
     n_failed: int = 0
 
     def add(self, name: str, said: Callable[[], tuple[str, str]]) -> None:
-        """Print a line: whether answers are those of the first, and what is said about them."""
+        """Print a line: whether the answers equal the first ones, and a note."""
         start_s = time.monotonic()
         try:
             answer, about = said()
@@ -218,7 +218,7 @@ class Table:
         print(f"{name:32} {time.monotonic() - start_s:3.0f} s  {verdict} {about}", flush=True)
 
     def _unlike(self, answer: str) -> str:
-        """The first line that is not that of the first answers."""
+        """The first line that differs from the first answers."""
         lines = zip_longest(self.first.splitlines(), answer.splitlines(), fillvalue="")
         there, here = next(pair for pair in lines if pair[0] != pair[1])
         return f"{here.strip()}, not {there.strip()}"

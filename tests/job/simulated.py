@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from tests.examples import one_in
 from tests.synth.program import (
     Action,
     Clock,
@@ -28,8 +29,7 @@ from tests.synth.simulator import simulate_job
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 WORLD = Group("0", (0, 1, 2))
 FEW = settings(
-    max_examples=25,
-    deadline=None,
+    one_in(2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -1,10 +1,11 @@
-"""Ranks that no clock brings together with the others are no part of the job's path."""
+"""Ranks that no clock aligns with the others are left out of the job's path."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_a_rank_of_another_capture_is_on_no_path(tmp_path: Path) -> None:
         for rank, body in enumerate(bodies)
     )
     job = load_job(simulate_job(JobProgram(ranks)).write(tmp_path))
-    with pytest.warns(ClockSkewWarning, match="no clock brings rank 2 together with the others"):
+    with pytest.warns(ClockSkewWarning, match="no clock aligns rank 2 with the others"):
         path = job.critical_path()
     assert path.dur_ns < 100_000
     assert set(path.segments["rank"]) == {0, 1}
@@ -77,12 +78,28 @@ def test_a_rank_that_shares_no_collective_but_the_time_stays(tmp_path: Path) -> 
     assert path.segments["rank"].tolist()[-1] == 2
 
 
+@pytest.mark.parametrize(("apart_ns", "aligned"), [(900_000_000, (0, 1)), (1_100_000_000, (0,))])
+def test_ranks_without_collectives_belong_together_within_a_second(
+    tmp_path: Path, apart_ns: int, aligned: tuple[int, ...]
+) -> None:
+    """Hosts keep time to a second: ranks further apart were not recorded together."""
+    body = (Op("aten::work", (Spend(90_000),)),)
+    ranks = tuple(
+        Program(body, MACHINE, rank, 2, start_ns=rank * apart_ns, base_time_ns=0)
+        for rank in range(2)
+    )
+    timeline = load_job(simulate_job(JobProgram(ranks)).write(tmp_path)).timeline
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClockSkewWarning)
+        assert timeline.aligned == aligned
+
+
 def test_the_odd_rank_is_left_out_even_if_it_is_the_first(tmp_path: Path) -> None:
     """Rank 0 is of a run with longer steps: no clock fits it, but 1 and 2 fit each other."""
     steps = tuple(action for _ in range(3) for action in (meet(), Synchronize(), Spend(500_000)))
     longer = tuple(action for _ in range(3) for action in (meet(), Synchronize(), Spend(900_000)))
     job = mixed(tmp_path, (longer, (0,)), (steps, (1, 2)))
-    with pytest.warns(ClockSkewWarning, match="no clock brings rank 0 together"):
+    with pytest.warns(ClockSkewWarning, match="no clock aligns rank 0"):
         assert job.timeline.aligned == (1, 2)
     assert set(job.collectives()["rank"]) == {1, 2}
     assert set(job.critical_path().segments["rank"]) <= {1, 2}

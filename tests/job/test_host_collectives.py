@@ -170,7 +170,7 @@ def test_a_monitored_barrier_is_a_rendezvous(tmp_path: Path) -> None:
 def test_a_job_on_the_host_has_no_devices(tmp_path: Path) -> None:
     """A late rank is named, and nothing is said of GPUs."""
     summary = JobSummary(written(tmp_path, late_on_rank_1(), groups=[(0, 1)], hosts=["a", "a"]))
-    assert summary.verdict.findings[0].title == "The others wait for rank 1, which is late"
+    assert summary.verdict.findings[0].title == "Rank 1 is late and keeps the others waiting"
     assert summary.verdict.findings[0].share == pytest.approx(15.0 / 26.6, abs=0.001)
 
 
@@ -193,7 +193,7 @@ def first_leads_ms(job: Job) -> list[float]:
     return ((starts.max() - starts.min())[firsts] / 1e6).tolist()
 
 
-@pytest.mark.filterwarnings("ignore:.*does not say its rank")
+@pytest.mark.filterwarnings("ignore:.*does not name its rank")
 @pytest.mark.parametrize(
     ("name", "late"),
     [

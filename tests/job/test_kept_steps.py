@@ -11,7 +11,7 @@ import pytest
 
 from htagraph.errors import IncompleteTraceWarning, QueryError
 from htagraph.job.job import Job
-from htagraph.job.kept_steps import LastSteps
+from htagraph.job.kept_steps import KeptSteps, LastSteps
 from htagraph.job.loading import _of_common_steps, load_job
 from htagraph.job.timeline import Timeline
 from htagraph.reports.job_summary import JobSummary
@@ -64,6 +64,11 @@ def test_it_is_said_which_steps_are_kept(kept: Job, whole: Job) -> None:
     assert "collectives kept" not in set(whole.quality()["check"])
 
 
+def test_the_notice_states_the_memory() -> None:
+    """1.1 kB for each collective that is kept."""
+    assert "(about 2.2 GB)" in str(KeptSteps(LastSteps("step"), 1, 2, 2_000_000, 5_000_000))
+
+
 def test_what_is_kept_answers_as_the_whole_job_does(kept: Job, whole: Job) -> None:
     """In the window of these steps: the path across ranks, and who waited for whom."""
     same, there = on_clocks_of(kept, whole), replace(whole, asked_window=kept.asked_window)
@@ -91,7 +96,9 @@ def test_windows_are_those_of_what_is_kept(kept: Job, whole: Job) -> None:
     step = [on_clocks_of(kept, whole), whole]
     found = [job.window("ProfilerStep#4").critical_path().segments for job in step]
     pd.testing.assert_frame_equal(*found)
-    with pytest.raises(QueryError, match=r"ProfilerStep#1 begins before ProfilerStep#3, of which"):
+    with pytest.raises(
+        QueryError, match=r"ProfilerStep#1 begins before ProfilerStep#3, from which on"
+    ):
         kept.window("ProfilerStep#1").critical_path()
 
 

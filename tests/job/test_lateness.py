@@ -48,6 +48,22 @@ def test_lateness_is_as_long_as_nobody_else_was_late() -> None:
     assert late_time(job) == [(1, "host", "load", 100_000)]
 
 
+def test_each_late_arrival_has_its_own_cause() -> None:
+    """Rank 1 loads, then rank 2 saves, then rank 0 logs: each is late once, by that."""
+
+    def body(rank: int) -> tuple[Action, ...]:
+        names = {1: "load", 2: "save", 0: "log"}
+        rounds = (
+            (Op(name, (Spend(30_000),)),) if late == rank else () for late, name in names.items()
+        )
+        return tuple(action for first in rounds for action in after(*first))
+
+    found = loaded(three(*map(body, range(3)))).stragglers().sort_values("rank")
+
+    assert found["cause_name"].tolist() == ["log", "load", "save"]
+    assert found["cause_ns"].tolist() == [30_000] * 3
+
+
 def test_an_operator_that_takes_longer_is_late_by_the_difference() -> None:
     """The same operator, 25 us longer on rank 2."""
     body = (meet(), Synchronize())

@@ -28,6 +28,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job import executors
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
+from htagraph.model.progress import Progress
 from htagraph.questions import QUESTIONS
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -207,6 +208,7 @@ def test_ranks_of_different_steps_are_said_to_be(copy: Path) -> None:
         load_job(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 @pytest.mark.parametrize("given", [True, False])
 def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
@@ -224,6 +226,7 @@ def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
     assert job.failures.empty
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_worker_that_is_killed_is_an_error_that_names_the_rank(
     folder: Path, processes: Executor
@@ -261,7 +264,7 @@ def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:
 def test_a_function_that_cannot_travel_is_said_to_be(folder: Path, processes: Executor) -> None:
     """A lambda has no name by which another process could find it."""
     job = load_job(folder, executor=processes)
-    with pytest.raises(QueryError, match="cannot travel to another process"):
+    with pytest.raises(QueryError, match="cannot be pickled"):
         job.map(lambda graph: graph.rank)
 
 
@@ -273,6 +276,7 @@ def test_processes_and_threads_give_equal_answers(folder: Path, processes: Execu
         assert_equal(serial, load_job(folder, executor=threads))
 
 
+@pytest.mark.slow
 @pytest.mark.dask
 def test_dask_gives_equal_answers(folder: Path) -> None:
     """Through the executor of its client, as on many machines."""
@@ -289,11 +293,14 @@ def test_dask_gives_equal_answers(folder: Path) -> None:
         assert job.map(n_events) == load_job(folder).map(n_events)
 
 
-def test_progress_is_told_rank_by_rank(folder: Path) -> None:
-    """(ranks done, ranks in all)."""
-    told: list[tuple[int, int]] = []
-    load_job(folder, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+def test_progress_counts_ranks(folder: Path) -> None:
+    heard: list[Progress] = []
+    load_job(folder, progress=heard.append)
+
+    assert heard == [
+        Progress("Reading"),
+        *(Progress("Reading", "rank", done, 4) for done in range(5)),
+    ]
 
 
 def test_a_job_can_be_asked_when_the_files_are_gone(copy: Path) -> None:

@@ -120,7 +120,7 @@ def test_all_ranks_of_dlrm_are_matched() -> None:
 def test_ranks_that_do_not_belong_together_are_flagged() -> None:
     """hta/trace_filter: two of 128 ranks, 80 ms apart; no clock fits, and nobody is blamed."""
     job = load_job(located("hta/trace_filter"))
-    with pytest.warns(ClockSkewWarning, match="no clock brings rank 1 together with the others"):
+    with pytest.warns(ClockSkewWarning, match="no clock aligns rank 1 with the others"):
         collectives = job.collectives()
     assert len(collectives) == 0
     assert len(job.missing_ranks) == 126

@@ -14,6 +14,7 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.job import rehearsal
 from htagraph.job.job import Job
+from tests.examples import one_in
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.job.test_host_collectives import late_on_rank_1, written
 from tests.real_traces import CAPTURES, cases, located
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Generating overly large repr", "ignore::htagraph.errors.HTAGraphWarning"
 )
 
-SOME = settings(FEW, max_examples=6)
+SOME = settings(FEW, max_examples=one_in(8).max_examples)
 TRAINING: dict[str, Any] = {
     "steps": 2,
     "layers": 3,
@@ -170,10 +171,18 @@ def test_every_opportunity_allows_for_the_clocks() -> None:
     assert found["saves_share"].min() < 0.002
 
 
+def test_the_error_of_a_job_is_three_spreads_of_its_clocks() -> None:
+    """Of the rank whose collectives end furthest apart."""
+    job = loaded(simulate_job(training_job(**TRAINING, ranks=3, jitter_ns=5_000)))
+
+    assert job.clocks["spread_ns"].max() > 0
+    assert job.rehearsal.clock_error_ns == 3 * job.clocks["spread_ns"].max()
+
+
 def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any rank is opened."""
     monkeypatch.setattr(rehearsal, "_MOST_EVENTS", 10)
-    with pytest.raises(TraceLimitError, match="of which 10 can be replayed"):
+    with pytest.raises(TraceLimitError, match="up to 10 can be replayed"):
         _ = hg.what_if(late_on_rank_one(), hg.equalise()).saves_ns
 
 

@@ -20,15 +20,16 @@ import pytest
 from htagraph.errors import IncompleteTraceWarning, RankFailedError
 from htagraph.graph import TraceGraph
 from htagraph.job import executors
-from htagraph.job.executors import IsolatedProcesses, Workers
-from htagraph.job.failures import failure_in_words
+from htagraph.job.executors import IsolatedProcesses, Workers, failure_in_words
 from htagraph.job.loading import load_job
-from htagraph.model.progress import heard_by
+from htagraph.model.progress import Progress, listening
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.job_sections import job_sections
 from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
+
+pytestmark = pytest.mark.slow
 
 
 class Counting(ThreadPoolExecutor):
@@ -106,20 +107,20 @@ def test_a_report_visits_each_rank_once(folder: Path) -> None:
     assert pool.given == {"prepare_rank": 4, "_visit": 4}
 
 
-def test_a_slow_worker_keeps_only_its_own_task_waiting() -> None:
-    """The others do the rest meanwhile, and it is told who is awaited."""
-    heard: list[tuple[object, ...]] = []
+def test_the_progress_line_names_a_slow_rank() -> None:
+    """The others do the rest meanwhile."""
+    heard: list[Progress] = []
     WAITED_FOR.clear()
 
-    def hear(*told: object) -> None:
-        heard.append(told)
-        if told[3] == "rank 0":
+    def hear(progress: Progress) -> None:
+        heard.append(progress)
+        if progress.awaited == "rank 0":
             WAITED_FOR.set()
 
     with (
         pytest.MonkeyPatch.context() as patch,
         ThreadPoolExecutor(2) as pool,
-        heard_by(hear),
+        listening(hear),
     ):
         patch.setattr(executors, "_PATIENCE_S", 0.05)
         tasks = {number: (wait_if_first, (number,)) for number in range(20)}
@@ -127,8 +128,23 @@ def test_a_slow_worker_keeps_only_its_own_task_waiting() -> None:
 
     assert found == dict.fromkeys(range(20), True)
     assert list(found) == list(range(20))
-    assert ("rank", 19, 20, "rank 0") in heard
-    assert heard[-1] == ("rank", 20, 20, "")
+    assert Progress("", "rank", 19, 20, "rank 0") in heard
+    assert heard[-1] == Progress("", "rank", 20, 20)
+
+
+@pytest.mark.parametrize(
+    ("n_ranks", "megabytes", "is_small"),
+    [(2, 59, True), (2, 61, False), (31, 0, True), (32, 0, False)],
+)
+def test_small_jobs_run_in_this_process(
+    monkeypatch: pytest.MonkeyPatch, n_ranks: int, megabytes: int, is_small: bool
+) -> None:
+    """Below 64 MB of files, a rank counting as 2 MB: to start processes takes longer."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    workers = Workers(n_tasks=n_ranks, n_bytes=megabytes << 20)
+    found = workers.run(dict.fromkeys(range(2), (os.getpid, ())))
+
+    assert (set(found.values()) == {os.getpid()}) is is_small
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
@@ -150,10 +166,12 @@ def test_one_pool_serves_all_and_who_dies_is_tried_again_alone(
 def test_a_worker_without_memory_costs_one_rank(folder: Path) -> None:
     """And says so; the libraries' own words differ."""
     job = load_job(folder, on_error="skip")
-    with pytest.warns(IncompleteTraceWarning, match="rank 1 is left out: its worker has too litt"):
+    with pytest.warns(
+        IncompleteTraceWarning, match="rank 1 is left out: its worker ran out of mem"
+    ):
         found = job.map(need_too_much)
     assert found == {0: 0, 2: 2, 3: 3}
-    assert found.failed[1].endswith("give it more, or run fewer on one machine.")
+    assert found.failed[1].endswith("give it more, or run fewer workers on one machine.")
 
 
 def test_a_file_that_vanishes_after_it_was_found_costs_one_rank(tmp_path: Path) -> None:
@@ -175,7 +193,7 @@ def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> 
     for one in (job, strict):
         one.summaries[2].graph.write_bytes(b"")
     with pytest.warns(
-        IncompleteTraceWarning, match="rank 2 is left out: .*not a graph that can be opened"
+        IncompleteTraceWarning, match="rank 2 is left out: .*not a valid saved graph"
     ):
         summary = JobSummary.of_answering(job, "job")
 
@@ -212,12 +230,13 @@ def test_dask_hands_out_small_pieces(dask: Executor) -> None:
     """A worker that does not end keeps few tasks from the others."""
     WAITED_FOR.clear()
 
-    def progress(done: int, _total: int) -> None:
-        if done >= 30:
+    def hear(progress: Progress) -> None:
+        if progress.done >= 30:
             WAITED_FOR.set()
 
     tasks = {number: (wait_if_first, (number,)) for number in range(40)}
-    found = Workers(dask).run(tasks, progress=progress)
+    with listening(hear):
+        found = Workers(dask).run(tasks)
     assert found == dict.fromkeys(range(40), True)
 
 

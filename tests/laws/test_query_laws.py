@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff
@@ -59,6 +60,7 @@ from htagraph.queries.utilization import utilization
 from htagraph.queries.utilization_losses import utilization_losses
 from htagraph.synth import timeline
 from tests.event_rows import taken
+from tests.examples import one_in
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
@@ -153,7 +155,7 @@ QUESTIONS = {
     "execution_nodes": Question(execution_nodes, answers.EXECUTION_NODES),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
-    # What sets a step apart is said in words, with durations in them.
+    # Its sentences on what sets a step apart hold durations.
     "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
     "choke_points": Question(choke_points, answers.CHOKE_POINTS),
     "collectives": Question(collectives, answers.COLLECTIVES),
@@ -172,7 +174,7 @@ QUESTIONS = {
     ),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
-"""What is asked, by the name of the question; a variant adds its options after a space."""
+"""Questions by name; a variant adds its options after a space."""
 _ABSOLUTE = ("ts_ns", "start_ns", "end_ns")
 _NUMBERS = ("interval", "node", "parent")
 _NAMES = (
@@ -186,8 +188,6 @@ _KINDS = (
     EventKind.PYTHON, EventKind.INSTANT, EventKind.COUNTER_RANGE, EventKind.DEVICE_ANNOTATION,
     EventKind.OVERHEAD,
 )  # fmt: skip
-
-every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
 
 
 @st.composite
@@ -222,7 +222,7 @@ def nonsense(draw: st.DrawFn) -> EventTable:
 
 
 def _sampled(events: EventTable) -> EventTable:
-    """Events beside two series of samples: around them, and in them, at an even distance."""
+    """Events with two evenly spaced series of samples: around them, and among them."""
     first, last = (int(events.ts_ns.min()), int(events.end_ns.max())) if len(events) else (0, 20)
     step = 2 * ((last - first) // 8 + 1)
     power = SampleTable.of(
@@ -236,6 +236,8 @@ def _sampled(events: EventTable) -> EventTable:
 
 simulated = programs(max_blocks=3).map(lambda program: _sampled(simulate(program).events))
 any_events = st.one_of(nonsense().map(_sampled), simulated)
+_EXPENSIVE = one_in(4)
+"""An example asks all questions, most of them twice."""
 windows = st.tuples(st.integers(-10, 100), st.integers(0, 60)).map(
     lambda w: Window(w[0], w[0] + w[1], "any")
 )
@@ -258,23 +260,23 @@ def _comparable(
     return sorted(rows, key=str) if as_set else rows
 
 
-@every_question
-@settings(max_examples=25, deadline=None)
+@_EXPENSIVE
 @given(events=any_events, window=windows)
-def test_answers_have_their_schema_and_parts_add_up(question, events, window):
+def test_answers_have_their_schema_and_parts_add_up(events, window):
     """Columns, types and order are the contract; sums are checked inside: no window may raise."""
     dag = compile_events(events)
-    for at in (dag.span, window):
-        frame = question.ask(dag, at)
+    for name, question in QUESTIONS.items():
+        for at in (dag.span, window):
+            frame = question.ask(dag, at)
 
-        assert list(frame.columns) == list(question.schema.columns)
-        assert [str(dtype) for dtype in frame.dtypes] == [
-            c.dtype for c in question.schema.columns.values()
-        ]
-        assert frame.index.tolist() == list(range(len(frame)))
+            assert list(frame.columns) == list(question.schema.columns), name
+            assert [str(dtype) for dtype in frame.dtypes] == [
+                c.dtype for c in question.schema.columns.values()
+            ], name
+            assert frame.index.tolist() == list(range(len(frame))), name
 
 
-@every_question
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
 def test_nothing_is_answered_with_an_empty_table_of_the_same_columns(question):
     """An empty trace has no rows, and all columns with their categories."""
     frame = question.ask(*_compiled(timeline("us |")))
@@ -289,14 +291,14 @@ def _compiled(events: EventTable) -> tuple[Dag, Window]:
     return dag, dag.span
 
 
-@every_question
-@settings(max_examples=5, deadline=None)
+@_EXPENSIVE
 @given(events=simulated)
-def test_asking_twice_gives_one_answer(question, events):
+def test_asking_twice_gives_one_answer(events):
     """Questions are pure functions; the arrays they read are read-only."""
     dag, span = _compiled(events)
 
-    pd.testing.assert_frame_equal(question.ask(dag, span), question.ask(dag, span))
+    for name, question in QUESTIONS.items():
+        assert_frame_equal(question.ask(dag, span), question.ask(dag, span), obj=name)
 
 
 def _shifted(events: EventTable, shift: int) -> EventTable:
@@ -313,28 +315,24 @@ def _slower(samples: SampleTable, factor: int) -> SampleTable:
     return replace(samples, ts_ns=samples.ts_ns * factor, all_series=tuple(series))
 
 
-@every_question
-@settings(max_examples=8, deadline=None)
+@_EXPENSIVE
 @given(events=simulated, shift=st.integers(-(10**12), 10**12))
-def test_shifting_all_times_shifts_only_instants(question, events, shift):
+def test_shifting_all_times_shifts_only_instants(events, shift):
     """When the trace was taken does not matter."""
-    later = question.ask(*_compiled(_shifted(events, shift)))
-    for name in set(_ABSOLUTE) & set(later.columns):
-        later[name] -= shift
+    at_first, later = _compiled(events), _compiled(_shifted(events, shift))
+    for name, question in QUESTIONS.items():
+        answer = question.ask(*later)
+        for column in set(_ABSOLUTE) & set(answer.columns):
+            answer[column] -= shift
 
-    assert _comparable(question.ask(*_compiled(events)), question.schema) == _comparable(
-        later, question.schema
-    )
+        expected = _comparable(question.ask(*at_first), question.schema)
+        assert _comparable(answer, question.schema) == expected, name
 
 
-@every_question
-@settings(max_examples=8, deadline=None)
+@_EXPENSIVE
 @given(events=simulated, factor=st.integers(2, 5))
-def test_scaling_all_times_scales_times_and_nothing_else(question, events, factor):
+def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
     """Nothing depends on a unit of time; cut-offs are times as well."""
-    if not question.scales:
-        pytest.skip("answers in operations or bytes per second, or in counts of nanoseconds")
-    cutoffs = dict.fromkeys(question.cutoffs, 20_000)
     # Times since the epoch, several times as long, would not fit 62 bits.
     events = _shifted(events, -int(events.ts_ns.min()))
     slow = replace(
@@ -344,27 +342,29 @@ def test_scaling_all_times_scales_times_and_nothing_else(question, events, facto
         flows=replace(events.flows, ts_ns=events.flows.ts_ns * factor),
         samples=_slower(events.samples, factor),
     )
-    frame = question.ask(*_compiled(events), **cutoffs)
-    scaled = question.ask(
-        *_compiled(slow), **{name: value * factor for name, value in cutoffs.items()}
-    )
-    for name, column in question.schema.columns.items():
-        if column.unit == "ns":
-            frame[name] *= factor
+    at_first, later = _compiled(events), _compiled(slow)
+    for name, question in QUESTIONS.items():
+        if not question.scales:
+            continue
+        frame = question.ask(*at_first, **dict.fromkeys(question.cutoffs, 20_000))
+        scaled = question.ask(*later, **dict.fromkeys(question.cutoffs, 20_000 * factor))
+        for column, meaning in question.schema.columns.items():
+            if meaning.unit == "ns":
+                frame[column] *= factor
 
-    assert _comparable(frame, question.schema) == _comparable(scaled, question.schema)
+        assert _comparable(frame, question.schema) == _comparable(scaled, question.schema), name
 
 
-@every_question
-@settings(max_examples=8, deadline=None)
+@_EXPENSIVE
 @given(events=simulated, seed=st.integers(0, 2**32 - 1))
-def test_the_order_of_events_and_names_in_the_file_does_not_matter(question, events, seed):
-    """Profilers write events in whatever order they arrive."""
-    shuffled = _shuffled(events, np.random.default_rng(seed))
-
-    assert _comparable(question.ask(*_compiled(events)), question.schema) == _comparable(
-        question.ask(*_compiled(shuffled)), question.schema
-    )
+def test_the_order_of_events_and_names_in_the_file_does_not_matter(events, seed):
+    """Profilers write events in any order."""
+    one, other = _compiled(events), _compiled(_shuffled(events, np.random.default_rng(seed)))
+    for name, question in QUESTIONS.items():
+        answer, expected = (
+            _comparable(question.ask(*side), question.schema) for side in (other, one)
+        )
+        assert answer == expected, name
 
 
 def _shuffled(events: EventTable, rng: np.random.Generator) -> EventTable:
@@ -388,10 +388,9 @@ def _shuffled(events: EventTable, rng: np.random.Generator) -> EventTable:
     )
 
 
-@every_question
-@settings(max_examples=8, deadline=None)
+@_EXPENSIVE
 @given(events=simulated)
-def test_names_of_threads_and_streams_are_only_names(question, events):
+def test_names_of_threads_and_streams_are_only_names(events):
     """Turning the order of streams and threads around gives the same answer with the new names."""
     last = 1000
 
@@ -406,23 +405,22 @@ def test_names_of_threads_and_streams_are_only_names(question, events):
     lanes = replace(
         events.lanes, tid=tuple(last - t if isinstance(t, int) else t for t in events.lanes.tid)
     )
-    other = question.ask(
-        *_compiled(replace(events, lanes=lanes, columns=columns, stream=renamed(events.stream)))
-    )
-    if "stream" in other:
-        other["stream"] = renamed(other["stream"].to_numpy())
-    if "track" in other:
-        other["track"] = [
-            re.sub(r"-?\d+$", lambda number: str(last - int(number[0])), track)
-            for track in other["track"]
-        ]
+    one = _compiled(events)
+    two = _compiled(replace(events, lanes=lanes, columns=columns, stream=renamed(events.stream)))
+    for name, question in QUESTIONS.items():
+        other = question.ask(*two)
+        if "stream" in other:
+            other["stream"] = renamed(other["stream"].to_numpy())
+        if "track" in other:
+            other["track"] = [
+                re.sub(r"-?\d+$", lambda number: str(last - int(number[0])), track)
+                for track in other["track"]
+            ]
 
-    assert _comparable(
-        question.ask(*_compiled(events)), question.schema, as_set=True
-    ) == _comparable(other, question.schema, as_set=True)
+        expected = _comparable(question.ask(*one), question.schema, as_set=True)
+        assert _comparable(other, question.schema, as_set=True) == expected, name
 
 
-@settings(max_examples=60, deadline=None)
 @given(events=any_events, window=windows)
 def test_idle_time_is_what_the_temporal_breakdown_calls_idle(events, window):
     """Two roads to one number: gaps between unions, and stretches in which nothing runs."""
@@ -438,7 +436,6 @@ def test_idle_time_is_what_the_temporal_breakdown_calls_idle(events, window):
         assert parts.tolist() == times["window_ns"].tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(events=any_events, window=windows)
 def test_overlap_is_never_more_than_either_part(events, window):
     """What is both is part of each; exposed communication is the rest."""
@@ -452,7 +449,6 @@ def test_overlap_is_never_more_than_either_part(events, window):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(events=any_events, cut=st.integers(0, 85))
 def test_two_halves_of_a_window_add_up(events, cut):
     """Answers in time are clipped, not counted by who begins where."""

@@ -1,4 +1,4 @@
-"""Laws of every real trace, whatever recorded it."""
+"""Laws of every real trace."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from htagraph import load
 from htagraph.compiler.passes import compile_events
@@ -33,7 +33,6 @@ def _n_tracks_that_end_last(dag: Dag) -> int:
     return len(np.unique(events.lane[dag.is_work & (events.end_ns == dag.span.end_ns)]))
 
 
-@settings(max_examples=300, deadline=None)
 @given(program=programs())
 def test_the_path_of_a_simulated_rank_is_the_true_one(program):
     """The simulator knows the cause of each instant; the compiler finds it in the trace alone."""
@@ -45,7 +44,6 @@ def test_the_path_of_a_simulated_rank_is_the_true_one(program):
     assert _tiles(rank.truth) == _tiles(critical_path(dag, dag.span))
 
 
-@settings(max_examples=100, deadline=None)
 @given(program=programs())
 def test_the_path_of_each_simulated_step_is_the_true_one(program):
     """A step's path leads to the end of its host range, and is cut where the range starts."""
@@ -59,7 +57,6 @@ def test_the_path_of_each_simulated_step_is_the_true_one(program):
         )
 
 
-@settings(max_examples=50, deadline=None)
 @given(program=programs())
 def test_the_trace_as_a_file_has_the_same_path_as_the_trace_in_memory(program):
     """Writing Kineto JSON and reading it back changes nothing that the path depends on."""

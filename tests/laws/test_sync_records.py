@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph import load
 from htagraph.compiler.passes import compile_events
@@ -82,7 +82,6 @@ def _true_share(program: Program) -> float:
 
 
 @with_and_without_calls
-@settings(max_examples=100, deadline=None)
 @given(program=programs())
 def test_a_random_program_has_nearly_the_true_path_without_records(
     program: Program, sync_calls: bool

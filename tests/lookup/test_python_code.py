@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import integers
 
 from htagraph import CriticalPath, Trace
@@ -148,7 +148,6 @@ def test_every_call_in_a_gap_has_its_own_time():
     assert found["segment"].nunique() == 3
 
 
-@settings(max_examples=60)
 @given(program=programs(), seed=integers(0, 2**32 - 1))
 def test_lines_tile_the_path_whatever_the_frames(program, seed):
     """Frames may overlap, cross operators and have no length: no nanosecond is lost."""

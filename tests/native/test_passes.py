@@ -73,6 +73,28 @@ def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> Non
     assert [of_source(text) for text in ("x + 1", "x + 2", "x + 1")] == [8, 9, 8]
 
 
+def test_a_function_whose_numbers_change_elsewhere_is_compiled_anew(tmp_path: Path) -> None:
+    """Lowering freezes them: the code of a rule, of which another file says what it is."""
+    (tmp_path / "source.py").write_text(
+        "from codes import CODE\nfrom htagraph.native.inner import called\n"
+        "@called\ndef g(x): return x + CODE\ndef f(x) -> 'int':\n    return g(x)\n"
+    )
+
+    def with_code(code: int) -> int:
+        (tmp_path / "codes.py").write_text(f"CODE = {code}\n")
+        script = (
+            "import source; from htagraph.native.passes import compiled; "
+            "print(compiled(source.f)(7))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+        )  # fmt: skip
+        return int(done.stdout)
+
+    assert [with_code(code) for code in (1, 22, 1)] == [8, 29, 8]
+
+
 def test_what_is_kept_is_found_until_it_is_damaged(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
     code_cache.keep("some.o", b"code")

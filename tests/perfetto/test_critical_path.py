@@ -83,7 +83,7 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
 def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
     """Called by their bound; what ran, why it counts and what it would save are arguments."""
     path = graph.critical_path()
-    saves = {"compute": "GPU computation: twice as fast, it saves 24%"}
+    saves = {"compute": "GPU compute: saves 24% if twice as fast"}
     segments, window = ask(path.to_perfetto(tmp_path / "x.pftrace", findings=saves), SAID, WINDOW)
     kernel, order = ("duration", "recorded"), ("program order", "by definition")
     waits = ("call semantics", "by definition")
@@ -117,7 +117,7 @@ def test_every_segment_has_an_arrow_to_its_event(tmp_path: Path, ask, graph: Tra
 
 
 def test_launches_have_arrows_to_their_kernels(tmp_path: Path, ask, graph: TraceGraph) -> None:
-    """The links of the trace are there beside those of the path."""
+    """The flows of the trace are there, next to those of the path."""
     query = (
         "select a.name, b.name from flow "
         "join slice a on a.id = slice_out join slice b on b.id = slice_in "

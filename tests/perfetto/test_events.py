@@ -62,7 +62,7 @@ def events_of(
 def test_events_that_overlap_partially_keep_their_durations(
     tmp_path: Path, ask, kind: EventKind
 ) -> None:
-    """A viewer takes an end for that of the slice begun last; so each row must nest strictly."""
+    """A viewer ends the slice that began last, so each row must nest strictly."""
     events = events_of(("a", 0, 10), ("b", 5, 10), ("c", 12, 10), kind=kind)
     (slices,) = ask(write_pftrace(tmp_path / "x.pftrace", events), SLICES)
     assert slices == [["a", 0, 10], ["b", 5, 10], ["c", 12, 10]]
@@ -250,9 +250,7 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(0, 3)),

@@ -56,7 +56,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_the_path_of_the_job_is_one_track(tmp_path: Path, ask, job: Job) -> None:
-    """Its segments tile the window; the row above them says on which rank they are."""
+    """Its segments tile the window; the row above them names their rank."""
     path = job.critical_path()
     tiles, stays = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, STAYS)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns, 0]]

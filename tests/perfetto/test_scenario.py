@@ -1,4 +1,4 @@
-"""Two runs in one file, in the trace processor: before and after, as it was and what if."""
+"""Two runs in one file, in the trace processor: before and after, recorded and predicted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_both_runs_are_there_each_with_its_path(tmp_path: Path, ask) -> None:
 
 
 def test_windows_of_two_runs_begin_at_one_time(tmp_path: Path, ask) -> None:
-    """The second step of one run, 15 us in, beside the first of another, 5 us in."""
+    """The second step of one run, from 15 us on, next to the first of another, from 5 us on."""
     late, soon = (
         hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
         for drawing in (

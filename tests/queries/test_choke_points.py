@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import path_edges
@@ -87,7 +87,6 @@ def test_of_choke_points_at_one_instant_the_call_is_kept():
     assert _rows(dag, "name", "n_points") == [["cudaDeviceSynchronize", 3]]
 
 
-@settings(max_examples=30, deadline=None)
 @given(program=programs(max_blocks=3))
 def test_the_critical_path_passes_every_choke_point(program):
     """It is one of the chains; where it is at an instant, it is at one node of that instant."""

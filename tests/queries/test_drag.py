@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
@@ -102,7 +102,6 @@ def test_without_stacks_nothing_is_said_of_modules() -> None:
         graph.drag(by="module")
 
 
-@settings(max_examples=20, deadline=None)
 @given(events=any_events, cut=st.tuples(st.integers(0, 100), st.integers(1, 100)))
 def test_a_drag_is_the_replay_without_the_event(events, cut) -> None:
     """Of every event with nothing under it, in the trace and in a part of it."""

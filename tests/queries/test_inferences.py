@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
@@ -36,7 +36,7 @@ PAIRS = (
 def test_a_rule_says_how_many_edges_it_made_and_their_time_on_the_path():
     """From the kernel's end to what the host goes on with: 2 us of 86."""
     dag = compile_events(timeline(POLLED, names=NAMES))
-    row = inferences(dag, dag.span).set_index("rule").loc["host waits for kernel"]
+    row = inferences(dag, dag.span).set_index("rule").loc["host polls"]
 
     assert (row["kind"], row["n_edges"], row["path_ns"]) == ("hidden_sync", 1, 2_000)
     assert row["path_share"] == 2_000 / dag.span.dur_ns
@@ -62,9 +62,8 @@ def test_without_inference_there_are_none():
 def learnt() -> TraceGraph:
     """A graph whose only inferred edge is by a learnt rule, with two pairs."""
     dag = compile_events(timeline(POLLED, names=NAMES))
-    rule = np.where(
-        dag.edges.rule == Rule.HOST_WAITS_FOR_KERNEL, Rule.RECURRING_IN_REPLAYS, dag.edges.rule
-    )
+    rule = dag.edges.rule
+    rule = np.where(rule == Rule.HOST_POLLS, Rule.RECURRING_IN_REPLAYS, rule)
     edges = replace(dag.edges, rule=rule.astype(np.int8))
     dag = replace(dag, edges=edges, support=PAIRS)
     return TraceGraph(dag, dag.span)
@@ -108,13 +107,12 @@ def test_quality_has_a_line_for_each_rule_that_made_edges():
 def test_a_rule_without_pairs_judges_each_edge_by_itself():
     """All its edges count."""
     dag = compile_events(timeline(POLLED, names=NAMES))
-    row = quality(dag, dag.span).set_index("check").loc["inferred: host waits for kernel"]
+    row = quality(dag, dag.span).set_index("check").loc["inferred: host polls"]
 
     assert (row["n_good"], row["n_all"]) == (1, 1)
     assert row["consequence"].endswith("each judged by itself.")
 
 
-@settings(max_examples=40, deadline=None)
 @given(program=programs(max_blocks=3))
 def test_time_on_the_path_is_that_of_the_breakdown_by_rule(program):
     """In the whole trace and in its second half; the breakdown adds up to the window."""

@@ -79,7 +79,6 @@ def test_a_window_has_the_part_of_a_chain_that_lies_in_it() -> None:
     assert chains(Window(20_000, 42_000, "part"), within_ns=FAR) == [(9, 20, 13), (12, 20, 10)]
 
 
-@settings(max_examples=25, deadline=None)
 @given(program=programs(max_blocks=4), data=st.data())
 def test_a_chain_that_takes_longer_than_its_float_is_critical(program, data) -> None:
     """Whatever part of it takes longer: the window, by exactly what is beyond its float."""
@@ -97,7 +96,7 @@ def test_a_chain_that_takes_longer_than_its_float_is_critical(program, data) -> 
         assert rehearsal.dur_ns(times) == span_ns + more_ns
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(program=programs(max_blocks=4))
 def test_every_node_that_has_little_float_is_in_one_chain(program) -> None:
     """None is missed, and none is in two; what takes no time is no part."""

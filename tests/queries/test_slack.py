@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
@@ -73,7 +73,6 @@ def test_threads_that_nothing_waits_for_may_end_with_the_window() -> None:
     assert found["poll"] == (31, 31)
 
 
-@settings(max_examples=25, deadline=None)
 @given(program=programs(max_blocks=4), data=st.data())
 def test_an_event_that_ends_later_than_its_float_delays_the_end_by_the_rest(program, data) -> None:
     """Exactly; and free float delays nothing else."""
@@ -96,7 +95,6 @@ def test_an_event_that_ends_later_than_its_float_delays_the_end_by_the_rest(prog
     assert not moved.any()
 
 
-@settings(max_examples=25, deadline=None)
 @given(program=programs(max_blocks=4), by=st.sampled_from((1.5, 3.0, 20.0)), data=st.data())
 def test_work_that_takes_longer_than_its_float_makes_the_window_longer(program, by, data) -> None:
     """A kernel scaled by itself: by exactly what it takes more than its float."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.compiler.passes import compile_events
@@ -113,7 +113,6 @@ def kernels(draw: st.DrawFn) -> Dag:
     return compile_events(replace(event_table(rows), devices=(FOUR_SMS,)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(dag=kernels(), start=st.integers(-5, 40), length=st.integers(1, 40))
 def test_uses_add_up_factors_multiply_and_parts_of_time_are_the_whole(dag, start, length) -> None:
     """Of any kernels in any window."""

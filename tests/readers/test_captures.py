@@ -167,7 +167,7 @@ def test_two_jobs_at_one_time_that_nothing_tells_apart_are_refused(tmp_path):
     record(tmp_path, without=(3,))
     record(tmp_path, pids_from=900, without=(0,))
 
-    with pytest.raises(CaptureNotChosenError, match="nothing says which rank is") as refused:
+    with pytest.raises(CaptureNotChosenError, match="nothing tells which rank") as refused:
         hg.load_job(tmp_path)
 
     assert "3 of 4" in refused.value.listing

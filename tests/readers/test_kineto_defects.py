@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 
 NAMES = st.sampled_from(
     ["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""]
@@ -92,7 +92,6 @@ IN_ARGS = {
 
 @pytest.mark.parametrize("name", IN_NAME)
 @given(texts=traces(), data=st.data())
-@settings(max_examples=20, deadline=None)
 def test_a_broken_name_is_read_and_no_other_event_changes(
     name: bytes, texts: list[str], data: st.DataObject
 ) -> None:
@@ -110,7 +109,6 @@ def test_a_broken_name_is_read_and_no_other_event_changes(
 
 @pytest.mark.parametrize("args", IN_ARGS)
 @given(texts=traces(), data=st.data())
-@settings(max_examples=20, deadline=None)
 def test_broken_args_cost_no_event(args: bytes, texts: list[str], data: st.DataObject) -> None:
     """The event is kept, and so are all others."""
     at = data.draw(st.integers(0, len(texts)))
@@ -122,7 +120,6 @@ def test_broken_args_cost_no_event(args: bytes, texts: list[str], data: st.DataO
 
 
 @given(texts=traces(), data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_a_file_cut_anywhere_keeps_all_whole_events(texts: list[str], data: st.DataObject) -> None:
     """Only the event that the cut goes through is lost."""
     whole = b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts).encode()
@@ -139,7 +136,6 @@ def test_a_file_cut_anywhere_keeps_all_whole_events(texts: list[str], data: st.D
 
 
 @given(texts=traces(), data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_a_write_torn_by_another_costs_one_event(texts: list[str], data: st.DataObject) -> None:
     """Ranks that write to one file at once tear events apart; all that are whole are kept."""
     at = data.draw(st.integers(1, len(texts) - 1))
@@ -153,7 +149,6 @@ def test_a_write_torn_by_another_costs_one_event(texts: list[str], data: st.Data
 
 
 @given(texts=traces(), data=st.data(), separator=st.sampled_from([b"\n", b",,", b", ,\n", b""]))
-@settings(max_examples=100, deadline=None)
 def test_commas_too_many_or_too_few_cost_nothing(
     texts: list[str], data: st.DataObject, separator: bytes
 ) -> None:
@@ -168,7 +163,6 @@ def test_commas_too_many_or_too_few_cost_nothing(
 
 
 @given(texts=traces(), block=st.integers(1, 400), n_threads=st.integers(1, 3))
-@settings(max_examples=100, deadline=None)
 def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
     texts: list[str], block: int, n_threads: int
 ) -> None:
@@ -182,18 +176,18 @@ def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
 
 def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]]:
     """The rows of a file that is read in small pieces by some threads."""
-    from htagraph.readers.kineto import loading, stream
+    from htagraph.readers.event_filter import EventFilter
+    from htagraph.readers.kineto import pieces, reader
 
-    usual = stream.BLOCK
+    usual = pieces.BLOCK
     data = (
         b'{"schemaVersion": 1, "traceEvents": [\n'
         + ",\n".join(texts).encode()
         + b'\n], "traceName": "x"}'
     )
-    stream.BLOCK = block
+    pieces.BLOCK = block
     try:
-        asked = loading.Asked(n_threads=n_threads)
-        loaded = loading.load_file(data, asked)
+        loaded = reader.load_file(data, EventFilter(), n_threads=n_threads)
     finally:
-        stream.BLOCK = usual
+        pieces.BLOCK = usual
     return list(loaded.events.frame().drop(columns="event").itertuples(index=False, name=None))

@@ -9,7 +9,7 @@ import pytest
 
 from htagraph.model.events import EVENT_DTYPES
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 from tests.readers import oracle
 from tests.real_traces import BROKEN_METADATA, TRACES, case, located
 

@@ -1,4 +1,4 @@
-"""Headers that are no JSON: what profilers write around the events is read key by key."""
+"""Headers that are not JSON: what profilers write around the events is read key by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from htagraph.errors import TraceLimitError
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import document, read_kineto
+from htagraph.readers.kineto import json_document
+from htagraph.readers.kineto.reader import read_kineto
 
 EVENTS = ", ".join(
     f'{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 1, "tid": 1, "ts": {ts}, "dur": 2}}'
@@ -105,9 +106,9 @@ def test_thousands_of_broken_keys_are_an_error() -> None:
     """Each is searched for its end: the limit is said."""
     metadata = ",\n  ".join(f'"k{k}": {{"open": "x' for k in range(50_000))
 
-    with pytest.raises(TraceLimitError, match=r"more than 1000 keys and values .* are no JSON"):
+    with pytest.raises(TraceLimitError, match=r"more than 1000 keys and values .* are not JSON"):
         read_kineto(before_the_events(metadata).encode())
-    assert document.MAX_BROKEN == 1000
+    assert json_document.MAX_BROKEN == 1000
 
 
 @pytest.mark.parametrize("number", ["²", "--5", "9" * 5000, "", "rank", 2**70, -(2**70), 1.5, [3]])

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.errors import TraceLimitError
-from htagraph.readers.kineto import document, read_kineto
-from htagraph.readers.kineto.stream import Piece, PieceStream
-from htagraph.readers.kineto.tables import lane_table
+from htagraph.readers.kineto import json_document
+from htagraph.readers.kineto.event_table import lane_table
+from htagraph.readers.kineto.pieces import Piece, PieceStream
+from htagraph.readers.kineto.reader import read_kineto
 
 FARTHEST_NS = 2**62
 TIMES_US = st.one_of(
@@ -120,7 +121,7 @@ def test_a_row_may_be_named_by_anything_like_a_number(event: Any, file_of: Any, 
 @pytest.mark.parametrize("one", [b"[]", b'{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1}]}'])
 def test_documents_that_follow_each_other_have_a_limit(one: bytes) -> None:
     """Each is read ahead of; the limit is named, and reading stops there."""
-    assert document.MAX_DOCUMENTS == 1000
+    assert json_document.MAX_DOCUMENTS == 1000
     read_kineto(b"\n".join([one] * 1000))
 
     with pytest.raises(TraceLimitError, match="more than 1000 JSON documents") as caught:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.kineto import read_kineto, repair_kineto
+from htagraph.readers.kineto.reader import read_kineto
+from htagraph.readers.kineto.rewriting import repair_kineto
 from tests.readers.malformed_files import MALFORMED, written
 
 OPENED = {
@@ -47,7 +48,7 @@ OPENED = {
 }
 REFUSED = {
     "empty.json": "the file is empty Hint: was the profiler stopped before it could export?",
-    "no_traceEvents.json": "this JSON holds no events (`traceEvents`) "
+    "no_traceEvents.json": "this JSON has no event list (`traceEvents`) "
     "Hint: is it a trace of torch.profiler?",
 }
 

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
-from htagraph.readers.kineto import chunks, document, read_kineto
+from htagraph.model.progress import BYTES, Progress, listening
+from htagraph.readers.kineto import byte_stream, json_document
+from htagraph.readers.kineto.reader import read_kineto
 
 
 def one(text: str) -> Any:
@@ -408,13 +410,14 @@ def test_progress_ends_at_the_size_of_the_file(event: Any, file_of: Any, tmp_pat
     (tmp_path / "t.json.gz").write_bytes(
         gzip.compress(file_of(*(event(str(k)) for k in range(20_000))))
     )
-    calls: list[tuple[int, int]] = []
+    heard: list[Progress] = []
 
-    read_kineto(tmp_path / "t.json.gz", progress=lambda done, total: calls.append((done, total)))
+    with listening(heard.append):
+        read_kineto(tmp_path / "t.json.gz")
 
     size = (tmp_path / "t.json.gz").stat().st_size
-    assert calls == sorted(calls)
-    assert calls[-1] == (size, size)
+    assert [one.done for one in heard] == sorted(one.done for one in heard)
+    assert heard[-1] == Progress("", BYTES, size, size)
 
 
 def test_two_gzip_members_are_one_file(event: Any, file_of: Any) -> None:
@@ -455,7 +458,7 @@ def test_what_is_no_trace_is_refused(data: bytes) -> None:
     [
         (bz2.compress(b'{"traceEvents": []}'), "this is bzip2; decompress it first."),
         (lzma.compress(b'{"traceEvents": []}'), "this is xz; decompress it first."),
-        (b"PK\x03\x04", "this is a zip archive; unpack it first."),
+        (b"PK\x03\x04", "this is a zip archive; extract it first."),
         ('{"traceEvents": []}'.encode("utf-16"), "this is UTF-16; traces are UTF-8."),
         ('{"traceEvents": []}'.encode("utf-16-be"), "this is UTF-16; traces are UTF-8."),
     ],
@@ -518,7 +521,7 @@ def test_an_event_larger_than_the_limit_is_an_error(
     monkeypatch: pytest.MonkeyPatch, event: Any, file_of: Any
 ) -> None:
     """Memory is bounded by the largest event that is allowed."""
-    monkeypatch.setattr(document, "MAX_VALUE", 1 << 16)
+    monkeypatch.setattr(json_document, "MAX_VALUE", 1 << 16)
 
     with pytest.raises(TraceLimitError, match="a single value is larger than"):
         read_kineto(file_of(event(), event("x" * 10_000_000), event()))
@@ -526,7 +529,7 @@ def test_an_event_larger_than_the_limit_is_an_error(
 
 def test_a_decompression_bomb_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kilobyte that unpacks to a megabyte is no trace."""
-    monkeypatch.setattr(chunks, "RATIO_FROM", 1 << 20)
+    monkeypatch.setattr(byte_stream, "RATIO_FROM", 1 << 20)
 
     with pytest.raises(TraceLimitError, match="decompression bomb"):
         read_kineto(gzip.compress(b"[" + b" " * (1 << 24) + b"]"))

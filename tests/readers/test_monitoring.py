@@ -234,7 +234,7 @@ def test_lines_that_are_not_understood_are_counted(tmp_path):
     path.write_text(log)
     (repair,) = with_beside(_trace(0), [path]).repairs
 
-    assert str(repair) == "monitoring line: 2 x (not understood in cut.csv)"
+    assert str(repair) == "monitoring line: 2 x (cannot be parsed in cut.csv)"
 
 
 def test_a_trace_that_does_not_count_from_the_epoch_gets_no_samples(tmp_path):

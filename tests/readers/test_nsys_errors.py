@@ -76,7 +76,7 @@ def test_another_database_is_no_export(tmp_path):
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
         connection.execute("CREATE TABLE people (name)")
 
-    with pytest.raises(TraceFormatError, match="no export of Nsight Systems"):
+    with pytest.raises(TraceFormatError, match="not an Nsight Systems export"):
         load(tmp_path / "other.db")
 
 
@@ -98,7 +98,7 @@ def test_an_export_that_is_cut_off_is_damaged(tmp_path):
     (tmp_path / "cut.sqlite").write_bytes(cut)
 
     for source in (tmp_path / "cut.sqlite", cut):
-        with pytest.raises(TraceFormatError, match="cut off or damaged"):
+        with pytest.raises(TraceFormatError, match="truncated or damaged"):
             load(source)
 
 
@@ -108,7 +108,7 @@ def test_an_export_that_is_being_written_is_not_read(tmp_path, ending):
     path = simulated_file(tmp_path / "run.sqlite", [simulate(training_rank(steps=1)).events])
     path.with_name(path.name + ending).write_bytes(b"log")
 
-    with pytest.raises(TraceFormatError, match="somebody writes to this file"):
+    with pytest.raises(TraceFormatError, match="this file is still being written"):
         load(path)
 
 

@@ -74,9 +74,7 @@ def assert_same(first: hg.Trace, again: hg.Trace) -> None:
     assert ours.critical_path().segments.equals(theirs.critical_path().segments)
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(programs())
 def test_a_simulated_trace_is_read_back_as_it_was(tmp_path: Path, program: Program) -> None:
     """Law: writing and reading change nothing, path and graph included."""

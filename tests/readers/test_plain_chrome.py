@@ -8,7 +8,7 @@ from typing import Any
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 
 
 def slice_(name: str, ts: float, dur: float, **fields: Any) -> dict[str, Any]:

@@ -45,8 +45,8 @@ def test_stacks_are_named_with_what_they_take():
     share = len(FRAME) / len(OPERATOR + FRAME)
 
     assert _said(hg.load(b'{"traceEvents": [' + events + b"]}"))["Python stacks"] == (
-        f"{share:.1%} of the capture, due to with_stack=True; they are the lines of host code, and "
-        "the modules of kernels"
+        f"{share:.1%} of the capture, due to with_stack=True; without them, host code has no lines "
+        "and kernels no modules"
     )
 
 
@@ -64,7 +64,7 @@ def test_one_of_the_steps_that_are_alike_would_do(alike):
 
     assert cost.events_per_step == (167, 166, 166, 166, 168, 166)
     assert cost.left_out_share == pytest.approx(5 / 6, abs=0.02)
-    assert "one of them would do and leave out 81.8% of the capture (about" in _said(alike)["steps"]
+    assert "one is enough and saves 81.8% of the capture (about" in _said(alike)["steps"]
 
 
 def test_a_step_takes_its_part_of_the_file(alike):
@@ -87,7 +87,7 @@ def test_nothing_is_advised_where_steps_differ():
 
     assert _cost(trace).left_out_share == 0
     assert _said(trace)["steps"] == (
-        "3, fewer than three of them alike: one does not stand for all (`steady_state` has why)"
+        "3, fewer than three of them alike: one is not representative (`steady_state` says why)"
     )
 
 
@@ -97,5 +97,5 @@ def test_two_steps_do_not_say_whether_one_would_do():
         timeline("cpu 1 |{ProfilerStep#0 [a  ]}{ProfilerStep#1 [a  ]}[b  ]")
     )
 
-    assert _said(trace)["steps"] == "2: too few to say whether one would do"
-    assert _said(trace)["a step"].endswith("; 20.0% lies outside of steps")
+    assert _said(trace)["steps"] == "2: too few to tell whether one is enough"
+    assert _said(trace)["a step"].endswith("; 20.0% is outside steps")

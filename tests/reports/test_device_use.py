@@ -25,8 +25,8 @@ def test_full_utilisation_of_a_sixteenth_is_said_in_one_sentence() -> None:
         "6.2% of all (estimated)."
     )
     assert losses_in_words(full.utilization_losses()) == (
-        "Warp slots are empty: 75% as kernels have fewer blocks than there are SMs, 19% as kernels "
-        "have fewer blocks than fit."
+        "Empty warp slots: 75% because grids have fewer blocks than the device has SMs, 19% "
+        "because grids have fewer blocks than fit."
     )
     assert seems_busier(full.utilization())
 
@@ -44,8 +44,8 @@ def test_what_is_known_of_a_part_says_so() -> None:
         (
             "stream 7 |[x ]",
             (
-                "A kernel runs 100% of the time; too few launch geometries are recorded to say how "
-                "full the device is then."
+                "A kernel runs 100% of the time; too few launch geometries are recorded to tell "
+                "how full the device is then."
             ),
         ),
         ("stream 7 |[Memset]", "A kernel runs 0% of the time."),

@@ -14,8 +14,8 @@ import htagraph as hg
 from htagraph.errors import OutputError
 from htagraph.path import CriticalPath
 from htagraph.reports.page import write_page
-from htagraph.reports.page.rank_answers import _asked
-from htagraph.reports.page.tables import html_table
+from htagraph.reports.page.html_tables import html_table
+from htagraph.reports.page.rank_answers import answers_of
 from htagraph.reports.summary import Summary
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
@@ -163,7 +163,7 @@ def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Pa
     program = training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
     simulate_job(program).write(tmp_path)
     job = hg.load_job(tmp_path)
-    found = _asked(job, [1, 2])["kernel_durations"]
+    found = answers_of(job, [1, 2])["kernel_durations"]
     own_ns = job[1].kernel_durations()["ts_ns"].to_numpy()
 
     assert (

@@ -168,8 +168,8 @@ def test_what_was_learnt_is_told_with_its_chance() -> None:
         }
     )
     assert learnt(frame) == {
-        (-1, "recurring in replays"): "learnt from 2 pairs of places: 40 of 42 waits match, "
-        "by chance 0.1% at most"
+        (-1, "recurring in replays"): "learned from 2 pairs of places: 40 of 42 waits match, "
+        "at most 0.1% by chance"
     }
 
 

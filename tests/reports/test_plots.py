@@ -28,11 +28,11 @@ from htagraph.model.answers import (
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
+from htagraph.model.frames import SPEED_UPS
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
-from htagraph.replay.curves import SPEED_UPS
 from htagraph.reports import plots
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 from htagraph.reports.plots.thinning import thin_line, thin_path
@@ -403,7 +403,7 @@ def test_inferred_segments_are_hatched() -> None:
     }
 
     assert list(hatched) == ["sync"]
-    assert hatched["sync"][0].endswith("<br>inferred: host waits for kernel")
+    assert hatched["sync"][0].endswith("<br>inferred: host polls")
     assert figure.layout.meta["note"].startswith("Hatched segments are inferred")
 
 

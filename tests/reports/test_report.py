@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import htagraph as hg
 from htagraph.cli.main import app_of
 from htagraph.errors import IncompleteTraceWarning
-from htagraph.model.progress import heard_by
+from htagraph.model.progress import Progress, listening
 from htagraph.reports import files
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate, simulate_job
@@ -53,7 +53,7 @@ def test_a_report_on_a_job(job_folder, tmp_path, listed):
     found = hg.report(where, tmp_path)
 
     assert found.verdict == hg.load_job(job_folder).verdict()
-    assert found.verdict.findings[0].title == "The others wait for rank 1, which is late"
+    assert found.verdict.findings[0].title == "Rank 1 is late and keeps the others waiting"
     assert {"perfetto", "summary"} <= set(found.files)
     assert all(file.is_file() for file in found.files.values())
 
@@ -69,11 +69,11 @@ def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, mon
 
 def test_the_trace_of_a_job_tells_how_far_it_is(job_folder, tmp_path):
     """Two ranks and the path are three parts."""
-    told = []
-    with heard_by(lambda *said: told.append(said)):
+    heard = []
+    with listening(heard.append):
         hg.report(job_folder, tmp_path)
 
-    assert ("part", 3, 3, "") in told
+    assert Progress(f"Writing {tmp_path / 'job.pftrace'}", "part", 3, 3) in heard
 
 
 def test_nothing_is_written_where_that_is_not_wanted(captured, tmp_path, monkeypatch):

@@ -9,9 +9,11 @@ import pytest
 
 import htagraph as hg
 from htagraph.model.answers import OPPORTUNITIES
+from htagraph.model.frames import STEP_SHARES
+from htagraph.reports.cells import human_frame
 from htagraph.reports.json_document import SCHEMA, VERSION, json_document
-from htagraph.reports.markdown import human_frame, markdown_summary, markdown_table
-from htagraph.reports.step_shares import STEP_SHARES, step_shares
+from htagraph.reports.markdown import markdown_summary, markdown_table
+from htagraph.reports.step_shares import step_shares
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate

@@ -39,7 +39,7 @@ def test_a_change_that_is_also_a_repair_is_told_once():
     )
 
     assert found[["row", "kind", "target", "shares_with"]].to_numpy().tolist() == [
-        [1, "as a graph", "each step captured as a CUDA graph", ""],
+        [1, "as a CUDA graph", "each step captured as a CUDA graph", ""],
         [2, "twice as fast", "aten::mm", "1"],
     ]
 

@@ -16,6 +16,7 @@ __all__ = [
     "Launch",
     "Op",
     "Poll",
+    "Receive",
     "Record",
     "Replay",
     "Spend",
@@ -169,14 +170,11 @@ class StreamWait:
         One that was never recorded holds nothing up.
     stream : int
     cost_ns : int, unit=ns
-    delay_ns : int, unit=ns
-        What the later work needs after the event, besides what the machine takes.
     """
 
     event: str
     stream: int
     cost_ns: int = 800
-    delay_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,6 +209,18 @@ class Poll:
     stream: int = 7
     before_ns: int = 0
     return_ns: int = 1_100
+
+
+@dataclass(frozen=True)
+class Receive:
+    """The thread is idle until a request arrives from outside of the program.
+
+    Parameters
+    ----------
+    after_ns : int, unit=ns
+    """
+
+    after_ns: int
 
 
 @dataclass(frozen=True)
@@ -272,6 +282,7 @@ Action = (
     | StreamWait
     | Synchronize
     | Poll
+    | Receive
     | HandOver
     | Delegate
 )

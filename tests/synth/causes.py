@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from htagraph.model.schema import Column, Schema
+from htagraph.model.schema import Schema, duration, identifier, label
 from tests.synth.recorder import Recorder
 from tests.synth.truth import Mark, Release
 
@@ -15,13 +15,13 @@ __all__ = ["CAUSES", "causes_frame"]
 CAUSES = Schema(
     "CAUSES",
     {
-        "node": Column("int64", "node", "twice the event for its start, one more for its end"),
-        "release": Column("object", "Release", "what the instant waited for"),
-        "source": Column(
-            "int64", "event", "the work, call or host event that was waited for; -1 for none"
+        "node": identifier("twice the event for its start, one more for its end", unit="node"),
+        "release": label("what the instant waited for", unit="Release", dtype="object"),
+        "source": identifier(
+            "the work, call or host event that was waited for; -1 for none", unit="event"
         ),
-        "late_ns": Column("int64", "ns", "how much sooner the instant would have come without it"),
-        "own_ns": Column("int64", "ns", "what the host thread itself needed after the release"),
+        "late_ns": duration("how much sooner the instant would have come without it"),
+        "own_ns": duration("what the host thread itself needed after the release"),
     },
 )
 

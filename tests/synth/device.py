@@ -44,7 +44,6 @@ class Item:
     previous: Item | None = None
     waits: tuple[Item, ...] = ()
     in_graph: bool = False
-    delay_ns: int = 0
     start: Mark | None = None
     end: Mark | None = None
     n_open: int = 0
@@ -68,7 +67,6 @@ class Device:
     random: random.Random
     last: dict[int, Item] = field(default_factory=dict)
     holds: dict[int, tuple[Item, ...]] = field(default_factory=dict)
-    delays_ns: dict[int, int] = field(default_factory=dict)
     recorded: dict[str, tuple[Item, ...]] = field(default_factory=dict)
     ordinals: dict[str, int] = field(default_factory=dict)
     sent: dict[tuple[str, str], deque[Item]] = field(default_factory=dict)
@@ -91,9 +89,8 @@ class Device:
         """Make an event stand for all work of a stream so far."""
         self.recorded[event] = self.covered(stream)
 
-    def hold(self, event: str, stream: int, delay_ns: int = 0) -> None:
-        """Let later work of a stream wait for an event, and a little longer."""
-        self.delays_ns[stream] = max(delay_ns, self.delays_ns.get(stream, 0))
+    def hold(self, event: str, stream: int) -> None:
+        """Let later work of a stream wait for an event."""
         self.holds[stream] = (*self.holds.get(stream, ()), *self.recorded.get(event, ()))
 
     def enqueue(
@@ -114,7 +111,6 @@ class Device:
             event,
             previous=self.last.get(stream),
             waits=(*held, *(w for w in after if w.stream != stream and w not in held)),
-            delay_ns=self.delays_ns.pop(stream, 0),
         )
         if isinstance(work, Collective):
             self._number(item, work)
@@ -276,7 +272,7 @@ class Engine:
             )
         causes += [
             (
-                w.end.ts_ns + item.delay_ns,
+                w.end.ts_ns,
                 machine.stream_wait_ns,
                 w.end,
                 Bound.SYNC,

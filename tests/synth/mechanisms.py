@@ -22,6 +22,7 @@ from tests.synth.program import (
     Op,
     Poll,
     Program,
+    Receive,
     Record,
     Replay,
     Spend,
@@ -33,12 +34,12 @@ __all__ = ["KINDS", "inference_program"]
 
 KINDS = (
     "replays",
-    "distances",
     "stripped waits",
     "late ends",
     "full device",
     "polls",
     "workers",
+    "servers",
     "before the capture",
     "full queue",
     "nothing",
@@ -72,7 +73,7 @@ def _eager(draw: Draw) -> Section:
     return section
 
 
-def _replays(draw: Draw, *, delay_ns: int = 0) -> Section:
+def _replays(draw: Draw) -> Section:
     """A graph of layers, of which each forks to another stream and joins it; one stream is free."""
     layers = [
         (draw.ns(3, 12), draw.ns(10, 120), draw.ns(15, 160), draw.ns(8, 60))
@@ -90,7 +91,7 @@ def _replays(draw: Draw, *, delay_ns: int = 0) -> Section:
             at = len(nodes)
             nodes += [
                 GraphNode(draw.work("rms_norm_kernel", norm_ns), 7),
-                GraphNode(Collective(side, draw.about(side_ns)), 20, (at,), draw.about(delay_ns)),
+                GraphNode(Collective(side, draw.about(side_ns)), 20, (at,)),
                 GraphNode(draw.work(name, gemm_ns), 7),
                 GraphNode(draw.work("moe_combine_kernel", after_ns), 7, (at + 1,)),
             ]
@@ -103,7 +104,7 @@ def _replays(draw: Draw, *, delay_ns: int = 0) -> Section:
     return section
 
 
-def _stream_waits(draw: Draw, *, delay_ns: int = 0) -> Section:
+def _stream_waits(draw: Draw) -> Section:
     """Layers whose weights are gathered, and gradients reduced, on streams of their own."""
     layers = [
         (draw.ns(30, 300), draw.ns(20, 250), draw.ns(20, 250), draw.ns(20, 200))
@@ -116,7 +117,7 @@ def _stream_waits(draw: Draw, *, delay_ns: int = 0) -> Section:
             actions += [
                 Op("c10d::_allgather_base_", (draw.meeting(_GATHER, gather_ns, 20),)),
                 Record("gathered", 20),
-                StreamWait("gathered", 7, delay_ns=draw.about(delay_ns)),
+                StreamWait("gathered", 7),
                 Op("aten::mm", (draw.spend(6_000), draw.launch(_GEMM, first_ns))),
                 Op("aten::add", (draw.spend(5_000), draw.launch(_POINTWISE, second_ns))),
                 Record("computed", 7),
@@ -250,6 +251,31 @@ def _free_thread(draw: Draw) -> tuple[Action, ...]:
     )
 
 
+def _servers(draw: Draw) -> tuple[Action, ...]:
+    """Threads of a pool that serve requests as they arrive."""
+    wait_ns, serve_ns = draw.ns(200, 2_000), draw.ns(30, 300)
+    return tuple(
+        Delegate(
+            tuple(
+                action
+                for _ in range(6)
+                for action in (
+                    Receive(draw.ns(wait_ns / 2e3, wait_ns / 500)),
+                    _served(draw, serve_ns),
+                )
+            ),
+            11 + number,
+            thread_name=f"exec{number}",
+        )
+        for number in range(draw.random.randint(3, 5))
+    )
+
+
+def _served(draw: Draw, serve_ns: int) -> Action:
+    """One request."""
+    return Annotation("Stage::request", (Op("aten::cat", (draw.spend(serve_ns),)),))
+
+
 def _many_launches(draw: Draw) -> tuple[Action, ...]:
     """More launches than fit into the queue."""
     return tuple(draw.launch(_POINTWISE, 12_000) for _ in range(draw.random.randint(1_450, 1_700)))
@@ -260,12 +286,8 @@ def _many_launches(draw: Draw) -> tuple[Action, ...]:
 
 def _sections(kind: str, draw: Draw) -> Sequence[Section]:
     """What each step of a program goes through."""
-    distance_ns = draw.ns(40, 200)
     made: dict[str, Callable[[], Section]] = {
         "replays": lambda: _replays(draw),
-        "distances": lambda: draw.random.choice((_replays, _stream_waits))(
-            draw, delay_ns=distance_ns
-        ),
         "stripped waits": lambda: _stream_waits(draw),
         "late ends": lambda: draw.random.choice((_replays, _stream_waits))(draw),
         "full device": lambda: _full_device(draw),
@@ -331,6 +353,8 @@ def inference_program(kind: str, seed: int) -> Program:
     is_waited = draw.chance(0.7)
     if kind == "nothing" and draw.chance(0.5):
         body = (*body, Delegate(_free_thread(draw), 5, thread_name="prefetcher"))
+    if kind == "servers":
+        body = (*body, *_servers(draw))
     for number in range(draw.random.randint(3, 6)):
         inside = tuple(action for section in sections for action in section())
         end: tuple[Action, ...] = (Synchronize(),) if is_waited else ()

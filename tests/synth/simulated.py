@@ -13,7 +13,7 @@ import pandas as pd
 
 from htagraph.errors import OutputError, WindowNotFoundError
 from htagraph.model.events import EventTable
-from htagraph.model.schema import Column, Schema
+from htagraph.model.schema import Schema, duration, identifier, instant, name
 from htagraph.model.units import human_count, human_duration
 from htagraph.synth.rows import Row, event_table
 from tests.synth.causes import causes_frame
@@ -31,20 +31,16 @@ _WHOLE = -1
 TRUE_COLLECTIVES = Schema(
     "TRUE_COLLECTIVES",
     {
-        "group": Column("object", "name", "process group"),
-        "seq": Column("int64", "count", "position among the collectives of the group"),
-        "name": Column("object", "name", "kernel"),
-        "operation": Column("object", "name", "what the collective does"),
-        "rank": Column("int64", "id", "rank of this member"),
-        "event": Column("int64", "event", "row of the rank's event table"),
-        "start_ns": Column("int64", "ns", "true start of the kernel"),
-        "end_ns": Column("int64", "ns", "true end of the kernel"),
-        "wait_ns": Column(
-            "int64", "ns", "how long the kernel waited for the last of those it needs"
-        ),
-        "last_rank": Column(
-            "int64", "id", "rank that came last of those it needs; itself if it did not wait"
-        ),
+        "group": name("process group"),
+        "seq": identifier("position among the collectives of the group"),
+        "name": name("kernel"),
+        "operation": name("what the collective does"),
+        "rank": identifier("rank of this member"),
+        "event": identifier("row of the rank's event table", unit="event"),
+        "start_ns": instant("true start of the kernel"),
+        "end_ns": instant("true end of the kernel"),
+        "wait_ns": duration("how long the kernel waited for the last of those it needs"),
+        "last_rank": identifier("rank that came last of those it needs; itself if it did not wait"),
     },
 )
 

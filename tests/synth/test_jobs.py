@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from htagraph.errors import QueryError
 from tests.synth.program import (
@@ -195,7 +195,6 @@ def test_metadata_is_written_as_asked_for() -> None:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=jobs())
 def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
     """From the first start to the last end over all ranks."""
@@ -209,7 +208,6 @@ def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
     assert job.collectives["wait_ns"].min() == 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=jobs())
 def test_the_path_changes_ranks_only_into_a_collective(program: JobProgram) -> None:
     """Ranks hold each other up in no other way; the path comes from the rank that came last."""
@@ -235,7 +233,6 @@ def test_a_job_says_what_it_is() -> None:
     assert repr(job.ranks[0]) == "SimulatedRank(rank=0, 4 events, 0 steps, 16.0 us)"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=expert_jobs())
 def test_no_member_of_a_dispatch_ends_before_all_have_come(program: JobProgram) -> None:
     """Each ends its own duration after the last came, or after its own start."""
@@ -248,7 +245,6 @@ def test_no_member_of_a_dispatch_ends_before_all_have_come(program: JobProgram) 
     assert (job.collectives["end_ns"] >= last.transform("min")).all()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=jobs())
 def test_members_of_an_all_reduce_end_their_own_transfer_after_the_last_start(
     program: JobProgram,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from htagraph.errors import OutputError
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 from tests.synth.kineto_json import _ARGS, _TRIPLES
 from tests.synth.program import Clock, JobProgram
 from tests.synth.simulated import SimulatedRank
@@ -117,7 +117,7 @@ def test_forward_and_backward_are_joined(file: dict[str, Any]) -> None:
     assert len({arrow["tid"] for arrow in arrows}) == 2
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(program=programs())
 def test_the_reader_returns_the_table(program: object) -> None:
     """Whatever was simulated: what is written and read again is what was there."""

@@ -18,6 +18,7 @@ PLANTED = {
     "full device": Release.DEVICE_FULL,
     "polls": Release.POLL,
     "workers": Release.CALL,
+    "servers": Release.REQUEST,
     "before the capture": Release.BEFORE_CAPTURE,
     "full queue": Release.QUEUE,
 }
@@ -32,14 +33,13 @@ def test_a_program_plants_what_its_kind_says(kind: str) -> None:
     assert all(PLANTED[kind].value in releases for releases in found)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(program=inference_programs(kind="nothing"))
 def test_nothing_is_planted_where_nothing_is_said(program: Program) -> None:
     """All waits are recorded, or those of a thread that was started once."""
     assert set(simulate(program).causes["release"]) <= {release.value for release in NAMED}
 
 
-@settings(max_examples=20, deadline=None)
 @given(program=inference_programs())
 def test_every_instant_has_one_cause(program: Program) -> None:
     """Each start and end of a host event, each start of device work has one; sources came first."""

@@ -22,6 +22,12 @@ def test_they_are_what_the_simulator_writes():
     assert stale == []
 
 
+def test_the_captured_one_is_a_capture_of_the_tests():
+    captured = ROOT / "tests/data/captures/single/loader0.pt.trace.json.gz"
+
+    assert hg.demo_trace("captured").read_bytes() == captured.read_bytes()
+
+
 def test_the_notebooks_have_no_others():
     kept = {path.relative_to(ROOT) for path in (ROOT / NOTEBOOKS).rglob("*.gz")}
 

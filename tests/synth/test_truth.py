@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph import Trace
 from htagraph.model.kinds import Bound
@@ -72,7 +72,6 @@ def test_time_before_any_known_cause_is_unexplained() -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
 @given(program=programs())
 def test_the_truth_tiles_the_trace(program: Program) -> None:
     """From the first start to the last end, without gap or overlap, in integers."""

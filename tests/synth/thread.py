@@ -24,6 +24,7 @@ from tests.synth.actions import (
     Launch,
     Op,
     Poll,
+    Receive,
     Record,
     Replay,
     Spend,
@@ -149,6 +150,8 @@ class Thread:
             match action:
                 case Spend():
                     self.now += action.dur_ns
+                case Receive():
+                    self._receive(action)
                 case Op() | Annotation():
                     yield from self._range(action)
                 case Call():
@@ -165,6 +168,15 @@ class Thread:
                     yield from self._order(action)
                 case Synchronize():
                     yield from self._synchronize(action)
+
+    def _receive(self, action: Receive) -> None:
+        """Be idle until a request arrives."""
+        since = self._boundary()
+        self.now += action.after_ns
+        self.mark = Mark(
+            self.now, since, Bound.WAITING_FOR_WORK,
+            rank=self.device.rank, release=Release.REQUEST, late_ns=action.after_ns,
+        )  # fmt: skip
 
     def _boundary(self) -> Mark:
         """Mark this instant; the time since the last mark belongs to the innermost event."""
@@ -297,7 +309,7 @@ class Thread:
         ops = [event for event in self.open if recorder.rows[event].kind == EventKind.OP]
         event = recorder.add_device(work.name, work.kind, stream, call)
         item = self.device.enqueue(work, stream, launch, event, after)
-        item.in_graph, item.delay_ns = in_graph, max(item.delay_ns, node.delay_ns)
+        item.in_graph = in_graph
         recorder.describe(item, ops[-1] if ops else -1, named)
         for outer in self.open:
             if recorder.rows[outer].kind == EventKind.ANNOTATION:
@@ -339,7 +351,7 @@ class Thread:
         name = "cudaEventRecord" if is_record else "cudaStreamWaitEvent"
         call = self._enter_call(name) if self.recorder.program.sync_calls else -1
         if isinstance(action, StreamWait):
-            self.device.hold(action.event, action.stream, action.delay_ns)
+            self.device.hold(action.event, action.stream)
         else:
             self.device.record(action.event, action.stream)
         self.now += action.cost_ns
@@ -398,10 +410,10 @@ class Thread:
         )  # fmt: skip
         self.recorder.name_thread(action.thread, action.thread_name)
         if self.mark is not None:
-            worker.mark = worker._release(self.mark, Bound.PYTHON_GAP, Release.HAND_OVER)
+            worker.mark = worker._release(self.mark, Bound.PYTHON_GAP, Release.HANDOFF)
         yield from worker._run(action.body)
         if worker.mark is not None:
-            self.mark = self._release(worker.mark, Bound.PYTHON_GAP, Release.HAND_OVER)
+            self.mark = self._release(worker.mark, Bound.PYTHON_GAP, Release.HANDOFF)
         self.now = worker.now
         self.first = self.first or worker.first
         self.range_ends |= worker.range_ends

@@ -15,22 +15,20 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.kinds import Bound
-from htagraph.model.schema import Column, Schema
+from htagraph.model.schema import Schema, duration, identifier, instant, label, name
 
 __all__ = ["TRUTH", "Mark", "Release", "Tile", "tiles", "truth_frame"]
 
 TRUTH = Schema(
     "TRUTH",
     {
-        "start_ns": Column("int64", "ns", "start of the tile; the end of the one before"),
-        "dur_ns": Column("int64", "ns", "length of the tile"),
-        "bound": Column("object", "Bound", "what bound the time"),
-        "name": Column(
-            "object", "name", "operator, call or device work, empty for a gap of a host thread"
-        ),
-        "rank": Column("int64", "id", "rank that it happened on"),
-        "event": Column(
-            "int64", "event", "row of that rank's event table, -1 for a gap of a host thread"
+        "start_ns": instant("start of the tile; the end of the one before"),
+        "dur_ns": duration("length of the tile"),
+        "bound": label("what bound the time", unit="Bound", dtype="object"),
+        "name": name("operator, call or device work, empty for a gap of a host thread"),
+        "rank": identifier("rank that it happened on"),
+        "event": identifier(
+            "row of that rank's event table, -1 for a gap of a host thread", unit="event"
         ),
     },
 )
@@ -49,8 +47,9 @@ class Release(StrEnum):
     SYNC = "sync"  #: a recorded call waited for device work
     POLL = "poll"  #: a thread polled device work
     QUEUE = "queue"  #: a launch met a full queue
-    HAND_OVER = "hand-over"  #: another thread, which worked for it or for which it works
+    HANDOFF = "handoff"  #: another thread, which worked for it or for which it works
     CALL = "call"  #: another thread, which gave it something to do
+    REQUEST = "request"  #: something from outside of the program
 
 
 class Mark:

@@ -128,14 +128,11 @@ class GraphNode:
         That it runs on in every replay; nodes of one stream run in their order.
     after : tuple of int
         Positions of earlier nodes, of any stream, that must have ended.
-    delay_ns : int, unit=ns
-        What the work needs after those, besides what the machine takes.
     """
 
     work: Work | Collective
     stream: int = 7
     after: tuple[int, ...] = ()
-    delay_ns: int = 0
 
 
 @dataclass(frozen=True)

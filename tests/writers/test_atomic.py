@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.errors import OutputError
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 
 def test_a_file_that_fails_halfway_leaves_the_old_one(tmp_path: Path) -> None:

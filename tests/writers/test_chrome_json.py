@@ -7,12 +7,21 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError
-from htagraph.writers.chrome_json import write_chrome_json
+from htagraph.writers.chrome_json import with_added, write_chrome_json
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
+
+TEXT = st.text(alphabet='ab\\"[]{}:, \n', max_size=12)
+JSON = st.recursive(
+    TEXT | st.integers() | st.none(),
+    lambda child: st.lists(child, max_size=3) | st.dictionaries(TEXT, child, max_size=3),
+    max_leaves=8,
+)
 
 
 @pytest.fixture
@@ -27,11 +36,11 @@ def original(tmp_path: Path) -> Path:
 def test_without_what_was_added_it_is_the_original(
     tmp_path: Path, original: Path, name: str
 ) -> None:
-    """What was added stands in one piece, at the end of the list of events."""
+    """What was added is one piece, at the start of the list of events."""
     out = hg.load(original).compile().critical_path().to_chrome_json(tmp_path / name)
     data = out.read_bytes()
     text, old = (gzip.decompress(data) if name.endswith("gz") else data), original.read_bytes()
-    first = text.index(b',\n{"name":"process_name","ph":"M","pid":2000000000')
+    first = text.index(b'\n{"name":"process_name","ph":"M","pid":2000000000')
     assert text[:first] + text[first + len(text) - len(old) :] == old
     assert len(json.loads(text)["traceEvents"]) > len(json.loads(old)["traceEvents"])
 
@@ -90,3 +99,38 @@ def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path, original: Path) -> N
             base_time_ns=0,
         )
     assert not (tmp_path / "x.json").exists()
+
+
+def added_to(text: bytes, size: int) -> bytes:
+    """The text with one event more, read in pieces of a size."""
+    pieces = (text[first : first + size] for first in range(0, len(text), size))
+    return b"".join(with_added(pieces, b'"new"'))
+
+
+@given(JSON, JSON, st.lists(JSON, max_size=4), st.sampled_from([None, 1]), st.integers(60, 99))
+def test_an_added_event_is_the_first_and_nothing_else_changes(
+    before: object, after: object, events: list[object], indent: int | None, size: int
+) -> None:
+    """Law: whatever stands around the list, and wherever the pieces are cut."""
+    document = {"a[": before, "traceEvents": ["old", *events], "z": after}
+    text = json.dumps(document, indent=indent).encode()
+
+    assert json.loads(added_to(text, size)) == {
+        **document,
+        "traceEvents": ["new", "old", *events],
+    }
+
+
+@given(st.lists(JSON, max_size=4))
+def test_a_bare_list_is_a_list_of_events(events: list[object]) -> None:
+    """Chrome's format has two forms; the list alone is one."""
+    assert json.loads(added_to(json.dumps(events).encode(), 999)) == ["new", *events]
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b'{"traceEvents": [{"a": "]"', b'{"y": "\\"traceEvents\\": ["}']
+)
+def test_a_list_that_is_absent_or_cut_off_is_refused(text: bytes) -> None:
+    """A text that looks like the key is none."""
+    with pytest.raises(ValueError, match="no end"):
+        added_to(text, 99)

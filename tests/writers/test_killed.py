@@ -11,7 +11,7 @@ import pytest
 
 _ENDLESS = """
 import sys
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 with output_file(sys.argv[1]) as file:
     while True:

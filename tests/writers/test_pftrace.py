@@ -10,9 +10,9 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
 
 import htagraph as hg
-from htagraph.errors import GraphError, OutputError
+from htagraph.errors import OutputError
 from htagraph.model.events import EventTable
-from htagraph.writers.pftrace import CounterTrack, write_pftrace
+from htagraph.writers.pftrace import write_pftrace
 from tests.synth.program import Launch, Machine, Program, Synchronize, Work
 from tests.synth.simulator import simulate
 
@@ -115,12 +115,6 @@ def test_an_origin_after_the_first_event_is_refused(tmp_path: Path, events: Even
     assert not list(tmp_path.iterdir())
 
 
-def test_a_counter_needs_a_time_for_each_value() -> None:
-    """A longer column would be cut off silently."""
-    with pytest.raises(GraphError, match="counter 'queue' has 2 times for 1 values"):
-        CounterTrack("queue", "launches", np.array([1, 2]), np.array([1]))
-
-
 def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_path: Path) -> None:
     """Profilers of 2021 write ``"tid": "stream 7"``; those of today, the number."""
     kernel = (
@@ -168,9 +162,7 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
     inferred = [args for args in said if args.get("evidence") == "inferred"]
 
-    assert [(args["rule"], args["evidence"]) for args in inferred] == [
-        ("host waits for kernel", "inferred")
-    ]
+    assert [(args["rule"], args["evidence"]) for args in inferred] == [("host polls", "inferred")]
 
 
 def test_a_full_device_says_what_waits(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 from htagraph.writers.wire import (
     assemble,
-    double_field,
     fixed64_field,
     message_field,
     varint,
@@ -38,7 +37,7 @@ def test_fixed_width_fields_are_read_back(pairs: list[tuple[float, int]]) -> Non
     """Counter values and flow ids have a fixed width of 8 bytes."""
     values, ids = (np.array(column) for column in zip(*pairs, strict=True))
     rows = assemble(
-        len(pairs), [*double_field(44, values), *fixed64_field(47, ids.astype(np.int64))]
+        len(pairs), [*fixed64_field(44, values), *fixed64_field(47, ids.astype(np.int64))]
     )
     events = [perfetto_trace_pb2.TrackEvent.FromString(row.tobytes()) for row in rows]
     assert [(event.double_counter_value, event.flow_ids[0]) for event in events] == pairs

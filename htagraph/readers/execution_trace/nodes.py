@@ -1,4 +1,4 @@
-"""Nodes of an execution trace as columns: what each operator was, and which tensors it took."""
+"""Nodes of an execution trace as columns: what each operator was, and its tensors."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.content import content_of
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.repairs import RepairLog
 
 __all__ = ["TEXTS", "Accesses", "ExecutionNodes", "read_nodes"]
 
 I64 = npt.NDArray[np.int64]
 
 TEXTS = ("op_schema", "input_shapes", "input_types", "output_shapes", "output_types")
-"""What a node says in words, as it stands in the file."""
+"""Texts of a node, as in the file."""
 
 _MARKER = "[pytorch|profiler|execution_trace|"
-_TENSOR_FIELDS = 6  # id, storage, offset, number of elements, bytes of one, device
+_TENSOR_FIELDS = 6
+"""Of a tensor: id, storage, offset, number of elements, bytes per element, device."""
+
 _MOST = (1 << 63) - 1
-_BLOCK = 1 << 20
+"""Largest id, of 64 bits."""
+
 _MUTATED = re.compile(r"\([a-z]+!")
 
 
 class Accesses(NamedTuple):
-    """Tensors that nodes read and wrote, by the storage that holds them.
+    """Tensors that nodes read and wrote, by storage.
 
     Parameters
     ----------
@@ -51,21 +53,21 @@ class Accesses(NamedTuple):
 
 @dataclass(frozen=True)
 class ExecutionNodes:
-    """The operators and ranges of an execution trace, in the order in which they began.
+    """The operators and ranges of an execution trace, in order of begin.
 
     Parameters
     ----------
     id : ndarray of shape (n,), dtype=int64
     record_function : ndarray of shape (n,), dtype=int64
-        Id of the call, which the profiler writes down too; 0 where there is none.
+        Id of the call, which the profiler may record too; 0 for none.
     thread : ndarray of shape (n,), dtype=int64
-        Number of the thread, of the execution trace's own.
+        Number of the thread within the execution trace.
     n_inputs, n_outputs : ndarray of shape (n,), dtype=int64
-        Tensors among inputs and outputs; those of a list count each.
+        Tensors among inputs and outputs, including those in lists.
     texts : dict of str to list of str
         By name of `TEXTS`.
     n_unread : int
-        Nodes that make no sense.
+        Invalid nodes.
     """
 
     id: I64
@@ -84,7 +86,7 @@ class ExecutionNodes:
 
 
 class _Node(NamedTuple):
-    """One node, of whatever version of the format."""
+    """One node, of any version of the format."""
 
     id: int
     record_function: int
@@ -97,30 +99,19 @@ class _Node(NamedTuple):
 
 
 def read_nodes(path: Path) -> ExecutionNodes:
-    """The nodes of a file.
-
-    Raises
-    ------
-    TraceFormatError
-        If it is no execution trace, or breaks off.
-    """
-    stream = ByteStream(path, RepairLog())
+    """The nodes of a file."""
     try:
-        content = b"".join(iter(lambda: stream.read(_BLOCK), b""))
-    finally:
-        stream.close()
-    try:
-        value = decoded(content)
+        value = decoded(content_of(path))
     except ValueError as exc:
         raise TraceFormatError(
-            f"this execution trace is no valid JSON ({exc})",
+            f"this execution trace is not valid JSON ({exc})",
             path=path,
-            hint="it breaks off where the observer was not stopped: call unregister_callback().",
+            hint="it is truncated if the observer was not stopped: call unregister_callback().",
         ) from exc
     listed = value.get("nodes") if isinstance(value, dict) else None
     if not isinstance(listed, list):
         raise TraceFormatError(
-            "this execution trace holds no `nodes`",
+            "this execution trace has no `nodes`",
             path=path,
             hint="is it one of torch.profiler.ExecutionTraceObserver?",
         )
@@ -157,26 +148,26 @@ def _columns(nodes: list[_Node], n_unread: int) -> ExecutionNodes:
 
 
 def _node(value: object) -> _Node | None:
-    """A node of the file, None where it makes no sense."""
+    """A node of the file, None if invalid."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     number = _integer(value.get("id"))
     if number < 0:
         return None
-    said = _said(value)
+    attributes = _attributes(value)
     (inputs, *of_inputs), (outputs, *of_outputs) = (
         _values(value, side) for side in ("inputs", "outputs")
     )
     reads = list(_storages(inputs))
     made, known = list(_storages(outputs)), set(reads)
-    schema = said.get("op_schema")
+    schema = attributes.get("op_schema")
     schema = schema.encode("utf-8", "replace").decode() if isinstance(schema, str) else ""
     mutated = _mutated(schema)
     changed = [one for k in mutated if k < len(inputs) for one in _storages([inputs[k]])]
     return _Node(
         number,
-        max(_integer(said.get("rf_id")), 0),
-        _integer(said.get("tid")),
+        max(_integer(attributes.get("rf_id")), 0),
+        _integer(attributes.get("tid")),
         value["name"],
         (schema, *of_inputs, *of_outputs),
         reads,
@@ -185,8 +176,8 @@ def _node(value: object) -> _Node | None:
     )
 
 
-def _said(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Attributes of a node: in a list, in older versions beside its other keys."""
+def _attributes(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Attributes of a node: in a list, in older versions its other keys."""
     listed = node.get("attrs")
     if not isinstance(listed, list):
         return node
@@ -198,7 +189,7 @@ def _said(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _values(node: Mapping[str, Any], side: str) -> tuple[list[Any], str, str]:
-    """Values, shapes and types of the inputs or outputs; older versions have a key for each."""
+    """Values, shapes and types of inputs or outputs; older versions have a key for each."""
     given = node.get(side)
     if isinstance(given, dict):
         values, shapes, types = (given.get(key) for key in ("values", "shapes", "types"))
@@ -209,7 +200,7 @@ def _values(node: Mapping[str, Any], side: str) -> tuple[list[Any], str, str]:
 
 
 def _text(value: object) -> str:
-    """A value as JSON, empty for none; escaped where half a surrogate pair is in it."""
+    """A value as JSON, empty for None; escaped if it has half a surrogate pair."""
     if value is None:
         return ""
     try:
@@ -219,7 +210,7 @@ def _text(value: object) -> str:
 
 
 def _integer(value: object) -> int:
-    """An id, -1 for what is none."""
+    """An id, -1 for anything else."""
     is_id = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
     return int(value) if is_id else -1  # type: ignore[call-overload]
 
@@ -239,7 +230,7 @@ def _storages(values: list[Any]) -> Iterator[int]:
 
 @lru_cache(maxsize=1 << 12)
 def _mutated(schema: str) -> tuple[int, ...]:
-    """Positions of the inputs that an operator writes, by its schema.
+    """Positions of the inputs that an operator mutates, by its schema.
 
     Examples
     --------

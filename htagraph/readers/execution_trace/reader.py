@@ -1,4 +1,4 @@
-"""The companion: an execution trace added to the recording of the same process."""
+"""Adds an execution trace to the recording of the same process."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from htagraph.model.events import EventTable, FlowTable, SparseColumn
 from htagraph.model.recording import Attachment, Recording
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.units import human_count
-from htagraph.readers.execution_trace.correlation import Correlation, correlate
-from htagraph.readers.execution_trace.dependencies import tensor_dependencies
+from htagraph.readers.content import first_bytes
+from htagraph.readers.execution_trace.correlation import (
+    Correlation,
+    correlate,
+    tensor_dependencies,
+)
 from htagraph.readers.execution_trace.nodes import TEXTS, ExecutionNodes, read_nodes
-from htagraph.readers.first_bytes import first_bytes
 
 __all__ = ["is_execution_trace", "with_execution_trace"]
 
 I64 = npt.NDArray[np.int64]
 
 _HEAD_BYTES = 4096
+"""Bytes in which the schema must appear (chosen)."""
 _HEAD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"')
 _START, _FINISH = 0, 2
+"""Phases of a flow."""
 
 
 def is_execution_trace(path: Path) -> bool:
@@ -35,25 +40,18 @@ def is_execution_trace(path: Path) -> bool:
 
 
 def with_execution_trace(recording: Recording, path: Path) -> Recording:
-    """A recording whose operators know their nodes, and between which threads tensors went.
+    """A recording with the nodes of its operators, and the tensors passed between threads.
 
     Parameters
     ----------
     recording : Recording
         Of the same process.
-    path : Path
-        File of `torch.profiler.ExecutionTraceObserver`, plain or gzip.
 
     Returns
     -------
     Recording
         With the sparse columns ``execution_node``, ``tensor_inputs``, ``tensor_outputs`` and those
         of `TEXTS`, and two flow points for each tensor dependency.
-
-    Raises
-    ------
-    TraceFormatError
-        If the file cannot be read.
     """
     nodes = read_nodes(path)
     events = recording.events
@@ -75,23 +73,23 @@ def with_execution_trace(recording: Recording, path: Path) -> Recording:
 def _detail(
     events: EventTable, nodes: ExecutionNodes, pairs: Correlation, n_matched: int, n_read: int
 ) -> str:
-    """How nodes were matched, and what was left, in a line."""
+    """How nodes were matched, and what was not, in a line."""
     if not pairs.found_by:
         return "nothing matched: neither ids nor the order of names agree; is it of another run?"
     n_without = int((events.column("record_function") > 0).sum()) - len(pairs.event)
     left = {
         f"{human_count(len(nodes) - n_matched, 'node')} not in the trace": len(nodes) - n_matched,
         f"{human_count(n_without, 'operator')} not in the execution trace": n_without,
-        f"{human_count(pairs.n_misnamed, 'pair')} of one id, but two names": pairs.n_misnamed,
+        f"{human_count(pairs.n_misnamed, 'pair')} of one id, but different names": pairs.n_misnamed,
         f"{human_count(nodes.n_unread, 'node')} unreadable": nodes.n_unread,
     }
-    said = [text for text, n in left.items() if n > 0]
+    rest = [text for text, n in left.items() if n > 0]
     read = f"{n_read:,} tensor dependencies between threads"
-    return "; ".join([f"matched by {pairs.found_by}", *said, read])
+    return "; ".join([f"matched by {pairs.found_by}", *rest, read])
 
 
 def _with_nodes(events: EventTable, nodes: ExecutionNodes, pairs: Correlation) -> EventTable:
-    """Events with what the execution trace says of each."""
+    """Events with the columns of their nodes."""
     codes = {text: code for code, text in enumerate(events.symbols.texts)}
     columns = dict(events.columns)
 
@@ -102,8 +100,8 @@ def _with_nodes(events: EventTable, nodes: ExecutionNodes, pairs: Correlation) -
     add("tensor_inputs", nodes.n_inputs[pairs.node])
     add("tensor_outputs", nodes.n_outputs[pairs.node])
     for name in TEXTS:
-        said = nodes.texts[name]
-        coded = [codes.setdefault(said[node], len(codes)) for node in pairs.node.tolist()]
+        texts = nodes.texts[name]
+        coded = [codes.setdefault(texts[node], len(codes)) for node in pairs.node.tolist()]
         add(name, np.array(coded, dtype=np.int32))
     return replace(events, columns=columns, symbols=SymbolTable(tuple(codes)))
 

@@ -1,16 +1,16 @@
-"""Cleaning rules: which rows stay, and with what duration.
+"""Cleaning rules: which rows stay, and with which duration.
 
-- A begin (``ph: B``) and the end that follows it on its thread are one event; so are those that
-  are on no thread (``ph: b``, ``e``) but share process, category and id. A begin without an end
-  lasts until the last instant of its thread; an end without a begin is left out.
-- Complete events at time 0 without duration are set aside where they are a tenth of all and nothing
-  of any length begins at 0: the profiler lost their times.
-- Events and flow points that, with the base time added, lie beyond `MAX_TIME_NS` are left out: all
-  times that remain, and all ends, can be added and compared in int64.
-- A few events far from all others are left out, and a few ends far behind all others are unknown: a
-  single wrong time would make hours of nothing of a trace of seconds.
-- Events outside the window or the categories asked for are dropped here if their duration was not
-  known while they were scanned.
+- A begin (``ph: B``) and the matching end on its thread are one event; so are async begins and ends
+  (``ph: b``, ``e``) of one process, category and id. A begin without an end lasts until the last
+  event of its thread; an end without a begin is dropped.
+- Complete events with time 0 and no duration are dropped if they are at least a tenth of all and
+  nothing of any length begins at 0: the profiler lost their times.
+- Events and flow points beyond `MAX_TIME_NS`, base time included, are dropped: all remaining times
+  and ends can be added and compared in int64.
+- A few events far from all others are dropped, and a few ends far after all others are unknown: a
+  single wrong time would turn a trace of seconds into one of hours.
+- Events outside the requested window or categories are dropped here if the scanner did not know
+  their duration yet.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.pairing import paired
 from htagraph.readers.kineto.compiled.scanner import MAX_DURATION_NS
+from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.merging import Columns
-from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["cleaned"]
 
@@ -32,12 +34,16 @@ I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _ZERO_SHARE = 0.1
+"""Share of complete events at time 0 from which their times count as lost (chosen)."""
+
 _COMPLETE = ord("X")
 _BEGIN, _END = ord("B"), ord("E")
 _FAR_NS = 3_600 * 10**9
 _TIMES_AS_LONG = 100
+"""A stray is at least an hour, and so many times the length of the others, away (chosen)."""
+
 _FEW, _MANY = 100, 10
-"""Strays are one of so many events at most; fewer events are not judged."""
+"""At most one event in 100 is a stray, and 10 events are needed to tell (chosen)."""
 
 _ASYNC_BEGINS, _ASYNC_ENDS = tuple(b"bS"), tuple(b"eF")
 
@@ -53,15 +59,8 @@ def cleaned(
 
     Parameters
     ----------
-    log : RepairLog
-        Counts what is mended.
     window : (int, int), unit=ns, optional
-        On the clock of the columns; for events whose duration was not known while they were
-        scanned.
-    categories : collection of str, optional
-        Likewise.
-    base_time_ns : int, unit=ns
-        What will be added to every time.
+        On the clock of the columns.
     """
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)
@@ -82,7 +81,7 @@ def cleaned(
 
 
 def _async_owners(columns: Columns, rows: I64) -> npt.NDArray[np.int32]:
-    """What the begin and end of an event on no thread share, as a number: process, category, id."""
+    """What the begin and end of an async event share, as a number: process, category, id."""
     processes = np.unique([str(pid) for pid, _ in columns.lanes], return_inverse=True)[1]
     events, ids = columns.sparse["async_id"]
     keys = np.stack(
@@ -96,20 +95,12 @@ def _async_owners(columns: Columns, rows: I64) -> npt.NDArray[np.int32]:
 
 
 def _joined(columns: Columns, halves: I64, owner: npt.NDArray[np.int32], log: RepairLog) -> I64:
-    """Give begins their durations; return their rows. Halves of one owner nest."""
-    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415 - few files need it
-
+    """Set the durations of begins; return their rows. Events of one owner nest."""
     rows = columns.rows
     by_time = np.argsort(rows["ts_ns"][halves], kind="stable")
     order = halves[by_time]
-    partner = np.full(len(order), -1, dtype=np.int64)
     is_begin = np.isin(rows["phase"][order], (_BEGIN, *_ASYNC_BEGINS))
-    pair(
-        is_begin,
-        owner[by_time],
-        np.full(int(owner.max()) + 1, -1, np.int64),
-        partner,
-    )
+    partner = paired(is_begin, owner[by_time])
     begins, ends = order[is_begin], partner[is_begin]
     has_end = ends >= 0
     last = _last_instant(columns)[rows["lane"][begins]]
@@ -125,13 +116,11 @@ def _joined(columns: Columns, halves: I64, owner: npt.NDArray[np.int32], log: Re
 
 
 def _note(log: RepairLog, defect: Defect, columns: Columns, events: I64) -> None:
-    """Count a repair of some events."""
     offset = columns.rows["offset"][events].min(initial=np.iinfo(np.int64).max)
     log.add(defect, int(offset), len(events))
 
 
 def _last_instant(columns: Columns) -> I64:
-    """The last start or end of an event by lane."""
     last = np.full(len(columns.lanes), np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(last, columns.rows["lane"], columns.rows["ts_ns"] + columns.rows["dur_ns"])
     return last
@@ -143,7 +132,6 @@ def _wanted(
     window: tuple[int, int] | None,
     categories: Collection[str] | None,
 ) -> Mask:
-    """A mask of the events that were asked for."""
     wanted = np.ones(len(events), dtype=bool)
     if categories is not None:
         of_symbol = np.array([symbol in categories for symbol in columns.symbols])
@@ -170,9 +158,9 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
 
 
 def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mask:
-    """A mask of all events: those kept so far that lie too far from 1970; flow points are dropped.
+    """A mask of all events: those kept so far that are too far from 1970. Drops such flow points.
 
-    Times of the file and the base time lie within `MAX_TIME_NS`, so that their sum fits in int64.
+    File times and base time lie within `MAX_TIME_NS` each, so their sum fits in int64.
     """
     start_ns = columns.rows["ts_ns"] + base_time_ns
     far: Mask = (start_ns < -MAX_TIME_NS) | (start_ns > MAX_TIME_NS - columns.rows["dur_ns"])
@@ -188,7 +176,8 @@ def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mas
 def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
     """A mask of all events: those kept so far that begin far from the others.
 
-    Ends that lie far behind are taken back. Where many events do either, it is no mistake.
+    Durations that end far after the others are set to 0. Where many events do either, it is no
+    mistake.
     """
     strays = np.zeros(len(keep), dtype=bool)
     start_ns, dur_ns = columns.rows["ts_ns"], columns.rows["dur_ns"]
@@ -214,7 +203,6 @@ def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
 
 
 def _kept(columns: Columns, keep: Mask) -> Columns:
-    """The columns of some rows."""
     number = np.cumsum(keep) - 1
     sparse = {}
     for name, (events, values) in columns.sparse.items():

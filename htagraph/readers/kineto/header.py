@@ -1,4 +1,4 @@
-"""The header of a file, all keys beside its events: rank, world size and base time."""
+"""The header of a file, which is all keys next to its events: rank, world size, base time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ import msgspec
 
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.recording import MAX_RANKS
-from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.rank_paths import rank_in_name
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "devices_of", "rank_of", "world_size_of"]
 
 MAX_TIME_NS = (1 << 62) - 1
-"""Times of a trace lie before it and after its negative: 146 years around 1970."""
+"""Largest absolute time of a trace, 146 years: sums of two such times fit in int64."""
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _MOST_DIGITS = 40
+"""Digits of the longest integer that is decoded (chosen); longer ones stay text: ``int`` is
+quadratic in the number of digits, and Python 3.11 refuses more than 4,300."""
 
 
 def decoded(raw: bytes) -> object:
-    """The value of some JSON bytes; an integer of very many digits stays text.
+    """The value of JSON bytes; an integer of very many digits stays text.
 
     Raises
     ------
     ValueError
-        If the bytes are no JSON.
+        If the bytes are not JSON.
     """
     try:
         return msgspec.json.decode(raw)
@@ -42,18 +45,11 @@ def decoded(raw: bytes) -> object:
 
 
 def _integer(digits: str) -> int | str:
-    """An integer of JSON; where it has more digits than any id or time, the text."""
     return int(digits) if len(digits) <= _MOST_DIGITS else digits
 
 
 def base_time_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int:
-    """The time in ns that is 0 in the file; 0 where the header gives no usable one.
-
-    Examples
-    --------
-    >>> base_time_of({"baseTimeNanoseconds": "17"}), base_time_of({"baseTimeNanoseconds": "--5"})
-    (17, 0)
-    """
+    """The time in ns that is 0 in the file; 0 if the header has no valid one."""
     base = _number(metadata, "baseTimeNanoseconds", -MAX_TIME_NS + 1, MAX_TIME_NS, log)
     return 0 if base is None else base
 
@@ -61,13 +57,7 @@ def base_time_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> i
 def rank_of(
     metadata: Mapping[str, Any], path: Path | None, log: RepairLog | None = None
 ) -> tuple[int, str]:
-    """The rank of a trace and where it was found; 0 by default.
-
-    Examples
-    --------
-    >>> rank_of({}, Path("worker3_step_12.pt.trace.json"))
-    (3, 'file name')
-    """
+    """The rank of a trace and where it was found; 0 by default."""
     rank = _number(_job_of(metadata), "rank", 0, MAX_RANKS, log)
     if rank is not None:
         return rank, "distributedInfo"
@@ -76,7 +66,7 @@ def rank_of(
 
 
 def world_size_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int | None:
-    """The number of ranks of the job, None where the file does not say."""
+    """The number of ranks of the job, None if the file does not record it."""
     return _number(_job_of(metadata), "world_size", 0, MAX_RANKS, log)
 
 
@@ -91,17 +81,11 @@ _DEVICE_KEYS = {
     "compute_major": "computeMajor",
     "compute_minor": "computeMinor",
 }
-"""Keys of ``deviceProperties`` by what they are called in `DeviceProperties`."""
+"""Keys of ``deviceProperties`` by field of `DeviceProperties`."""
 
 
 def devices_of(metadata: Mapping[str, Any]) -> tuple[DeviceProperties, ...]:
-    """The devices that the file lists; what is no number is left out.
-
-    Examples
-    --------
-    >>> devices_of({"deviceProperties": [{"id": 0, "name": "A100", "numSms": 108}]})[0].n_sms
-    108
-    """
+    """The devices in the header; values that are not numbers are dropped."""
     listed = metadata.get("deviceProperties")
     return tuple(
         _device(number, device)
@@ -110,18 +94,17 @@ def devices_of(metadata: Mapping[str, Any]) -> tuple[DeviceProperties, ...]:
     )
 
 
-def _device(number: int, said: Mapping[str, Any]) -> DeviceProperties:
-    """A device as it is listed; its number is its place unless it says another."""
+def _device(number: int, listed: Mapping[str, Any]) -> DeviceProperties:
+    """A listed device; its number is its position unless it has an id."""
     found = {
         name: value
         for name, key in _DEVICE_KEYS.items()
-        if (value := _number(said, key, 0, MAX_TIME_NS, None)) is not None
+        if (value := _number(listed, key, 0, MAX_TIME_NS, None)) is not None
     }
-    return DeviceProperties(**{"device": number, **found, "name": str(said.get("name", ""))})  # type: ignore[arg-type]
+    return DeviceProperties(**{"device": number, **found, "name": str(listed.get("name", ""))})  # type: ignore[arg-type]
 
 
 def _job_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the header says about the job."""
     info = metadata.get("distributedInfo")
     return info if isinstance(info, dict) else {}
 
@@ -129,7 +112,7 @@ def _job_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _number(
     values: Mapping[str, Any], key: str, least: int, limit: int, log: RepairLog | None
 ) -> int | None:
-    """An integer from `least` up to below a limit, also written as text; None for anything else."""
+    """An integer in ``[least, limit)``, also written as text; None for anything else."""
     value = values.get(key)
     if value is None:
         return None

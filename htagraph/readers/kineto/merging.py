@@ -1,7 +1,6 @@
 """Parts of a file as whole columns: one numbering of symbols and lanes instead of one per worker.
 
-Parts are copied to the end of columns that grow in place as they come, so that memory holds each
-event once.
+Parts are appended to columns that grow in place, so that memory holds each event once.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
-from htagraph.readers.kineto.fields import COLUMNS, Read
-from htagraph.readers.kineto.parts import ROW_FIELDS, Part, added
-from htagraph.readers.kineto.repairs import RepairLog
+from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.kineto.event_fields import COLUMNS, Read
+from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Part, added
 from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.repair_log import merge_counts, new_counts
 
 __all__ = ["Assembly", "Columns", "canonical_id"]
 
@@ -32,7 +32,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,40}")
 
 @dataclass
 class Columns:
-    """All events of a file, rows in file order, as the file has them.
+    """All events of a file, in file order and with the file's own times.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Columns:
     flows : ndarray of shape (5, n), dtype=int64
         ts, id, lane, phase, category.
     skipped : dict of str to int
-        By category, or why.
+        By category, or reason.
     n_bytes : dict of str to int, unit=byte
         Of all events by category, skipped or not.
     """
@@ -56,7 +56,7 @@ class Columns:
 
 
 def canonical_id(value: object) -> Id:
-    """An id as it is compared: numeric text is the integer, any other text stays.
+    """An id for comparison: numeric text becomes the integer, other text stays.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def canonical_id(value: object) -> Id:
 
 
 def unescaped(raw: bytes) -> str:
-    """The text that the bytes between two quotes stand for."""
+    """The text between two quotes of a JSON file."""
     if b"\\" not in raw:
         return raw.decode("utf-8", "replace")
     try:
@@ -85,14 +85,11 @@ def unescaped(raw: bytes) -> str:
 
 
 class _Growing:
-    """An array that grows at its end, in place where the system can."""
-
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._array: npt.NDArray[Any] = np.empty(1 << 10, dtype=dtype)
         self._n = 0
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Copy values to the end."""
         n = self._n + len(values)
         if n > len(self._array):
             self._array.resize(max(n, len(self._array) * 5 // 4), refcheck=False)
@@ -100,17 +97,17 @@ class _Growing:
         self._n = n
 
     def take(self) -> npt.NDArray[Any]:
-        """The array; nothing is appended afterwards."""
+        """The array; the last call."""
         self._array.resize(self._n, refcheck=False)
         return self._array
 
 
 class Assembly:
-    """Takes parts in file order, and makes columns of them at the end."""
+    """Takes parts in file order, and merges them into columns at the end."""
 
     def __init__(self) -> None:
         self.metas: list[bytes] = []
-        self.repairs = RepairLog.blank()
+        self.repairs = new_counts(Defect)
         self.has_events = False
         self.nonsense = -1  #: offset of the first bytes that are no event
         self._rows = {name: _Growing(dtype) for name, dtype in ROW_FIELDS.items()}
@@ -123,7 +120,7 @@ class Assembly:
         self._phases = np.zeros(256, dtype=np.int64)
 
     def add(self, part: Part) -> None:
-        """Take a part."""
+        """Append a part."""
         span = _Span(part.worker, self._n_rows, self._n_flows)
         for name, arrays in part.rows.items():
             for array in arrays:
@@ -141,9 +138,8 @@ class Assembly:
         self._count(part)
 
     def _count(self, part: Part) -> None:
-        """Add the counts of a part."""
         self.metas += part.metas
-        RepairLog.merge_tables(self.repairs, part.repairs)
+        merge_counts(self.repairs, part.repairs)
         self.has_events |= part.has_events()
         if self.nonsense < 0:
             self.nonsense = part.first_nonsense()
@@ -154,7 +150,7 @@ class Assembly:
             sums[part.worker] = added(sums.get(part.worker, none), more)
 
     def columns(self, workers: Sequence[Worker]) -> Columns:
-        """The columns of all parts; the assembly is used up."""
+        """The columns of all parts; uses up the assembly."""
         codes: dict[str, int] = {"": 0}
         symbol_maps = [
             np.array(
@@ -198,7 +194,7 @@ class Assembly:
     def _sparse_columns(
         self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
-        """The sparse columns that have a value; those of equal rows share one array."""
+        """The sparse columns that have a value; columns of equal rows share one array of rows."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
         shared: list[I64] = []
         for column, (growing_rows, growing_values) in zip(COLUMNS, self._sparse, strict=True):
@@ -215,7 +211,6 @@ class Assembly:
     def _counts(
         self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, int]:
-        """How many events were left out, by category or reason."""
         skipped = _by_category(self._skipped, symbols, symbol_maps)
         skipped |= {
             f"phase {chr(phase)!r}": int(self._phases[phase])
@@ -227,7 +222,7 @@ class Assembly:
 def _by_category(
     sums: Mapping[int, I64], symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
 ) -> dict[str, int]:
-    """Sums of workers, by symbol of a category, as one by its name."""
+    """Sums of all workers by category name, from sums of each by symbol."""
     total = np.zeros(len(symbols), dtype=np.int64)
     for worker, of_worker in sums.items():
         known = np.flatnonzero(of_worker)
@@ -238,7 +233,7 @@ def _by_category(
 
 
 class _Span(NamedTuple):
-    """The first row and flow point of a part, and the worker whose codes they hold."""
+    """First row and flow point of a part, and the worker whose codes it uses."""
 
     worker: int
     row: int
@@ -248,7 +243,6 @@ class _Span(NamedTuple):
 def _lanes(
     worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]
 ) -> list[tuple[Id, Id]]:
-    """The lanes of a worker as the file names them."""
     return [
         (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]]))
         for pid, tid in worker.lanes()
@@ -258,7 +252,7 @@ def _lanes(
 def _renumber(
     codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
 ) -> None:
-    """Replace the codes of workers by common ones, in place; spans follow each other."""
+    """Replace the codes of workers by common ones, in place; spans are adjacent."""
     ends = [start for _, start in spans[1:]] + [len(codes)]
     for (worker, start), end in zip(spans, ends, strict=False):
         codes[start:end] = maps[worker][codes[start:end]]
@@ -267,7 +261,7 @@ def _renumber(
 def _renumber_ids(
     ids: I64, spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
 ) -> None:
-    """Replace the codes of ids that are texts by common ones, in place."""
+    """Likewise for ids that are codes of texts."""
     texts = np.flatnonzero(ids >= TEXT_IDS)
     codes = ids[texts] - TEXT_IDS
     _renumber(codes, _spans_of(texts, spans), maps)
@@ -275,13 +269,13 @@ def _renumber_ids(
 
 
 def _spans_of(rows: I64, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where spans of all rows begin among some of them, by the worker of each."""
+    """Where the spans begin in a selection of all rows."""
     starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
     return [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)]
 
 
 def _shared(rows: I64, known: list[I64]) -> I64:
-    """An equal array that is known already, else the array itself."""
+    """A known array with equal content, else the array itself."""
     for other in known:
         if np.array_equal(rows, other):
             return other

@@ -1,14 +1,56 @@
-"""The door of the Kineto reader: a file in, a recording out."""
+"""The Kineto reader: bytes, scanner, one numbering, cleaning rules, the model's tables."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from htagraph.model.recording import Progress, Recording
-from htagraph.readers.kineto.loading import Asked, load_file
+from htagraph.errors import TraceFormatError
+from htagraph.model.recording import STACKS, Origin, Recording
+from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.kineto.cleaning import cleaned
+from htagraph.readers.kineto.compiled.scanner import (
+    KEEP,
+    LEAVE_ALL,
+    LEAVE_FLOWS,
+    Rules,
+    new_rules,
+)
+from htagraph.readers.kineto.counter_samples import counter_samples
+from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.kineto.event_args import ArgsIndex
+from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS, is_plain
+from htagraph.readers.kineto.event_table import event_table
+from htagraph.readers.kineto.header import (
+    MAX_TIME_NS,
+    base_time_of,
+    decoded,
+    devices_of,
+    rank_of,
+    world_size_of,
+)
+from htagraph.readers.kineto.json_document import Document
+from htagraph.readers.kineto.merging import Assembly
+from htagraph.readers.kineto.pieces import PieceStream
+from htagraph.readers.kineto.scanned_parts import Part
+from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["read_kineto"]
+__all__ = ["EVERYTHING", "load_file", "read_kineto", "scanned"]
+
+_THREADS = 2
+"""Scanning threads (chosen)."""
+
+_THREADS_FROM = 1 << 19
+"""File size in bytes from which a second thread pays (chosen)."""
+
+EVERYTHING = (-MAX_TIME_NS, MAX_TIME_NS)
+"""The window of all times."""
 
 
 def read_kineto(
@@ -17,31 +59,15 @@ def read_kineto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
-    """The recording in a Kineto file, mended where the file is broken.
+    """The recording in a Kineto file, repaired where the file is broken; see `htagraph.load`.
 
     Parameters
     ----------
     source : str, Path or bytes
-        The file or its content: JSON, or gzip of it, whatever its name says.
-    stacks : bool
-        Load Python frames (``python_function`` events) too.
-    categories : collection of str, optional
-        Load only events of these categories, as the file names them (``kernel``, ``cpu_op``).
+        The file or its content: JSON, or gzip of it, whatever its name.
     window : (int, int), unit=ns, optional
-        Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with the bytes read so far and their total.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be opened.
-    TraceFormatError
-        If it is no trace; with the first byte where that shows.
-    TraceLimitError
-        If it exceeds a stated limit.
+        On the clock of ``ts_ns``.
 
     Examples
     --------
@@ -50,4 +76,139 @@ def read_kineto(
     >>> recording.events.ts_ns.tolist(), recording.events.dur_ns.tolist(), recording.rank_source
     ([1500], [2000], 'default')
     """
-    return load_file(source, Asked(stacks, categories, window), progress)
+    return load_file(source, EventFilter(stacks, categories, window))
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """The header of a scanned file, and the workers that hold its symbols and lanes."""
+
+    metadata: Mapping[str, Any]
+    workers: list[Worker]
+
+
+def load_file(
+    source: str | Path | bytes, wanted: EventFilter, *, n_threads: int | None = None
+) -> Recording:
+    """The recording in a file.
+
+    With a window the file is read twice, first for its base time, which may follow the events.
+    """
+    log, window, assembly = RepairLog(Defect), EVERYTHING, Assembly()
+    if wanted.window is not None:
+        window = _window_in_file(source, wanted.window)
+    stream = ByteStream(source, log, reports=True)
+    file = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
+    if assembly.nonsense >= 0 and not assembly.has_events:
+        raise TraceFormatError(
+            "nothing in the event list is an event",
+            path=stream.path,
+            offset=assembly.nonsense,
+            hint="an event is an object with `ph`.",
+        )
+    log.merge(assembly.repairs)
+    columns = assembly.columns(file.workers)
+    base_time_ns = base_time_of(file.metadata, log)
+    plain = is_plain(columns.n_bytes)
+    columns = cleaned(
+        columns, log, None if wanted.window is None else window, wanted.categories, base_time_ns
+    )
+    metadata_events = _metadata_events(assembly.metas, log)
+    devices = devices_of(file.metadata)
+    events = event_table(columns, metadata_events, base_time_ns, devices, is_plain=plain)
+    source = source if isinstance(source, bytes) else Path(source)
+    args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
+    if plain:
+        samples, n_left_out = counter_samples(events, args)
+        events = replace(events, samples=samples)
+        columns.skipped |= {"counter value that is no number": n_left_out} if n_left_out else {}
+    rank, rank_source = rank_of(file.metadata, stream.path, log)
+    return Recording(
+        events=events,
+        rank=rank,
+        rank_source=rank_source,
+        world_size=world_size_of(file.metadata, log),
+        repairs=log.repairs(),
+        skipped=columns.skipped,
+        n_bytes=columns.n_bytes,
+        origin=Origin(source, base_time_ns, args, file.metadata),
+    )
+
+
+def _window_in_file(source: str | Path | bytes, window: tuple[int, int]) -> tuple[int, int]:
+    """A window on the clock of the file, without its base time."""
+    nothing = EventFilter(categories=())
+    header = scanned(ByteStream(source), nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
+    base_time_ns = base_time_of(header.metadata)
+    start_ns, end_ns = (
+        min(max(time_ns - base_time_ns, EVERYTHING[0]), EVERYTHING[1]) for time_ns in window
+    )
+    return start_ns, end_ns
+
+
+def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:
+    for text in texts:
+        try:
+            event = decoded(text)
+        except ValueError:
+            event = None
+        if isinstance(event, dict) and isinstance(event.get("name"), str):
+            yield event
+        else:
+            log.add(Defect.BAD_METADATA)
+
+
+def scanned(
+    stream: ByteStream,
+    wanted: EventFilter,
+    window: tuple[int, int],
+    log: RepairLog,
+    keep: Callable[[Part], None],
+    *,
+    notes_all: bool = False,
+    n_threads: int | None = None,
+) -> Scanned:
+    """Scan a file, and close it.
+
+    Parameters
+    ----------
+    window : (int, int), unit=ns
+        On the clock of the file, without its base time.
+    keep : callable
+        Called with each part of the event list, in order.
+    notes_all : bool
+        Whether a part holds the bytes of all events, not only of metadata events.
+    """
+    with closing(stream):
+        known, rules = _rules(wanted, window, notes_all=notes_all)
+        worth_threads = stream.n_compressed >= _THREADS_FROM
+        n = n_threads or (min(_THREADS, os.cpu_count() or 1) if worth_threads else 1)
+        workers = [Worker(number, known, rules, stream.path) for number in range(n)]
+        document = Document(PieceStream(stream), workers, log, keep)
+        document.read()
+    if not document.has_event_list:
+        raise TraceFormatError(
+            "this JSON has no event list (`traceEvents`)",
+            path=stream.path,
+            hint="is it a trace of torch.profiler?",
+        )
+    return Scanned(document.metadata, workers)
+
+
+def _rules(
+    wanted: EventFilter, window: tuple[int, int], *, notes_all: bool
+) -> tuple[list[str], Rules]:
+    """The symbols known beforehand, and what to do with those that are categories."""
+    if wanted.categories is None:
+        treatment = {"": KEEP, STACKS: KEEP if wanted.stacks else LEAVE_ALL}
+        treatment |= dict.fromkeys(LAUNCH_FLOWS, LEAVE_FLOWS)
+    else:
+        treatment = {"": LEAVE_ALL} | dict.fromkeys(wanted.categories, KEEP)
+        treatment |= {
+            category: LEAVE_FLOWS if category in wanted.categories else LEAVE_ALL
+            for category in LAUNCH_FLOWS
+        }
+    rules = new_rules(len(treatment), notes_all=notes_all)
+    rules.dropped[:] = list(treatment.values())
+    others = KEEP if wanted.categories is None else LEAVE_ALL
+    return list(treatment), rules._replace(others=others, start_ns=window[0], end_ns=window[1])

@@ -1,4 +1,4 @@
-"""A broken file as a valid one: every event as it stands, but for what had to be mended."""
+"""A broken file as a valid one: every event as it is, except for repairs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from htagraph.model.recording import Progress, Repair
-from htagraph.readers.kineto.chunks import ByteStream
-from htagraph.readers.kineto.loading import EVERYTHING, Asked, scanned
-from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.model.recording import Repair
+from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.kineto.reader import EVERYTHING, scanned
+from htagraph.readers.repair_log import RepairLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from htagraph.readers.kineto.parts import Part
+    from htagraph.readers.kineto.scanned_parts import Part
 
 __all__ = ["repair_kineto"]
 
@@ -33,34 +35,25 @@ _TIMED = frozenset(phase.encode() for phase in "XBEiICstfbneSTpF")
 _MAX_DURATION_US = Decimal(7 * 86_400 * 1_000_000)
 _MAX_TIME_US = Decimal(1 << 62) / 1000
 _MAX_POWER = 40
+"""Powers of ten beyond it are no times, and slow to write out."""
+
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def repair_kineto(
-    source: str | Path | bytes, file: BinaryIO, *, progress: Progress | None = None
-) -> tuple[Repair, ...]:
+def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, ...]:
     """Write a valid trace with the events of a broken one; return what was repaired.
 
-    Events are copied byte for byte where they are valid. Left as they are, for the reader to judge:
-    begins and ends without their other half, events at time 0 or beyond all time, ids beyond 64
-    bits, numbers of the header.
+    Valid events are copied byte for byte. Left for the reader to handle: begins and ends without
+    their other half, events at time 0 or out of range, ids beyond 64 bits, header numbers.
 
     Parameters
     ----------
     source : str, Path or bytes
         The broken file, or its content.
     file : BinaryIO
-        Open for writing; to have it appear under its name only when it is whole is up to the
-        caller.
-    progress : callable, optional
-        Called with the bytes read so far and their total.
-
-    Raises
-    ------
-    TraceFormatError
-        If `source` is no trace.
+        Open for writing.
 
     Examples
     --------
@@ -72,11 +65,11 @@ def repair_kineto(
     >>> json.loads(out.getvalue())["traceEvents"][0]["name"]
     'a "quoted" one'
     """
-    log = RepairLog()
+    log = RepairLog(Defect)
     writer = _Writer(file, log)
     result = scanned(
-        ByteStream(source, log, progress),
-        Asked(stacks=True),
+        ByteStream(source, log, reports=True),
+        EventFilter(stacks=True),
         EVERYTHING,
         log,
         writer.write_part,
@@ -87,7 +80,7 @@ def repair_kineto(
 
 
 class _Writer:
-    """Writes the parts of an event list as they come, and the header after them."""
+    """Writes the parts of an event list as they arrive, and the header after them."""
 
     def __init__(self, file: BinaryIO, log: RepairLog) -> None:
         self._file = file
@@ -96,7 +89,6 @@ class _Writer:
         file.write(b'{"traceEvents": [')
 
     def write_part(self, part: Part) -> None:
-        """Write the events of a part."""
         self._log.merge(part.repairs)
         events: list[bytes] = part.metas
         if part.repairs[list(_OF_TIMES), 0].any():
@@ -106,7 +98,6 @@ class _Writer:
             self._separator = b",\n"
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Close the list and write the header."""
         keys = "".join(
             f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in metadata.items()
         )
@@ -114,7 +105,7 @@ class _Writer:
 
 
 def _with_times(raw: bytes) -> bytes | None:
-    """An event with times that can be read and can be true, None where it has no start."""
+    """An event with plausible times, None if it has no start."""
     event = {key: bytes(value) for key, value in _decode(raw).items()}
     phase = event.get("ph", b"")
     if phase.strip(b'"') not in _TIMED:
@@ -142,12 +133,11 @@ def _with_times(raw: bytes) -> bytes | None:
 
 
 def _time(value: bytes | None) -> Decimal | None:
-    """A time as a number, None where it is none, or no number that can be one."""
+    """A time as a number, None if it is not one."""
     text = (value or b"").strip(b'"')
     number = Decimal(text.decode()) if _NUMBER.fullmatch(text) else None
     return number if number is not None and number.adjusted() <= _MAX_POWER else None
 
 
 def _is_written_so(value: bytes | None, number: Decimal) -> bool:
-    """Whether a value is written as a number, and as this one."""
     return value is not None and not value.startswith(b'"') and _time(value) == number

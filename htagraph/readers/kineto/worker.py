@@ -1,4 +1,4 @@
-"""One worker: scans pieces of the event list into columns of its own, one piece after the other."""
+"""One worker: scans pieces of the event list into columns of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from htagraph.errors import TraceLimitError
 from htagraph.native.arguments import fixed
-from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
+from htagraph.readers.kineto.compiled.event_values import new_event
+from htagraph.readers.kineto.compiled.interning import enter, new_interned, texts
 from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.compiled.scanner import (
@@ -22,17 +23,16 @@ from htagraph.readers.kineto.compiled.scanner import (
     Tables,
     scan,
 )
-from htagraph.readers.kineto.compiled.values import new_event
-from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mended, Mender
-from htagraph.readers.kineto.parts import Part, new_batch, settle, unload
-from htagraph.readers.kineto.repairs import Defect, RepairLog
-from htagraph.readers.kineto.stream import Piece
+from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.kineto.pieces import Piece
+from htagraph.readers.kineto.scanned_parts import Part, new_batch, settle, unload
+from htagraph.readers.kineto.value_repair import CUT, MARGIN, REPAIRED, RepairedValue, Repairer
+from htagraph.readers.repair_log import count_in
 
 __all__ = ["Worker"]
 
-_SYMBOLS = 1 << 12
-_SYMBOL_BYTES = 1 << 20
-_LANES = 1 << 10
+_SYMBOLS, _SYMBOL_BYTES, _LANES = 1 << 12, 1 << 20, 1 << 10
+"""Initial sizes of the tables, which grow (chosen)."""
 
 
 class Worker:
@@ -42,10 +42,6 @@ class Worker:
     ----------
     known_symbols : list of str
         Symbols that get the first codes.
-    rules : Rules
-        What to leave out.
-    path : Path or None
-        The file, for errors.
     """
 
     def __init__(
@@ -53,12 +49,12 @@ class Worker:
     ) -> None:
         self.number = number
         self._path = path
-        self._mender = Mender()
+        self._repairer = Repairer()
         self._tables = Tables(
             key_table(),
             new_event(),
             new_interned(_SYMBOLS, _SYMBOL_BYTES),
-            new_pairs(_LANES),
+            new_interned(_LANES, 8 * _LANES),
             rules,
             new_batch(_SYMBOLS),
         )
@@ -67,13 +63,14 @@ class Worker:
             enter(self._tables.symbols, symbol.encode())
 
     def symbols(self) -> list[bytes]:
-        """The texts of all symbols, as they stand in the file."""
+        """The texts of all symbols, as in the file."""
         return texts(self._tables.symbols)
 
     def lanes(self) -> list[tuple[int, int]]:
         """The pairs of symbols that name all lanes."""
         lanes = self._tables.lanes
-        return [(key >> 32, key & 0xFFFFFFFF) for key in lanes.keys[: lanes.n[0]].tolist()]
+        keys = lanes.arena[: 8 * int(lanes.n[0])].view(np.int64).tolist()
+        return [(key >> 32, key & 0xFFFFFFFF) for key in keys]
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
@@ -91,49 +88,51 @@ class Worker:
             elif reason == BAD or (
                 reason == OPEN and (piece.is_last or i == 0)
             ):  # at 0: it fills the whole piece
-                i, reason = self._mend(part, piece, i)
+                i, reason = self._repair(part, piece, i)
             if reason in {BETWEEN, CLOSED, OPEN}:
                 unload(self._tables.batch, part, piece.buf)
                 part.stop, part.reason = i, reason
                 return part
             after_event = reason == BAD
 
-    def _mend(self, part: Part, piece: Piece, i: int) -> tuple[int, int]:
-        """Mend the event at a position, or leave out what makes no sense.
+    def _repair(self, part: Part, piece: Piece, i: int) -> tuple[int, int]:
+        """Repair the event at a position, or skip invalid bytes.
 
-        Returns where to go on, and `BAD` after an event that was mended, `FULL` before the next
-        event, `OPEN` at an event that may go on in the next piece.
+        Returns where to continue, and `BAD` after a repaired event, `FULL` before the next event,
+        `OPEN` at an event that may continue in the next piece.
         """
         is_cut = False
         if piece.buf[i] == ord("{"):
-            mended = self._mender.mend(piece.buf, i, piece.n_bytes, is_event=True)
-            if mended.ended == MENDED:
-                self._enter(part, piece, i, mended)
-                return mended.stop, BAD
-            is_cut = mended.ended == CUT
+            repaired = self._repairer.repair(piece.buf, i, piece.n_bytes, is_event=True)
+            if repaired.ended == REPAIRED:
+                self._enter(part, piece, i, repaired)
+                return repaired.stop, BAD
+            is_cut = repaired.ended == CUT
             if is_cut and not piece.is_last:
                 return i, OPEN
-        found = self._mender.next_event(piece.buf, i + 1, piece.n_bytes, is_last=piece.is_last)
+        found = self._repairer.next_event(piece.buf, i + 1, piece.n_bytes, is_last=piece.is_last)
         defect = Defect.TRUNCATED if is_cut and found == piece.n_bytes else Defect.TORN
-        RepairLog.count_in(part.repairs, defect, piece.origin + i)
+        count_in(part.repairs, defect, piece.origin + i)
         may_go_on = piece.n_bytes - MARGIN < found < piece.n_bytes and not piece.is_last
         return found, OPEN if may_go_on else FULL
 
-    def _enter(self, part: Part, piece: Piece, i: int, mended: Mended) -> None:
-        """Read an event from its mended bytes; it keeps its place in the file."""
+    def _enter(self, part: Part, piece: Piece, i: int, repaired: RepairedValue) -> None:
+        """Read an event from its repaired bytes; it keeps its place in the file."""
         batch = self._tables.batch
         n = int(batch.n[0])
-        while scan(mended.out, 0, mended.n_bytes, piece.origin + i, self._fixed, False)[1] == FULL:
-            unload(batch, part, mended.out)
-            self._grow(mended.n_bytes)
+        while (
+            scan(repaired.out, 0, repaired.n_bytes, piece.origin + i, self._fixed, False)[1] == FULL
+        ):
+            unload(batch, part, repaired.out)
+            self._grow(repaired.n_bytes)
             batch, n = self._tables.batch, 0
-        settle(batch, part, mended.out)
-        batch.rows[-2:, n : int(batch.n[0])] = np.array([[piece.origin + i], [mended.stop - i]])
-        for defect in mended.defects:
-            RepairLog.count_in(part.repairs, defect, piece.origin + i)
+        settle(batch, part, repaired.out)
+        batch.rows[-2:, n : int(batch.n[0])] = np.array([[piece.origin + i], [repaired.stop - i]])
+        for defect in repaired.defects:
+            count_in(part.repairs, defect, piece.origin + i)
 
     def _grow(self, n_bytes: int) -> None:
-        """Make room in the tables of symbols and lanes for an event of up to some bytes."""
+        """Make room in the tables of symbols and lanes for an event of `n_bytes`."""
         symbols, lanes = self._tables.symbols, self._tables.lanes
         n = int(symbols.n[0])
         used = int(symbols.starts[n])
@@ -143,6 +142,7 @@ class Worker:
                 symbols=new_interned(more, 2 * (used + n_bytes + PADDING), symbols),
                 batch=new_batch(more),
             )
-        if int(lanes.n[0]) * 2 > len(lanes.keys):
-            self._tables = self._tables._replace(lanes=new_pairs(2 * len(lanes.keys), lanes))
+        if int(lanes.n[0]) * 2 > len(lanes.hashes):
+            n = 2 * len(lanes.hashes)
+            self._tables = self._tables._replace(lanes=new_interned(n, 8 * n, lanes))
         self._fixed = fixed(self._tables)

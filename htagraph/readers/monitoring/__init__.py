@@ -1,5 +1,1 @@
-"""Logs of monitoring: what nvidia-smi, DCGM and amd-smi wrote while a trace was recorded."""
-
-from htagraph.readers.monitoring.attaching import is_monitoring, with_monitoring
-
-__all__ = ["is_monitoring", "with_monitoring"]
+"""Logs that nvidia-smi, DCGM or amd-smi wrote while a trace was recorded."""

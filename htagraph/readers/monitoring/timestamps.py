@@ -1,4 +1,4 @@
-"""Times as tools of monitoring write them: since the epoch, or of a calendar."""
+"""Times in monitoring logs: since 1970 or calendar times, and the time zone of the latter."""
 
 from __future__ import annotations
 
@@ -8,34 +8,44 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["FIRST_NS", "LAST_NS", "TIME", "Times", "read_times"]
+from htagraph.model.units import human_time
+
+__all__ = ["FIRST_NS", "LAST_NS", "TIME", "Times", "read_times", "zone_of"]
 
 TIME = (
     r"(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19}"
     r"|\d{4}[-/]?\d\d[-/]?\d\d[T ]+\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"
 )
-"""Pattern of a time: seconds or finer since the epoch, or date and time."""
+"""Pattern of a time: seconds or finer units since 1970, or date and time."""
 
 _NS_PER_S = 10**9
 _FACTORS = {10: _NS_PER_S, 13: 10**6, 16: 10**3, 19: 1}
-"""Nanoseconds in what is counted from the epoch, by the digits of the number."""
+"""Nanoseconds per unit since 1970, by the number of digits."""
 FIRST_NS, LAST_NS = 10**18, 41 * 10**17
-"""Times since the epoch lie between these: 2001 to 2099."""
+"""Plausible times: 2001 to 2099."""
+
+
+_MINUTE_NS = 60 * 10**9
+_QUARTERS = (-38, -14, 14, 18, 22, 23, 26, 35, 38, 42, 51)
+_ZONES = tuple(sorted({*range(-48, 57, 4), *_QUARTERS}))
+"""Inhabited time zones, in quarters of an hour ahead of UTC."""
+_WRITTEN_LATE_NS = 5 * 10**9
+"""How long after its last line a log may be written (chosen): tools buffer."""
 
 
 class Times(NamedTuple):
-    """Times that were read.
+    """Times of rows.
 
     Parameters
     ----------
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Since the epoch; of a calendar without zone as if it were UTC.
+        Since 1970; a local time as if it were UTC.
     is_read : ndarray of shape (n,), dtype=bool
-        False for what is no time.
+        False for what is no time, or a local time among others.
     is_local : bool
-        Whether the zone is not known. What is not like most is not read.
+        Whether most are local times without a time zone.
     resolution_ns : int, unit=ns
-        Finest digit that is written.
+        Unit of the last digit.
     """
 
     ts_ns: npt.NDArray[np.int64]
@@ -45,16 +55,7 @@ class Times(NamedTuple):
 
 
 def read_times(texts: pd.Series[str]) -> Times:
-    """Times from their texts.
-
-    Examples
-    --------
-    >>> times = read_times(pd.Series(["2024/05/01 12:00:00.250", "soon"]))
-    >>> int(times.ts_ns[0]), times.is_read.tolist(), times.is_local, times.resolution_ns
-    (1714564800250000000, [True, False], True, 1000000)
-    >>> read_times(pd.Series(["1714564800.25", "1714564801"])).ts_ns.tolist()
-    [1714564800250000000, 1714564801000000000]
-    """
+    """Times from their texts."""
     code, unique = pd.factorize(texts)
     times = _of_each(pd.Series(unique, dtype=object))
     local = np.count_nonzero((times.is_read & times.is_local)[code])
@@ -74,7 +75,6 @@ class _EachTime(NamedTuple):
 
 
 def _of_each(texts: pd.Series[str]) -> _EachTime:
-    """Times from their texts, each by itself."""
     found = texts.str.extract(
         r"^(?:(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})|"
         r"(?P<year>\d{4})[-/]?(?P<month>\d\d)[-/]?(?P<day>\d\d)[T ]+"
@@ -98,7 +98,7 @@ def _of_each(texts: pd.Series[str]) -> _EachTime:
 
 
 def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
-    """Nanoseconds of numbers that count from the epoch, 0 for none."""
+    """Nanoseconds of numbers that count from 1970, 0 for other texts."""
     factor = whole.str.len().map(_FACTORS).fillna(0)
     number = pd.to_numeric(whole, errors="coerce").fillna(0)
     is_usual = number.to_numpy(np.float64) * factor.to_numpy(np.float64) < LAST_NS
@@ -108,8 +108,68 @@ def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
 
 
 def _zone_ns(zone: pd.Series[str]) -> npt.NDArray[np.int64]:
-    """How far the clock of a zone is ahead."""
     parts = zone.str.extract(r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
     minutes = pd.to_numeric(parts["hours"]) * 60 + pd.to_numeric(parts["minutes"])
     ahead = minutes.fillna(0).to_numpy(np.int64) * 60 * _NS_PER_S
     return np.where(parts["sign"] == "-", -ahead, ahead)
+
+
+class Placed(NamedTuple):
+    """The zone of a log's clock.
+
+    Parameters
+    ----------
+    ahead_ns : int or None, unit=ns
+        How far it is ahead of UTC; None if unknown.
+    how : str
+        How it was found, or why not.
+    """
+
+    ahead_ns: int | None
+    how: str
+
+
+def zone_of(
+    log: tuple[int, int], trace: tuple[int, int], *, slack_ns: int, written_ns: int
+) -> Placed:
+    """The time zone in which a log of local times best overlaps a trace.
+
+    A long log overlaps it in several: then the time at which the file was last written decides, or
+    else UTC counts, which servers and containers use.
+
+    Parameters
+    ----------
+    log, trace : (int, int), unit=ns
+        First and last time of each; those of the log without a zone.
+    slack_ns : int, unit=ns
+        How far beyond its first and last sample the log is valid.
+    written_ns : int, unit=ns
+        When the log was last written, since 1970.
+    """
+    ahead = np.array(_ZONES, dtype=np.int64) * 15 * _MINUTE_NS
+    begin = np.maximum(log[0] - slack_ns - ahead, trace[0])
+    end = np.minimum(log[1] + slack_ns - ahead, trace[1])
+    overlap = end - begin
+    fits = ahead[(overlap == overlap.max()) & (overlap >= 0)]
+    if not len(fits):
+        when = f"from {human_time(log[0])} to {human_time(log[1])}"
+        return Placed(None, f"its local times, {when}, overlap the trace in no zone")
+    if len(fits) == 1:
+        how = "the only zone in which it overlaps the trace"
+        return _placed(fits[0], how if np.count_nonzero(overlap >= 0) == 1 else "which fits best")
+    last = written_ns - (log[1] - fits)
+    at_once = fits[(last > -_WRITTEN_LATE_NS) & (last < _WRITTEN_LATE_NS + slack_ns)]
+    if len(at_once) == 1:
+        return _placed(at_once[0], "by when the file was last written")
+    if (fits == 0).any():
+        return _placed(0, f"though {len(fits) - 1} other zones fit as well")
+    how = f"its local times overlap the trace in {len(fits)} zones; record it with TZ=UTC"
+    return Placed(None, how)
+
+
+def _placed(ahead_ns: int, how: str) -> Placed:
+    minutes = int(ahead_ns) // _MINUTE_NS
+    hours, rest = divmod(abs(minutes), 60)
+    sign = "-" if minutes < 0 else "+"
+    name = "UTC" + (f"{sign}{hours}" + (f":{rest:02}" if rest else "") if minutes else "")
+    return Placed(int(ahead_ns), f"its local times taken as {name}, {how}")

@@ -1,5 +1,1 @@
 """Tables of Nsight Compute: metrics of kernels, as ``ncu --csv`` prints them."""
-
-from htagraph.readers.ncu.attaching import is_ncu, with_ncu
-
-__all__ = ["is_ncu", "with_ncu"]

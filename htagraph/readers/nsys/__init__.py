@@ -1,7 +1,7 @@
-"""Reads SQLite exports of Nsight Systems (``nsys export --type sqlite``), of any version.
+"""Reads SQLite exports of Nsight Systems (``nsys export --type sqlite``) of any version.
 
-The way of the rows: `reports` (which file, which part) -> `export` (tables as columns) -> one part
-for each table (`device_work`, `host_calls`, `waits`, `ranges`), named by `names` -> `parts` (one
-event table). `ranks` says which processes of an export are ranks; `devices` and `gpu_metrics` read
-what stands beside the events.
+The path of the rows: `reports` (which file, which part) -> `export` (tables as columns) -> one
+reader per table (`device_work`, `host_calls`, `waits`, `ranges`) with names from `numbered_names`
+-> `table_rows` (one event table). `ranks` finds the processes that are ranks, `devices` their
+devices and sampled counters.
 """

@@ -1,4 +1,4 @@
-"""Device work of an export: kernels, copies, fills, and launches of graphs that were not opened."""
+"""Device work of an export: kernels, copies, fills, and launches of whole CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.names import enumeration
-from htagraph.readers.nsys.parts import Part, Reading, Values
+from htagraph.readers.nsys.numbered_names import enumeration
+from htagraph.readers.nsys.table_rows import ReadState, TableRows, Values
 
 __all__ = ["DEVICE_TABLES", "copies", "device_of_context", "fills", "graph_launches", "kernels"]
 
@@ -30,22 +30,28 @@ _CATEGORIES = {
     EventKind.MEMSET: "gpu_memset",
 }
 _NO_ID = (1 << 32) - 1
-_HOST = (1 << 31) - 1  # where a graph that begins on the host runs
+"""CUPTI's invalid id: -1 as 32 bits."""
+
+_HOST = (1 << 31) - 1
+"""Device of a graph that begins on the host."""
 
 _DIRECTIONS = {
     0: "Unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA",
     8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "Unified HtoD", 12: "Unified DtoH", 13: "Unified DtoD",
 }  # fmt: skip
-"""Copies, by the value of ``ENUM_CUDA_MEMCPY_OPER``, in the words of the PyTorch profiler."""
+"""``ENUM_CUDA_MEMCPY_OPER``, in the words of the PyTorch profiler."""
 
 _MEMORIES = {
     0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static",
     6: "Managed Static", 7: "Unknown",
 }  # fmt: skip
+"""``ENUM_CUDA_MEM_KIND``, for exports without it."""
+
 _N_MEMORIES = 16
+"""More than kinds of memory, for numbering their combinations."""
 
 
-def kernels(export: Export, process: Process, reading: Reading) -> Part:
+def kernels(export: Export, process: Process, state: ReadState) -> TableRows:
     """Kernels, with their geometry."""
     geometry = {
         "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
@@ -65,11 +71,11 @@ def kernels(export: Export, process: Process, reading: Reading) -> Part:
     )
     for column in ("graph_id", "graph_node"):
         sparse[column] = np.where(sparse[column] == 0, ABSENT, sparse[column])
-    return _part(reading, found, EventKind.KERNEL, reading.names.of_ids(name), sparse)
+    return _part(state, found, EventKind.KERNEL, state.names.of_ids(name), sparse)
 
 
-def copies(export: Export, process: Process, reading: Reading) -> Part:
-    """Copies, named as the PyTorch profiler names them: ``Memcpy HtoD (Pageable -> Device)``."""
+def copies(export: Export, process: Process, state: ReadState) -> TableRows:
+    """Copies, named as by the PyTorch profiler: ``Memcpy HtoD (Pageable -> Device)``."""
     found = export.integers(
         COPIES,
         (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind", "graphNodeId"),
@@ -88,44 +94,44 @@ def copies(export: Export, process: Process, reading: Reading) -> Part:
         return f"Memcpy {_DIRECTIONS.get(way, 'Unknown')} ({' -> '.join(ends)})"
 
     numbers = (direction * _N_MEMORIES + source) * _N_MEMORIES + target
-    names = reading.names.of_numbers(numbers, name)
-    return _part(reading, found, EventKind.MEMCPY, names, _traffic(found))
+    names = state.names.of_numbers(numbers, name)
+    return _part(state, found, EventKind.MEMCPY, names, _traffic(found))
 
 
-def fills(export: Export, process: Process, reading: Reading) -> Part:
+def fills(export: Export, process: Process, state: ReadState) -> TableRows:
     """Fills: ``Memset (Device)``."""
     found = export.integers(
         FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), export.of_process(FILLS, process)
     )
     memories = enumeration(export, "ENUM_CUDA_MEM_KIND", _MEMORIES)
-    names = reading.names.of_numbers(
+    names = state.names.of_numbers(
         found["memKind"], lambda memory: f"Memset ({memories.get(memory, 'Unknown')})"
     )
-    return _part(reading, found, EventKind.MEMSET, names, _traffic(found))
+    return _part(state, found, EventKind.MEMSET, names, _traffic(found))
 
 
-def graph_launches(export: Export, process: Process, reading: Reading) -> Part:
-    """Launches of CUDA graphs as a whole: ``CUDA graph 3``.
+def graph_launches(export: Export, process: Process, state: ReadState) -> TableRows:
+    """Launches of whole CUDA graphs: ``CUDA graph 3``.
 
-    That is what Nsight Systems records unless it is asked for the nodes of graphs: one span for all
-    that a launch runs. It is device work of unknown parts, and counts as computation.
+    Nsight Systems records them unless told to trace graph nodes: one span for everything in the
+    launch. Its parts are unknown, so it counts as computation.
     """
     wanted = (*_PLACE, "graphId", "graphExecId")
     found = export.integers(GRAPHS, wanted, export.of_process(GRAPHS, process))
     untimed = (found["start"] == 0) & (found["end"] == 0)
-    reading.skip(f"{GRAPHS} without times", np.count_nonzero(untimed))
+    state.skip(f"{GRAPHS} without times", np.count_nonzero(untimed))
     found = {column: values[~untimed] for column, values in found.items()}
     graph = np.where(found["graphId"] == ABSENT, found["graphExecId"], found["graphId"])
-    names = reading.names.of_numbers(
+    names = state.names.of_numbers(
         graph, lambda number: "CUDA graph" if number == ABSENT else f"CUDA graph {number}"
     )
-    return _part(reading, found, EventKind.KERNEL, names, {"graph_id": graph})
+    return _part(state, found, EventKind.KERNEL, names, {"graph_id": graph})
 
 
 def device_of_context(export: Export, process: Process) -> dict[int, int]:
     """The device of each context, by the work that runs in it.
 
-    Records of waits name a device, too, but not always the one of their context.
+    Wait records have a device, too, but not always that of their context.
     """
     found: dict[int, int] = {}
     for table in DEVICE_TABLES:
@@ -139,7 +145,7 @@ def device_of_context(export: Export, process: Process) -> dict[int, int]:
 
 
 def ids(numbers: I64) -> I64:
-    """Ids with -1 for every way to write that there is none."""
+    """Ids with -1 for none."""
     return np.where((numbers < 0) | (numbers >= _NO_ID), -1, numbers)
 
 
@@ -163,21 +169,20 @@ def _traffic(found: dict[str, I64]) -> dict[str, Values]:
 
 
 def _part(
-    reading: Reading,
+    state: ReadState,
     found: dict[str, I64],
     kind: EventKind,
     names: npt.NDArray[np.int32],
     sparse: Mapping[str, Values],
-) -> Part:
-    """Rows of device work."""
+) -> TableRows:
     device, stream = devices(found["deviceId"]), ids(found["streamId"])
-    return Part(
+    return TableRows(
         found["start"],
         found["end"],
         kind,
         names,
-        reading.names.code(_CATEGORIES[kind]),
-        reading.lanes.streams(device, stream),
+        state.names.code(_CATEGORIES[kind]),
+        state.lanes.streams(device, stream),
         device,
         stream,
         ids(found["correlationId"]),

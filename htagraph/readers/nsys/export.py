@@ -3,85 +3,73 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
 from htagraph.readers.content import content_of
-from htagraph.readers.not_found import not_found
+from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
+from htagraph.readers.storage import not_found
 
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from htagraph.readers.nsys.stepping import Stepper
-
-__all__ = ["ABSENT", "TIDS", "Export", "Process", "opened"]
+__all__ = ["ABSENT", "NUMBERED_TEXTS", "TIDS", "Export", "Process", "opened"]
 
 I64 = npt.NDArray[np.int64]
 
 ABSENT = np.iinfo(np.int64).min
-"""Value of a cell that is NULL, or no number, or of a column that the file does not have."""
+"""Value of a cell that is NULL or no number, or of a column that the file lacks."""
 
 _TID_BITS = 24
 TIDS = 1 << _TID_BITS
-"""Threads of a process have this many numbers."""
+"""Number of thread ids per process."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _REPORTS_HINT = "is it `nsys export --type sqlite` of a report?"
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process as an export numbers it.
+    """A process by its id in an export.
 
-    Ids are, from their highest bits: hypervisor and machine (16), process (24), thread (24).
+    From the highest bits: hypervisor and machine (16), process (24), thread (24).
     """
 
     global_id: int
 
     @classmethod
     def of(cls, global_tid: int) -> Process:
-        """The process of a thread.
-
-        Examples
-        --------
-        >>> Process.of(281477392629904).pid
-        144
-        """
+        """The process of a thread."""
         return cls(global_tid & ~(TIDS - 1))
 
     @property
     def pid(self) -> int:
-        """Its number in the operating system."""
+        """Its process id."""
         return (self.global_id >> _TID_BITS) & (TIDS - 1)
+
+
+NUMBERED_TEXTS = """
+LEFT JOIN (SELECT id AS numbered_id, min(value) AS numbered_text FROM StringIds GROUP BY id)
+ON numbered_id ="""
+"""Join, to be followed by a column of text ids; one text per id, also in a damaged table."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """An open export.
-
-    Parameters
-    ----------
-    path : Path or None
-        The file on disk; None for content in memory.
-    stepper : Stepper or None
-        Reads columns of integers; None where they are read by way of Python.
-    """
+    """An open export; its path is None for content in memory."""
 
     connection: Connection
     path: Path | None
-    stepper: Stepper | None
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
-        """Names of the columns of each table; none of a virtual one, which is run, not read."""
+        """Column names by table; virtual tables, which run code, are left out."""
         tables = self.rows(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
         )
@@ -92,33 +80,16 @@ class Export:
             for (table,) in tables
         }
 
-    @cached_property
-    def _finds_texts(self) -> bool:
-        """Whether a text is found by its number without a look at all of them."""
-        return bool(
-            self.rows("SELECT 1 FROM pragma_table_info('StringIds') WHERE name = 'id' AND pk > 0")
-        )
-
-    def numbered_text(self, number: str) -> tuple[str, str]:
-        """Expression of the text whose number is in a column, and what to join its table with.
-
-        A copy of an export, table by table, has lost the key of its texts: they are sorted once.
-        """
-        if self._finds_texts:
-            return f"(SELECT value FROM StringIds WHERE id = {number})", ""  # noqa: S608
-        texts = "SELECT id AS numbered_id, min(value) AS numbered_text FROM StringIds GROUP BY id"
-        return "numbered_text", f"LEFT JOIN ({texts}) ON numbered_id = {number}"
-
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is a table with these columns."""
         return table in self.columns and self.columns[table].issuperset(columns)
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a small answer."""
+        """All rows of a small result."""
         return self.connection.execute(sql, values).fetchall()
 
     def of_process(self, table: str, process: Process) -> str:
-        """Condition of the rows of a process; what names no process belongs to all."""
+        """Condition for the rows of a process; a table without process ids belongs to all."""
         if "globalPid" in self.columns[table]:
             return f"globalPid = {process.global_id}"
         if "globalTid" in self.columns[table]:
@@ -132,14 +103,14 @@ class Export:
         return int(found[0][0])
 
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
-        """Columns of integers, in the order of the table.
+        """Columns of integers, in table order.
 
         Parameters
         ----------
         table : str
-            One that there is.
+            An existing one.
         wanted : tuple of str
-            Names of columns; those that the table does not have are `ABSENT` throughout.
+            Names of columns; those that the table lacks are `ABSENT` throughout.
         """
         there = [name for name in wanted if name in self.columns[table]]
         if not there:
@@ -150,43 +121,20 @@ class Export:
         return {name: found.get(name, absent) for name in wanted}
 
     def _values(self, table: str, names: list[str], where: str) -> I64:
-        """Columns that there are, one a row of the answer."""
-        rest = f"FROM {table} WHERE {where} ORDER BY rowid"
-        if self.stepper is not None:
-            return self.stepper.columns(f"SELECT {', '.join(names)} {rest}", len(names), ABSENT)
-        checked = (
-            "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) ELSE {1} END"
-        )
-        cells = ", ".join(checked.format(name, ABSENT) for name in names)
-        rows = self.connection.execute(f"SELECT {cells} {rest}")
+        """Existing columns, one per row of the result."""
+        cell = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) ELSE {1} END"
+        cells = ", ".join(cell.format(name, ABSENT) for name in names)
+        rows = self.connection.execute(f"SELECT {cells} FROM {table} WHERE {where} ORDER BY rowid")  # noqa: S608
         flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
         return np.ascontiguousarray(flat.reshape(-1, len(names)).T)
-
-    def texts(self, sql: str) -> tuple[npt.NDArray[np.uint8], I64]:
-        """The only column of an answer: its texts one after the other, and where each ends."""
-        if self.stepper is not None:
-            return self.stepper.texts(sql)
-        texts = [text.encode() for (text,) in self.rows(sql)]
-        sizes = np.array([len(text) for text in texts], dtype=np.int64)
-        return np.frombuffer(b"".join(texts), dtype=np.uint8), np.cumsum(sizes)
 
 
 @contextmanager
 def opened(source: str | Path | bytes) -> Iterator[Export]:
-    """An export, open while the context lasts.
+    """An open export: a file, plain or gzip, or its content.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file, plain or gzip, or its content.
-
-    Raises
-    ------
-    TraceFormatError
-        If it is no sound database, no export, or still written to; also while the context lasts.
+    SQLite's errors become a TraceFormatError, also those of queries inside the context.
     """
-    import sqlite3  # noqa: PLC0415 - not for who reads other traces
-
     path = None if isinstance(source, bytes) else Path(source)
     with ExitStack() as stack:
         try:
@@ -194,17 +142,14 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
             if path is not None and content is None:
                 uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
                 connection = sqlite3.connect(uri, uri=True)
-                stepper = _stepper(uri)
             else:
-                connection, stepper = _in_memory(content or b"", path), None
+                connection = _in_memory(content or b"", path)
             stack.callback(connection.close)
-            if stepper is not None:
-                stack.callback(stepper.close)
             connection.text_factory = _text
-            export = Export(connection, path, stepper)
+            export = Export(connection, path)
             if not export.has("StringIds", "id", "value"):
                 raise TraceFormatError(
-                    "this SQLite file is no export of Nsight Systems (no table `StringIds`).",
+                    "this SQLite file is not an Nsight Systems export (no table `StringIds`).",
                     path=path,
                     hint=_REPORTS_HINT,
                 )
@@ -213,28 +158,15 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
             raise TraceFormatError(
                 f"SQLite cannot read this export: {exc}.",
                 path=path,
-                hint="the file is cut off or damaged; export the report again.",
+                hint="the file is truncated or damaged; export the report again.",
             ) from exc
 
 
-def _stepper(uri: str) -> Stepper | None:
-    """What reads columns of integers fast, where that can be had."""
-    from htagraph.readers.nsys.stepping import Stepper, can_step  # noqa: PLC0415 - only for this kind of file
-
-    return Stepper(uri) if can_step() else None
-
-
 def _checked(path: Path) -> bytes | None:
-    """The content of a packed file; None for a file that SQLite can open.
-
-    Raises
-    ------
-    TraceFormatError
-        If somebody still writes to it.
-    """
+    """The content of a gzip file; None for a file that SQLite can open."""
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP_MAGIC
+            is_packed = file.read(2) == GZIP_MAGIC
     except FileNotFoundError as exc:
         raise not_found(path) from exc
     except OSError as exc:
@@ -245,7 +177,7 @@ def _checked(path: Path) -> bytes | None:
         beside = path.with_name(path.name + ending)
         if beside.is_file() and beside.stat().st_size:
             raise TraceFormatError(
-                f"somebody writes to this file, or was cut off ({beside.name} is there).",
+                f"this file is still being written, or nsys was killed ({beside.name} exists).",
                 path=path,
                 hint="wait until `nsys export` is done, or export the report again.",
             )
@@ -253,17 +185,13 @@ def _checked(path: Path) -> bytes | None:
 
 
 def _in_memory(content: bytes, path: Path | None) -> Connection:
-    """A connection to content."""
-    import sqlite3  # noqa: PLC0415
-
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(content)
     except OverflowError as exc:
-        raise TraceFormatError("too large to be read from memory.", path=path) from exc
+        raise TraceFormatError("too large to read into memory.", path=path) from exc
     return connection
 
 
 def _text(raw: bytes) -> str:
-    """A text that may not be UTF-8."""
     return raw.decode("utf-8", "replace")

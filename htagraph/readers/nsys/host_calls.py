@@ -13,7 +13,7 @@ from htagraph.model.api_calls import OS_CALLS
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import ids
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
-from htagraph.readers.nsys.parts import Part, Reading
+from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
 
@@ -28,7 +28,7 @@ _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
 def plain_name(name: str) -> str:
-    """A call without the version of the API that it came with.
+    """A call without the API version in its name.
 
     Examples
     --------
@@ -38,49 +38,50 @@ def plain_name(name: str) -> str:
     return _API_VERSION.sub("", name)
 
 
-def api_calls(export: Export, process: Process, reading: Reading) -> Part:
+def api_calls(export: Export, process: Process, state: ReadState) -> TableRows:
     """Calls of CUDA's runtime and driver API."""
     where = export.of_process(CALLS, process)
     found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
-    name = reading.names.of_ids(found["nameId"], plain_name)
-    is_runtime = reading.names.table().mask(lambda text: text.startswith("cuda"))
-    codes = [reading.names.code(category) for category in ("cuda_driver", "cuda_runtime")]
+    name = state.names.of_ids(found["nameId"], plain_name)
+    is_runtime = state.names.table().mask(lambda text: text.startswith("cuda"))
+    codes = [state.names.code(category) for category in ("cuda_driver", "cuda_runtime")]
     category = np.array(codes, dtype=np.int32)[is_runtime[name].astype(np.int8)]
-    return Part(
+    state.calls = TableRows(
         found["start"],
         found["end"],
         EventKind.RUNTIME,
         name,
         category,
-        reading.lanes.threads(found["globalTid"]),
+        state.lanes.threads(found["globalTid"]),
         correlation=ids(found["correlationId"]),
     )
+    return state.calls
 
 
-def os_calls(export: Export, process: Process, reading: Reading, api: Part | None) -> Part:
-    """Calls of the operating system's libraries, but for those that CUDA's API makes.
+def os_calls(export: Export, process: Process, state: ReadState) -> TableRows:
+    """Calls of operating system libraries, except inside CUDA calls.
 
-    What a call of CUDA waits for is known from the device; how its driver waits says less.
+    What a CUDA call waits for is known from the device; how its driver waits tells less.
     """
     where = export.of_process(OS_TABLE, process)
     found = export.integers(OS_TABLE, _COLUMNS, where)
-    part = Part(
+    part = TableRows(
         found["start"],
         found["end"],
         EventKind.RUNTIME,
-        reading.names.of_ids(found["nameId"]),
-        reading.names.code(OS_CALLS),
-        reading.lanes.threads(found["globalTid"]),
+        state.names.of_ids(found["nameId"]),
+        state.names.code(OS_CALLS),
+        state.lanes.threads(found["globalTid"]),
     )
     is_mark = (found["globalTid"] % TIDS == 0) & (found["start"] == found["end"])
-    inside = _inside(part, api) if api is not None and len(api) else np.zeros(len(part), dtype=bool)
-    reading.skip("OSRT_API: marks of the profiler", np.count_nonzero(is_mark))
-    reading.skip("OSRT_API: inside of CUDA calls", np.count_nonzero(inside & ~is_mark))
+    inside = _inside(part, state.calls) if len(state.calls) else np.zeros(len(part), dtype=bool)
+    state.skip("OSRT_API: marks of the profiler", np.count_nonzero(is_mark))
+    state.skip("OSRT_API: inside of CUDA calls", np.count_nonzero(inside & ~is_mark))
     return part.take(~inside & ~is_mark)
 
 
-def _inside(part: Part, outer: Part) -> npt.NDArray[np.bool_]:
-    """Whether each row lies in one of some others of its lane."""
+def _inside(part: TableRows, outer: TableRows) -> npt.NDArray[np.bool_]:
+    """Whether each row lies inside a row of `outer` on its lane."""
     order = np.lexsort((outer.end_ns, outer.ts_ns, outer.column("lane")))
     lane, begin, end = (
         outer.column(name)[order].astype(np.int64) for name in ("lane", "ts_ns", "end_ns")
@@ -93,14 +94,14 @@ def _inside(part: Part, outer: Part) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def overhead(export: Export, process: Process, reading: Reading, table: str) -> Part:
+def overhead(export: Export, process: Process, state: ReadState, table: str) -> TableRows:
     """The profiler's own work."""
     found = export.integers(table, _COLUMNS, export.of_process(table, process))
-    return Part(
+    return TableRows(
         found["start"],
         found["end"],
         EventKind.OVERHEAD,
-        reading.names.of_ids(found["nameId"]),
-        reading.names.code("overhead"),
-        reading.lanes.threads(found["globalTid"]),
+        state.names.of_ids(found["nameId"]),
+        state.names.code("overhead"),
+        state.lanes.threads(found["globalTid"]),
     )

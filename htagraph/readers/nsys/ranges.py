@@ -1,21 +1,22 @@
-"""NVTX ranges of an export: operators of PyTorch where its own profiler's hooks wrote them."""
+"""NVTX ranges of an export: operators where PyTorch's ``emit_nvtx`` wrote them."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
-from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.names import enumeration
-from htagraph.readers.nsys.operator_texts import OperatorTexts, operator_texts
-from htagraph.readers.nsys.parts import Part, Reading
+from htagraph.readers.nsys.export import ABSENT, NUMBERED_TEXTS, Export, Process
+from htagraph.readers.nsys.numbered_names import enumeration
+from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["RANGES", "backward_flows", "ranges"]
 
@@ -26,22 +27,47 @@ RANGES = "NVTX_EVENTS"
 
 _TYPES = {34: "NvtxMark", 59: "NvtxPushPopRange", 60: "NvtxStartEndRange",
           70: "NvtxtPushPopRange", 71: "NvtxtStartEndRange"}  # fmt: skip
+_NUMBERS = {"sequence": ", seq = ", "op_id": ", op_id = "}
+_SIZES = ", sizes = [["
+"""What ``emit_nvtx`` appends to names: ``aten::mm, seq = 7, op_id = 12, sizes = [[2, 3]]``."""
+
+_END = 1 << 30
+"""Longer than any text (SQLite's limit is a billion bytes)."""
+
+_ROWS = 1 << 16
+"""Rows fetched at once (chosen)."""
+
 _MARK = re.compile(r"^Nvtxt?Mark$")
 _RANGE = re.compile(r"^Nvtxt?(PushPop|StartEnd)Range$")
 
 _OPERATOR = re.compile(rf"^[\w.]*::[\w.:]+$|^record_param_comms$|{AUTOGRAD_FUNCTION.pattern}")
-"""Operators of a namespace (``aten::mm``), and what the autograd engine runs."""
+"""Operators of a namespace (``aten::mm``), and functions of the autograd engine."""
 
 _NCCL = re.compile(r"^nccl[A-Z]\w*$")
-"""Calls of NCCL, which writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
+"""NCCL API calls; NCCL writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
-def ranges(export: Export, process: Process, reading: Reading) -> Part:
+class _RangeTexts(NamedTuple):
+    """What the texts of ranges hold; numbers are -1 where absent.
+
+    Parameters
+    ----------
+    name : ndarray of shape (n,), dtype=int64
+        Positions in `names`.
+    """
+
+    name: I64
+    names: list[str]
+    sequence: I64
+    op_id: I64
+
+
+def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     """NVTX ranges and marks of threads.
 
     Operators are ranges that PyTorch wrote (``torch.autograd.profiler.emit_nvtx``) with a sequence
-    number, or with the name of an operator; ranges that NCCL wrote are calls of it. Ranges that end
-    on another thread are kept, but are no part of what either thread does in order.
+    number, or with the name of an operator; NCCL's ranges are its API calls. Ranges that end on
+    another thread are kept, outside the program order of either thread.
     """
     where = export.of_process(RANGES, process)
     wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid")
@@ -53,9 +79,9 @@ def ranges(export: Export, process: Process, reading: Reading) -> Part:
         np.isin(found["eventType"], [key for key, name in type_names.items() if kind.search(name)])
         for kind in (_MARK, _RANGE)
     )
-    codes = [reading.names.code(text) for text in texts.names]
+    codes = [state.names.code(text) for text in texts.names]
     name = np.array(codes, dtype=np.int32)[texts.name]
-    symbols = reading.names.table()
+    symbols = state.names.table()
     crosses = (found["endGlobalTid"] != ABSENT) & (found["endGlobalTid"] != found["globalTid"])
     crosses &= is_range & (found["endGlobalTid"] != 0)
     is_op = (sequence >= 0) | ((op_id >= 0) & symbols.searched(_OPERATOR)[name])
@@ -74,53 +100,77 @@ def ranges(export: Export, process: Process, reading: Reading) -> Part:
     }
     category_of = np.zeros(len(EventKind), dtype=np.int32)
     for number, text in categories.items():
-        category_of[number] = reading.names.code(text)
+        category_of[number] = state.names.code(text)
     keep = is_mark | is_range
-    reading.skip("NVTX_EVENTS: no ranges or marks", np.count_nonzero(~keep))
-    part = Part(
+    state.skip("NVTX_EVENTS: no ranges or marks", np.count_nonzero(~keep))
+    part = TableRows(
         found["start"],
         np.where(is_mark & (found["end"] == ABSENT), found["start"], found["end"]),
         kind.astype(np.int8),
         name,
         category_of[kind],
-        reading.lanes.threads(found["globalTid"]),
+        state.lanes.threads(found["globalTid"]),
         external_id=op_id,
         sparse={"sequence": np.where(sequence >= 0, sequence, ABSENT)},
     )
     return part.take(keep)
 
 
-def _texts(export: Export, where: str) -> OperatorTexts:
-    """Texts of all rows, in the order of the table."""
+def _texts(export: Export, where: str) -> _RangeTexts:
+    """The texts of all rows, in table order.
+
+    PyTorch's texts hold tensor sizes, so nearly every row has a text of its own. SQLite splits
+    them, and Python only sees the names, which repeat.
+    """
     columns = export.columns[RANGES]
-    numbered, join = export.numbered_text("textId") if "textId" in columns else ("", "")
-    here = [*["text"] * ("text" in columns), *[numbered] * bool(numbered), "'(no name)'"]
-    text = f"coalesce({', '.join(here)})" if len(here) > 1 else here[0]
-    order = f"WHERE {where} ORDER BY {RANGES}.rowid"
-    sql = f"SELECT CAST({text} AS TEXT) FROM {RANGES} {join} {order}"  # noqa: S608
-    return operator_texts(*export.texts(sql))
+    join = f"{NUMBERED_TEXTS} textId" if "textId" in columns else ""
+    texts = ["NULL"] + ["text"] * ("text" in columns) + ["numbered_text"] * bool(join)
+    text = f"CAST(coalesce({', '.join(texts)}, '(no name)') AS TEXT)"
+    whole = f"SELECT {RANGES}.rowid AS row, {text} AS whole FROM {RANGES} {join}"  # noqa: S608
+    marks = ", ".join(
+        f"CASE WHEN whole GLOB '*{mark}[0-9]*' THEN instr(whole, '{mark}') END AS {name}"
+        for name, mark in _NUMBERS.items()
+    )
+    numbers = ", ".join(
+        f"ifnull(CAST(substr(whole, {name} + {len(mark)}) AS INTEGER), -1)"
+        for name, mark in _NUMBERS.items()
+    )
+    ends = ", ".join(f"ifnull({name}, {_END})" for name in (*_NUMBERS, "sizes"))
+    sql = (
+        f"SELECT substr(whole, 1, min({ends}) - 1), {numbers} FROM "  # noqa: S608
+        f"(SELECT row, whole, {marks}, nullif(instr(whole, '{_SIZES}'), 0) AS sizes "
+        f"FROM ({whole} WHERE {where})) ORDER BY row"
+    )
+    codes: dict[str, int] = {}
+    parts = [np.empty((0, 3), dtype=np.int64)]
+    rows = export.connection.execute(sql)
+    while some := rows.fetchmany(_ROWS):
+        table = np.array(some, dtype=object)
+        places, distinct = pd.factorize(table[:, 0])
+        table[:, 0] = np.array([codes.setdefault(name, len(codes)) for name in distinct])[places]
+        parts.append(table.astype(np.int64))
+    name, sequence, op_id = np.concatenate(parts).T
+    return _RangeTexts(name, list(codes), sequence, op_id)
 
 
-def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) -> FlowTable:
+def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadState) -> FlowTable:
     """Flows from forward operators to the autograd functions with their sequence numbers.
 
-    Sequence numbers count per thread, and the export does not say of which thread a function's is.
-    A flow is made only where all operators with the number are on one thread. As in the PyTorch
+    Sequence numbers count per thread, and the export does not record the thread of a function's. So
+    a flow is made only if all operators with the number are on one thread. As in the PyTorch
     profiler, it starts at the last of them: the one that made the function.
 
     Parameters
     ----------
-    part : Part
+    part : TableRows
         Ranges, with sound times.
     first : int
-        Event of the first of them.
-    base_time_ns : int, unit=ns
-        Added to every time.
+        Event number of the first of them.
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)
     rows = rows[np.lexsort((part.ts_ns[rows], sequence[rows]))]
-    is_autograd = reading.names.table().searched(AUTOGRAD_FUNCTION)[part.column("name")[rows]]
+    is_autograd = state.names.table().searched(AUTOGRAD_FUNCTION)[part.column("name")[rows]]
     forward, backward = rows[~is_autograd], rows[is_autograd]
     if not len(forward) or not len(backward):
         return FlowTable()
@@ -141,6 +191,6 @@ def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) 
         id=sequence[pairs],
         lane=lane[pairs].astype(np.int32),
         phase=np.tile(np.array([0, 2], dtype=np.int8), len(pairs) // 2),
-        category=np.full(len(pairs), reading.names.code("fwdbwd"), dtype=np.int32),
+        category=np.full(len(pairs), state.names.code("fwdbwd"), dtype=np.int32),
         event=pairs + first,
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
-from htagraph.readers.nsys.export import TIDS, Export, Process, opened
-from htagraph.readers.nsys.names import named
+from htagraph.readers.nsys.export import NUMBERED_TEXTS, TIDS, Export, Process, opened
+from htagraph.readers.nsys.numbered_names import named
 from htagraph.readers.nsys.reports import refuse_report
 from htagraph.readers.rank_paths import file_of, rank_in_name
 
@@ -19,6 +19,7 @@ __all__ = ["NsysRank", "base_time_ns", "nsys_ranks", "ranks_of"]
 
 _HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _MAX_DEVICE = (1 << 31) - 1
+"""Device of a graph that begins on the host."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,9 @@ class NsysRank:
     devices : tuple of int
         Devices that its work runs on.
     start_ns, end_ns : int, unit=ns
-        First start and last end of its device work, since the epoch; of a process without such,
-        of its calls and ranges.
+        First start and last end since 1970, of its device work or else of its calls and ranges.
     global_id : int
-        Its number in the export.
+        Its id in the export.
     """
 
     rank: int
@@ -56,13 +56,7 @@ class NsysRank:
 def nsys_ranks(path: str | Path | bytes) -> list[NsysRank]:
     """The ranks of an export, by rank.
 
-    A rank is a process with device work; of an export without device work, the process that did
-    most.
-
-    Raises
-    ------
-    TraceFormatError
-        If it is no sound export.
+    A rank is a process with device work; without any, the process that did most.
     """
     if not isinstance(path, bytes):
         path = file_of(Path(path))
@@ -72,7 +66,7 @@ def nsys_ranks(path: str | Path | bytes) -> list[NsysRank]:
 
 
 def base_time_ns(export: Export) -> int:
-    """Time since the epoch at which the clock of an export is 0."""
+    """Time since 1970 at which the clock of an export is 0."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if not export.has(table, "utcEpochNs"):
         return 0
@@ -157,8 +151,8 @@ def _host(export: Export) -> str:
 
 def _numbered(export: Export, ranks: list[NsysRank]) -> list[NsysRank]:
     """Processes with their ranks."""
-    said = _said_by_nccl(export)
-    numbers = [said.get(rank.global_id) for rank in ranks]
+    by_nccl = _ranks_in_nccl(export)
+    numbers = [by_nccl.get(rank.global_id) for rank in ranks]
     known = {number[0] for number in numbers if number is not None}
     if len(known) == len(ranks):
         return [
@@ -176,15 +170,14 @@ def _numbered(export: Export, ranks: list[NsysRank]) -> list[NsysRank]:
     return [replace(rank, rank=number, rank_source=source) for number, rank in enumerate(ordered)]
 
 
-def _said_by_nccl(export: Export) -> dict[int, tuple[int, int]]:
-    """Rank and number of ranks in the largest communicator that each process made."""
+def _ranks_in_nccl(export: Export) -> dict[int, tuple[int, int]]:
+    """Rank and size of the largest communicator of each process."""
     if not export.has("NVTX_EVENTS", "jsonText", "globalTid"):
         return {}
     columns = export.columns["NVTX_EVENTS"]
     text, join = "jsonText", ""
     if "jsonTextId" in columns:
-        numbered, join = export.numbered_text("jsonTextId")
-        text = f"ifnull(jsonText, {numbered})"
+        text, join = "ifnull(jsonText, numbered_text)", f"{NUMBERED_TEXTS} jsonTextId"
     sql = (
         f"SELECT globalTid, {text} AS payload FROM NVTX_EVENTS {join} "  # noqa: S608
         "WHERE payload LIKE '%No. of ranks%'"
@@ -205,7 +198,6 @@ def _said_by_nccl(export: Export) -> dict[int, tuple[int, int]]:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON
-    """All objects in a JSON value."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())

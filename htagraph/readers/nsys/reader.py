@@ -1,51 +1,48 @@
-"""The door of the reader of Nsight Systems: an export in, the recording of one rank out."""
+"""The Nsight Systems reader: an SQLite export in, the recording of one rank out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
-from htagraph.model.recording import Origin, Progress, Recording
-from htagraph.readers.kineto.loading import Asked
-from htagraph.readers.nsys import device_work, gpu_metrics, host_calls, ranges, waits
-from htagraph.readers.nsys.devices import devices_of
+from htagraph.model.progress import counted
+from htagraph.model.recording import Origin, Recording
+from htagraph.readers.event_filter import EventFilter, filtered
+from htagraph.readers.nsys import device_work, host_calls, ranges, waits
+from htagraph.readers.nsys.devices import METRICS, devices_of, gpu_metrics
 from htagraph.readers.nsys.export import Export, Process, opened
-from htagraph.readers.nsys.names import Names
-from htagraph.readers.nsys.parts import Part, Reading, event_table, last_end
 from htagraph.readers.nsys.ranks import NsysRank, base_time_ns, ranks_of
 from htagraph.readers.nsys.reports import refuse_remote, refuse_report
+from htagraph.readers.nsys.table_rows import ReadState, TableRows, event_table, last_end
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 
 __all__ = ["read_nsys"]
 
-_DEVICE = {
+_READ: dict[str, Callable[[Export, Process, ReadState], TableRows]] = {
+    host_calls.CALLS: host_calls.api_calls,  # first: waits and os_calls refer to them
     device_work.KERNELS: device_work.kernels,
     device_work.COPIES: device_work.copies,
     device_work.FILLS: device_work.fills,
     device_work.GRAPHS: device_work.graph_launches,
+    waits.WAITS: waits.waits,
+    host_calls.OS_TABLE: host_calls.os_calls,
+    ranges.RANGES: ranges.ranges,
+    **{table: partial(host_calls.overhead, table=table) for table in host_calls.OVERHEAD_TABLES},
 }
-_READ = (
-    *_DEVICE,
-    host_calls.CALLS,
-    host_calls.OS_TABLE,
-    *host_calls.OVERHEAD_TABLES,
-    waits.WAITS,
-    ranges.RANGES,
-)
-"""Tables that events come from."""
+"""Tables of events, and what reads them."""
 
-_NO_EVENTS = (waits.RECORDS, gpu_metrics.METRICS)
-"""Tables that are read, and of which no event is made."""
+_NO_EVENTS = (waits.RECORDS, METRICS)
+"""Tables that are read, but not as events."""
 
 _TIMES = frozenset({"start", "timestamp", "rawTimestamp"})
-"""Columns by which a table is known to hold events."""
+"""Columns by which a table counts as one of events."""
 
-
-_SAID = {
+_METADATA = {
     "META_DATA_EXPORT": {
         "EXPORT_PRODUCT_NAME": "recorded by",
         "EXPORT_PRODUCT_VERSION": "version",
@@ -62,7 +59,7 @@ _SAID = {
         "CudaDriverVersion": "CUDA driver",
     },
 }
-"""What of an export's own data is kept, and what it is called."""
+"""Names of an export's metadata by table and key."""
 
 
 def read_nsys(
@@ -71,9 +68,8 @@ def read_nsys(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
-    """The recording of one rank in an SQLite export of Nsight Systems.
+    """The recording of one rank in an SQLite export of Nsight Systems; see `htagraph.load`.
 
     Parameters
     ----------
@@ -81,22 +77,11 @@ def read_nsys(
         The export or its content. Of an export with several ranks, a path below the file names one:
         ``run.sqlite/rank-1``.
     stacks : bool
-        Without effect: exports have no frames of Python.
-    categories : collection of str, optional
-        Load only events of these categories (``kernel``, ``cuda_runtime``, ``user_annotation``).
+        No effect: exports have no Python frames.
     window : (int, int), unit=ns, optional
-        Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with the bytes read so far and their total, which are estimates.
-
-    Raises
-    ------
-    TraceError
-        If the export has several ranks, and none is named.
-    TraceFormatError
-        If it is no export, or damaged.
+        On the clock of ``ts_ns``.
     """
-    Asked(stacks, categories, window)  # checks the window
+    wanted = EventFilter(stacks, categories, window)
     part, file = "", source
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
@@ -105,159 +90,107 @@ def read_nsys(
     with opened(file) as export:
         ranks = ranks_of(export)
         rank = _chosen(export, ranks, part)
-        n_bytes = len(file) if isinstance(file, bytes) else Path(file).stat().st_size
-        steps = _Steps(progress, n_bytes, len(_READ))
-        asked = _Asked(rank, tuple(one.global_id for one in ranks), categories, window)
-        recording = _recording(export, asked, steps)
+        state = ReadState(export)
+        parts = {}
+        for table, read in counted("table", _READ.items()):
+            if export.has(table, "start"):
+                parts[table] = read(export, Process(rank.global_id), state)
+        recording = _recording(export, rank, parts, state, wanted)
+        _count_the_rest(export, rank.global_id, [one.global_id for one in ranks], state)
     assert recording.origin is not None
     where = source if isinstance(source, bytes) else Path(source)
     return replace(recording, origin=replace(recording.origin, source=where))
 
 
 def _no_events(export: Export) -> TraceFormatError:
-    """The error of an export without events."""
     return TraceFormatError(
-        "this export holds no events that are read here.",
+        "this export holds no events that htagraph reads.",
         path=export.path,
         hint="was the program run with `nsys profile --trace cuda,nvtx`?",
     )
 
 
-class _Asked(NamedTuple):
-    """What is asked for, and the processes of all ranks."""
-
-    rank: NsysRank
-    all_ranks: tuple[int, ...]
-    categories: Collection[str] | None
-    window: tuple[int, int] | None
-
-
-class _Steps:
-    """Progress by tables."""
-
-    def __init__(self, progress: Progress | None, n_bytes: int, n_steps: int) -> None:
-        self._progress, self._n_bytes, self._n_steps = progress, n_bytes, n_steps
-        self._done = 0
-
-    def done(self) -> None:
-        """One table more is read."""
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._n_bytes * self._done // self._n_steps, self._n_bytes)
-
-
 def _chosen(export: Export, ranks: list[NsysRank], part: str) -> NsysRank:
-    """The rank that is asked for."""
+    """The requested rank, or the only one."""
     if not ranks:
         raise _no_events(export)
     name = export.path.name if export.path is not None else "run.sqlite"
     listed = ", ".join(f"{name}/rank-{rank.rank}" for rank in ranks)
     if part:
-        wanted = rank_in_name(Path(part))
-        found = [rank for rank in ranks if rank.rank == wanted]
-        if not found:
+        number = rank_in_name(Path(part))
+        found = next((rank for rank in ranks if rank.rank == number), None)
+        if found is None:
             raise TraceError(
                 f"this export has no {part}.", path=export.path, hint=f"there is {listed}."
             )
-        return found[0]
+        return found
     if len(ranks) > 1:
-        told = "; ".join(
+        described = "; ".join(
             f"rank {rank.rank}: pid {rank.pid} ({rank.process}), "
             f"device {', '.join(map(str, rank.devices))}"
             for rank in ranks
         )
         raise TraceError(
-            f"this export holds {len(ranks)} ranks ({told}; by {ranks[0].rank_source}).",
+            f"this export holds {len(ranks)} ranks ({described}; by {ranks[0].rank_source}).",
             path=export.path,
             hint=f"take one as {listed}, with `--rank N`, or all with `load_job`.",
         )
     return ranks[0]
 
 
-def _recording(export: Export, asked: _Asked, steps: _Steps) -> Recording:
+def _recording(
+    export: Export,
+    rank: NsysRank,
+    parts: dict[str, TableRows],
+    state: ReadState,
+    wanted: EventFilter,
+) -> Recording:
     """The recording of a rank, without its origin's source."""
-    rank, categories, window = asked.rank, asked.categories, asked.window
     process, base_ns = Process(rank.global_id), base_time_ns(export)
-    reading = Reading(Names(export))
-    parts = _parts(export, process, reading, steps)
     last_ns = last_end(list(parts.values()))
-    span_ns = None if window is None else (window[0] - base_ns, window[1] - base_ns)
-    kept: dict[str, Part] = {}
-    for table, part in parts.items():
-        sound = reading.with_sound_times(part, last_ns)
-        kept[table] = reading.asked_for(sound, categories, span_ns)
+    sound = {table: state.with_sound_times(part, last_ns) for table, part in parts.items()}
     flows = FlowTable()
-    if ranges.RANGES in kept:
-        tables = list(kept)
-        first = sum(len(kept[table]) for table in tables[: tables.index(ranges.RANGES)])
-        flows = ranges.backward_flows(kept[ranges.RANGES], first, base_ns, reading)
-    events = event_table(list(kept.values()), base_ns, reading)
-    metrics = gpu_metrics.gpu_metrics(export, process, frozenset(rank.devices), base_ns, reading)
+    if ranges.RANGES in sound:
+        tables = list(sound)
+        first = sum(len(sound[table]) for table in tables[: tables.index(ranges.RANGES)])
+        flows = ranges.backward_flows(sound[ranges.RANGES], first, base_ns, state)
+    metrics = gpu_metrics(export, process, frozenset(rank.devices), base_ns, state)
     events = replace(
-        events,
+        event_table(list(sound.values()), base_ns, state),
         flows=flows,
-        symbols=reading.names.table(),
-        lanes=reading.lanes.table(export, process),
+        symbols=state.names.table(),
+        lanes=state.lanes.table(export, process),
         devices=devices_of(export, process),
         samples=metrics,
     )
-    if not len(events) and categories is None and window is None:
+    if not len(events):
         raise _no_events(export)
-    _count_the_rest(export, process, asked.all_ranks, reading)
+    events = filtered(events, state.skipped, wanted)
     return Recording(
         events=events,
         rank=rank.rank,
         rank_source=rank.rank_source,
         world_size=rank.world_size,
-        repairs=reading.all_repairs(),
-        skipped=reading.skipped,
+        repairs=state.all_repairs(),
+        skipped=state.skipped,
         origin=Origin(b"", base_ns, metadata=_metadata(export, rank)),
     )
 
 
-def _parts(export: Export, process: Process, reading: Reading, steps: _Steps) -> dict[str, Part]:
-    """The rows of a process, by table."""
-    parts: dict[str, Part] = {}
-    calls = None
-    if export.has(host_calls.CALLS, "start"):
-        calls = parts[host_calls.CALLS] = host_calls.api_calls(export, process, reading)
-    steps.done()
-    for table, read in _DEVICE.items():
-        if export.has(table, "start"):
-            parts[table] = read(export, process, reading)
-        steps.done()
-    if export.has(waits.WAITS, "start"):
-        parts[waits.WAITS] = waits.waits(export, process, reading, calls)
-    steps.done()
-    if export.has(host_calls.OS_TABLE, "start"):
-        parts[host_calls.OS_TABLE] = host_calls.os_calls(export, process, reading, calls)
-    steps.done()
-    if export.has(ranges.RANGES, "start"):
-        parts[ranges.RANGES] = ranges.ranges(export, process, reading)
-    steps.done()
-    for table in host_calls.OVERHEAD_TABLES:
-        if export.has(table, "start"):
-            parts[table] = host_calls.overhead(export, process, reading, table)
-        steps.done()
-    return parts
-
-
-def _count_the_rest(
-    export: Export, process: Process, ranks: Collection[int], reading: Reading
-) -> None:
+def _count_the_rest(export: Export, process: int, ranks: Collection[int], state: ReadState) -> None:
     """Count rows of processes that are no ranks, and of tables that are not read."""
     for table, columns in export.columns.items():
         if table in _NO_EVENTS or not (table in _READ or columns & _TIMES):
             continue
         owned = _any_of(sorted({export.of_process(table, Process(rank)) for rank in ranks}))
         n = export.count(table, f"({owned}) IS NOT TRUE")
-        reading.skip(f"{table} of processes that are no rank", n)
+        state.skip(f"{table} of processes that are no rank", n)
         if table not in _READ or "start" not in columns:
-            reading.skip(table, export.count(table, export.of_process(table, process)))
+            state.skip(table, export.count(table, export.of_process(table, Process(process))))
 
 
 def _any_of(conditions: list[str]) -> str:
-    """A condition that holds where one of some does, which SQLite nests but a thousand deep."""
+    """Conditions joined by OR; as a tree, as SQLite allows a depth of 1,000."""
     if len(conditions) == 1:
         return conditions[0]
     half = len(conditions) // 2
@@ -265,12 +198,12 @@ def _any_of(conditions: list[str]) -> str:
 
 
 def _metadata(export: Export, rank: NsysRank) -> dict[str, Any]:
-    """What an export says of itself and of its machine."""
+    """What an export records about itself and its machine."""
     found: dict[str, list[str]] = {}
-    for table, names in _SAID.items():
+    for table, names in _METADATA.items():
         if export.has(table, "name", "value"):
             for name, value in export.rows(f"SELECT name, value FROM {table}"):  # noqa: S608
                 if name in names:
                     found.setdefault(names[name], []).append(str(value))
-    said = {what: ", ".join(dict.fromkeys(values)) for what, values in found.items()}
-    return {"process": rank.process, "pid": rank.pid, "host": rank.host} | said
+    texts = {what: ", ".join(dict.fromkeys(values)) for what, values in found.items()}
+    return {"process": rank.process, "pid": rank.pid, "host": rank.host} | texts

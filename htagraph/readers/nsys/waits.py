@@ -1,4 +1,4 @@
-"""Records of waits in an export: which call waited, on which stream, and for which event record."""
+"""Wait records of an export: which call waited, on which stream, for which event record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from htagraph.model.api_calls import POLLS, CallMeaning, meaning_of_call
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import device_of_context, devices, ids
 from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.parts import Part, Reading
+from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["WAITS", "waits"]
 
@@ -26,43 +26,43 @@ _NAMES = {
     CallMeaning.STREAM_SYNC: "Stream Sync",
     CallMeaning.DEVICE_SYNC: "Context Sync",
 }
-"""Names of the PyTorch profiler for the waits of a call."""
+"""The PyTorch profiler's names of waits by call."""
 
 _NAME_OF_TYPE = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _OTHER = "Synchronization"
 
 
-def waits(export: Export, process: Process, reading: Reading, calls: Part | None) -> Part:
-    """Records of waits, named by the call that they belong to.
+def waits(export: Export, process: Process, state: ReadState) -> TableRows:
+    """Wait records, named by their call.
 
-    The type that an export gives a wait is not to be trusted: versions number types from 0 or from
-    1, and list them from 1. It counts where no call is known. A question (``cudaEventQuery``) is
-    recorded like a wait, and is none.
+    The type in the export is unreliable: versions number types from 0 or from 1, but all list them
+    from 1. It counts only if no call is known. A query (``cudaEventQuery``) is recorded like a
+    wait, and is none.
     """
     wanted = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "syncType",
               "eventId", "eventSyncId")  # fmt: skip
     found = export.integers(WAITS, wanted, export.of_process(WAITS, process))
     stream, correlation = ids(found["streamId"]), ids(found["correlationId"])
     device = _devices(export, process, found)
-    called = _called(calls, correlation)
-    texts = reading.names.table()
+    calls, called = state.calls, _called(state.calls, correlation)
+    texts = state.names.table()
     name_of_call = np.array(
-        [reading.names.code(_name_of_call(text)) for text in texts.texts] or [0], dtype=np.int32
+        [state.names.code(_name_of_call(text)) for text in texts.texts] or [0], dtype=np.int32
     )
-    by_type = reading.names.of_numbers(
+    by_type = state.names.of_numbers(
         found["syncType"], lambda number: _NAME_OF_TYPE.get(number, _OTHER)
     )
     name = by_type
-    if calls is not None and len(calls):
+    if len(calls):
         call_name = gather(calls.column("name"), called, 0)
         name = np.where(called >= 0, name_of_call[call_name], by_type).astype(np.int32)
-    return Part(
+    return TableRows(
         found["start"],
         found["end"],
         EventKind.SYNC,
         name,
-        reading.names.code("cuda_sync"),
-        reading.lanes.streams(device, stream),
+        state.names.code("cuda_sync"),
+        state.lanes.streams(device, stream),
         device,
         stream,
         correlation,
@@ -71,39 +71,38 @@ def waits(export: Export, process: Process, reading: Reading, calls: Part | None
 
 
 def _name_of_call(call: str) -> str:
-    """The name of the wait that a call makes."""
     return _OTHER if POLLS.search(call) else _NAMES.get(meaning_of_call(call), _OTHER)
 
 
-def _called(calls: Part | None, correlation: I64) -> I64:
+def _called(calls: TableRows, correlation: I64) -> I64:
     """The call of each record, -1 for none."""
-    if calls is None or not len(calls):
+    if not len(calls):
         return np.full(len(correlation), -1, dtype=np.int64)
     found = match_keys(correlation, calls.column("correlation").astype(np.int64))
     return np.where(correlation >= 0, found, -1)
 
 
 def _devices(export: Export, process: Process, found: dict[str, I64]) -> I64:
-    """The device of each record: that of its context, which what runs there says best."""
+    """The device of each record: that of its context, by the work that runs in it."""
     of_context = device_of_context(export, process)
-    said = devices(found["deviceId"])
+    recorded = devices(found["deviceId"])
     contexts, places = np.unique(found["contextId"], return_inverse=True)
     known = np.array([of_context.get(context, -1) for context in contexts.tolist()], dtype=np.int64)
-    by_context = known[places] if len(contexts) else said
-    return np.where(by_context >= 0, by_context, said)
+    by_context = known[places] if len(contexts) else recorded
+    return np.where(by_context >= 0, by_context, recorded)
 
 
 def _event_records(
-    export: Export, process: Process, found: dict[str, I64], calls: Part | None, called: I64
+    export: Export, process: Process, found: dict[str, I64], calls: TableRows, called: I64
 ) -> dict[str, I64]:
-    """The event record that each wait is for, where records were recorded.
+    """The event record that each wait is for, if event records were traced.
 
-    Records carry the number of their event and a number of their own; of older versions, without
-    the latter, the last one that was called before the wait is meant.
+    Records have the id of their event and, in newer versions, one of their own. Without it, the
+    last record before the wait counts.
     """
     waited = np.where(found["eventId"] == (1 << 32) - 1, ABSENT, found["eventId"])
     sparse = {"wait_on_event": waited}
-    if calls is None or not export.has(RECORDS, "streamId", "correlationId", "eventId"):
+    if not len(calls) or not export.has(RECORDS, "streamId", "correlationId", "eventId"):
         return sparse
     wanted = ("streamId", "correlationId", "eventId", "eventSyncId")
     records = export.integers(RECORDS, wanted, export.of_process(RECORDS, process))
@@ -125,7 +124,7 @@ def _event_records(
 
 
 def _exact(records: dict[str, I64], found: dict[str, I64]) -> tuple[I64, I64]:
-    """Keys of records and of waits by the numbers of event and record."""
+    """Keys of records and of waits by both ids."""
     both = [np.concatenate([records[name], found[name]]) for name in ("eventId", "eventSyncId")]
     _, event = np.unique(both[0], return_inverse=True)
     _, number = np.unique(both[1], return_inverse=True)

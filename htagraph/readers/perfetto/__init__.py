@@ -1,6 +1,7 @@
-"""Perfetto's protobuf: the bytes of a file → packets → slices → a `Recording`.
+"""Reads Perfetto's protobuf traces: bytes → packets → slices → a `Recording`.
 
-Packets of events are scanned by compiled code (`compiled`); all others, which are few, are parsed
-by the classes of the perfetto package (`sequences`). What we wrote is read back as it was (`own`);
-what others wrote becomes lanes and events by its tracks (`foreign`).
+Compiled code scans the packets of events (`compiled`); the classes of the perfetto package parse
+all others, which are few (`packet_sequences`). A trace by htagraph is restored as recorded
+(`htagraph_events`); in one by another tool, tracks become lanes and slices events
+(`foreign_events`).
 """

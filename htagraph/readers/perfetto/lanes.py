@@ -1,7 +1,7 @@
-"""Lanes of a trace of another tool: its threads, its streams, and what is neither.
+"""Lanes of a trace of another tool: threads, streams, and other tracks.
 
-A track that is described as a thread is one. AMD's rocprofv3 describes one thread, and calls its
-other tracks by what they are::
+A track with a thread descriptor is a thread. AMD's rocprofv3 describes only one thread, and encodes
+the others in track names::
 
     THREAD 1 (4711)                    a thread
     COMPUTE AGENT [4] STREAM [1] (GPU) kernels of a stream of a device
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.events import LaneTable
-from htagraph.readers.perfetto.material import Material
+from htagraph.readers.perfetto.trace_content import TraceContent
 
 __all__ = ["Lanes", "find_lanes"]
 
@@ -38,7 +38,7 @@ class Lanes:
     Parameters
     ----------
     tracks : ndarray of shape (n,), dtype=int64
-        Bits of uuids, ascending; a track is a lane.
+        Bits of uuids, ascending; each track is a lane.
     is_thread : ndarray of shape (n,), dtype=bool
     device, stream : ndarray of shape (n,), dtype=int64
         Of a lane that is a stream, -1 elsewhere.
@@ -66,7 +66,7 @@ class _Lane:
     is_gpu: bool = True
 
 
-def find_lanes(found: Material) -> Lanes:
+def find_lanes(found: TraceContent) -> Lanes:
     """The lanes of all tracks that have slices."""
     tracks, first = np.unique(found.slices.track, return_index=True)
     packets = found.slices.packet[first].tolist()
@@ -100,26 +100,25 @@ def find_lanes(found: Material) -> Lanes:
     )
 
 
-def _lane(found: Material, uuid: int, writer: tuple[int, int] | None) -> _Lane:
-    """The lane of a track."""
+def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> _Lane:
     tracks = found.tracks
     line = tracks.ancestors(uuid)
     thread = line[0].thread if line else writer if uuid == 0 else None
     process = tracks.process_of(uuid)
-    said = tracks.processes.get(process, "") if process is not None else ""
+    process_name = tracks.processes.get(process, "") if process is not None else ""
     if thread is not None:
         name = (line[0].name if line else "") or tracks.threads.get(thread, "")
         return _Lane(*thread, tracks.processes.get(thread[0], ""), name, is_thread=True)
     name = line[0].name if line else ""
     pid: int | str = "" if process is None else process
     if amd := _THREAD.fullmatch(name):
-        return _Lane(pid, int(amd[1]), said, name, is_thread=True)
+        return _Lane(pid, int(amd[1]), process_name, name, is_thread=True)
     if amd := _DEVICE.match(name):
         stream = -1 if amd[3] == "THREAD" else int(amd[4])
         return _Lane(
             int(amd[2]),
             name.strip(),
-            said,
+            process_name,
             name.strip(),
             False,
             int(amd[2]),
@@ -128,4 +127,4 @@ def _lane(found: Material, uuid: int, writer: tuple[int, int] | None) -> _Lane:
         )
     parents = [track.name for track in line[1:] if track.name]
     tid: int | str = name or (f"track {uuid}" if uuid else "no track")
-    return _Lane(pid, tid, said or ": ".join(reversed(parents)), "")
+    return _Lane(pid, tid, process_name or ": ".join(reversed(parents)), "")

@@ -1,4 +1,4 @@
-"""The door of the Perfetto reader: a file in, a recording out."""
+"""The Perfetto reader: a file in, a recording out."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import EventTable
-from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.recording import STACKS, Origin, Recording
+from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.kineto.loading import Asked
-from htagraph.readers.perfetto.clocks import Clocks
-from htagraph.readers.perfetto.defects import Defect, DefectLog
-from htagraph.readers.perfetto.foreign import foreign_events
-from htagraph.readers.perfetto.material import Material
-from htagraph.readers.perfetto.own import Own, own_events, supplements
+from htagraph.readers.perfetto.clock_snapshots import Clocks
+from htagraph.readers.perfetto.defects import Defect
+from htagraph.readers.perfetto.foreign_events import foreign_events
+from htagraph.readers.perfetto.htagraph_events import WrittenRank, htagraph_events, supplements
+from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
+from htagraph.readers.perfetto.packets import scanned
 from htagraph.readers.perfetto.scan import Scan
-from htagraph.readers.perfetto.sequences import Sequences, Symbols
-from htagraph.readers.perfetto.slices import find_slices
-from htagraph.readers.perfetto.taking import asked_for
-from htagraph.readers.perfetto.tracks import Tracks
-from htagraph.readers.perfetto.unpacking import scanned
+from htagraph.readers.perfetto.slice_pairs import find_slices
+from htagraph.readers.perfetto.trace_content import TraceContent
+from htagraph.readers.perfetto.track_descriptors import Tracks
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["read_perfetto"]
 
 _MOST_NAMED = 4
+"""Kinds of packets that an error lists (chosen)."""
 
 
 def read_perfetto(
@@ -37,52 +38,38 @@ def read_perfetto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
-    """The recording in a Perfetto trace: of ours as it was recorded, of others by its tracks.
+    """The recording in a Perfetto trace; see `htagraph.load`.
 
     Parameters
     ----------
     source : str, Path or bytes
-        The file or its content: protobuf, or gzip of it. Of a file that we wrote with several
-        ranks, a path below it names one: ``job.pftrace/rank-1``.
-    stacks : bool
-        Load Python frames (``python_function`` events) too.
-    categories : collection of str, optional
-        Load only events of these categories.
+        The file or its content: protobuf, or gzip of it. Of a file by htagraph with several ranks,
+        a path below it names one: ``job.pftrace/rank-1``.
     window : (int, int), unit=ns, optional
-        Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with the bytes read so far and their total.
+        On the clock of ``ts_ns``.
 
     Returns
     -------
     Recording
         Of a file with several runs, the first; the events of others are counted in `skipped`.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be opened, or has several ranks, and none is named.
-    TraceFormatError
-        If nothing in it is an event; the message says what is.
-    TraceLimitError
-        If it exceeds a stated limit.
     """
-    Asked(stacks, categories, window)  # checks the window
+    wanted = EventFilter(stacks, categories, window)
     part, file, path = "", source, None
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
         path = file
-    found, container = _material(file, progress)
+    found, container = _content(file)
     if not len(found.slices) and not len(found.slices.sample_packet):
         raise _nothing(found.scan, path)
     written = [own for own in supplements(found) if own.facts["n_events"]]
     own = _chosen(written, part, path)
-    told = None if own is None else _told(found, own, [one for one in written if one is not own])
-    own = None if told is None else own
-    events = foreign_events(found) if told is None else told
-    events = asked_for(events, found.skipped, stacks=stacks, categories=categories, window=window)
+    events = None
+    if own is not None:
+        events = _restored(found, own, [one for one in written if one is not own])
+    if events is None:
+        own, events = None, foreign_events(found)
+    events = filtered(events, found.skipped, wanted)
     metadata = own.facts.get("metadata", {}) if own else {}
     rank, rank_source = _rank(own, metadata, path)
     return Recording(
@@ -101,16 +88,13 @@ def read_perfetto(
     )
 
 
-def _material(
-    source: str | Path | bytes, progress: Progress | None
-) -> tuple[Material, tuple[Any, ...]]:
-    """What is in a file, and what had to be mended of its container."""
-    log, symbols, skipped = DefectLog(), Symbols(), dict[str, int]()
-    file = scanned(source, log, progress)
+def _content(source: str | Path | bytes) -> tuple[TraceContent, tuple[Any, ...]]:
+    log, symbols, skipped = RepairLog(Defect), Symbols(), dict[str, int]()
+    file = scanned(source, log)
     sequences = Sequences(file, log, symbols)
     clocks = Clocks(sequences.specials, file.scan)
     slices = find_slices(file.scan, sequences, clocks, log, skipped)
-    material = Material(
+    content = TraceContent(
         file.scan,
         sequences,
         symbols,
@@ -120,14 +104,16 @@ def _material(
         log,
         skipped,
     )
-    return material, file.container.repairs()
+    return content, file.container.repairs()
 
 
-def _told(found: Material, own: Own, others: list[Own]) -> EventTable | None:
-    """The events of a rank as we wrote them; None where somebody changed what makes no sense."""
+def _restored(
+    found: TraceContent, own: WrittenRank, others: list[WrittenRank]
+) -> EventTable | None:
+    """The events of a rank as htagraph wrote them; None if the file was changed since."""
     skipped = dict(found.skipped)
     try:
-        events = own_events(found, own, others)
+        events = htagraph_events(found, own, others)
         check_events(events)
     except ValueError:
         found.log.add(Defect.SUPPLEMENT)
@@ -138,8 +124,8 @@ def _told(found: Material, own: Own, others: list[Own]) -> EventTable | None:
     return events
 
 
-def _chosen(written: list[Own], part: str, path: Path | None) -> Own | None:
-    """The rank that is asked for, or the only one; None where we wrote none."""
+def _chosen(written: list[WrittenRank], part: str, path: Path | None) -> WrittenRank | None:
+    """The requested rank, or the only one; None in a trace by another tool."""
     ranks = list(dict.fromkeys(own.rank for own in written))
     name = path.name if path else "job.pftrace"
     listed = ", ".join(f"{name}/rank-{rank}" for rank in ranks)
@@ -159,22 +145,21 @@ def _chosen(written: list[Own], part: str, path: Path | None) -> Own | None:
     return written[0] if written else None
 
 
-def _rank(own: Own | None, metadata: dict[str, Any], path: Path | None) -> tuple[int, str]:
-    """The rank of a trace and where it was found."""
+def _rank(own: WrittenRank | None, metadata: dict[str, Any], path: Path | None) -> tuple[int, str]:
     if own is None:
         return rank_of(metadata, path)
     rank, source = rank_of(metadata, Path(str(own.facts.get("file"))))
-    told = max(own.rank, 0)
-    return (rank, source) if told == rank else (told, "given")
+    written = max(own.rank, 0)
+    return (rank, source) if written == rank else (written, "given")
 
 
 def _integer(value: object) -> int:
-    """A number of a supplement; 0 for anything else."""
+    """An integer of a supplement; 0 for anything else."""
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
 
 
 def _nothing(scan: Scan, path: Path | None) -> TraceFormatError:
-    """Error for a trace without events; it says what is there."""
+    """Error for a trace without events, with what it holds instead."""
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
     names = perfetto_trace_pb2.TracePacket.DESCRIPTOR.fields_by_number

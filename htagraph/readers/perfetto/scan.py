@@ -1,7 +1,7 @@
-"""What a scan of a trace finds: columns of its packets, annotations, flows and texts.
+"""Columns that a scan of a trace fills: of packets, annotations, flows and texts.
 
-Numbers are 64 bits wide as they stand in the file; the bits of a float are those of an int. A text
-that is not interned is a row of `Scan.text_at`, and its number is ``-1 - row``.
+All are 64 bits wide; a float is stored by its bits. A text that is not interned is a row of
+`Scan.text_at`, and its number is ``-1 - row``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA
 """What a packet is, or has: bits of `Scan.what`."""
 
 INT, DOUBLE, INTERNED, TEXT, BOOL, UINT, OTHER = range(1, 8)
-"""Forms of the value of an annotation."""
+"""Forms of annotation values."""
 
 _ROWS = (12, 4, 3, 2)
+"""Columns of packets, annotations, flows and texts."""
 
 
 class Room(NamedTuple):
@@ -40,7 +41,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, *counts: int) -> Room:
-        """Tables of so many columns each."""
+        """Tables with so many columns each."""
         return cls(
             *(
                 np.zeros((n_rows, n), dtype=np.int64)
@@ -50,11 +51,11 @@ class Room(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Columns, of one length in each group.
+    """The columns; those of one group have one length.
 
-    Of packets: where the packet is; time, clock, sequence, what it is, and the first field that is
-    none of ours; type, track, name, category and value of its event. Of annotations and flows: the
-    packet that has them, and what they are. Of texts: where they are.
+    Of packets: place; time, clock, sequence, what it is, and its first unknown field; type, track,
+    name, category and value of its event. Of annotations and flows: their packet and content. Of
+    texts: place.
     """
 
     at: I64

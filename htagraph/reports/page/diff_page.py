@@ -15,24 +15,22 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
+from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.legend import legend
-from htagraph.reports.page.tables import html_table
 
 __all__ = ["write_diff_page"]
 
 _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
+"""Bounds with a bar of their own; the others share one: chosen."""
 _N_STEPS = 40
+"""Steps of each run with a bar: chosen."""
 _ROOM = 0.15
+"""Part of the range left empty below the shortest bar: chosen."""
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:
     """Write a comparison as one HTML file that loads nothing else.
-
-    Returns
-    -------
-    Path
-        The file.
 
     Raises
     ------
@@ -82,13 +80,13 @@ def _panel(heading: str, body: str) -> str:
 
 
 def _whole(label: str, low_ns: int, span_ns: int, dur_ns: int) -> str:
-    """A row with the bar of a whole, on a scale that begins at some length."""
+    """A row with one bar, on a scale that begins at `low_ns`."""
     bar = _bar(0, (dur_ns - low_ns) / span_ns, kind="whole")
     return _row(label, bar, human_duration(dur_ns))
 
 
 def _row(label: str, bars: str, value: str) -> str:
-    """A row of bars: its name, the bars, and what they come to."""
+    """A row of bars with its name and value."""
     return (
         f'<div class="row"><b>{escape(label)}</b><div class="track">{bars}</div>'
         f"<span>{escape(value)}</span></div>"
@@ -96,7 +94,7 @@ def _row(label: str, bars: str, value: str) -> str:
 
 
 def _bar(left: float, width: float, *, color: str = "", kind: str = "") -> str:
-    """A bar from and over shares of the track."""
+    """A bar; its start and width are shares of the track."""
     style = f"left:{100 * left:.3f}%;width:{100 * width:.3f}%"
     style += f";background:{color}" if color else ""
     return f'<i class="{kind}" style="{style}"></i>'
@@ -142,7 +140,7 @@ def _where(found: RunDiff) -> str:
         rows.append(_row(in_words(name), bar, value))
     rows.append(_whole("after", low, span, after_ns))
     begins = f'<p class="note">The bars begin at {human_duration(low)}.</p>' if low else ""
-    table = html_table(shown_diff(found.critical_path()), columns=STEP_DIFF.columns)
+    table = html_table(shown_diff(found.critical_path()), schema=STEP_DIFF)
     title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
     details = f"<details><summary>Table</summary>{table}</details>"
     return _panel(title, f'<div class="bars">{"".join(rows)}</div>{begins}{details}')
@@ -179,9 +177,7 @@ def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
         if n_same
         else ""
     )
-    table = (
-        html_table(shown_diff(moved, calls=calls), columns=STEP_DIFF.columns) if len(moved) else ""
-    )
+    table = html_table(shown_diff(moved, calls=calls), schema=STEP_DIFF) if len(moved) else ""
     return _panel(heading, table + same)
 
 

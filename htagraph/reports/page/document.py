@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from htagraph.model.progress import tell
+from htagraph.model.progress import report_progress
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import commands, quality_line, verdict_html
 from htagraph.reports.page.html_file import resource, write_html
+from htagraph.reports.page.html_tables import short_rule
 from htagraph.reports.page.job_sections import job_sections
 from htagraph.reports.page.key_figures import KeyFigure, html_figures, key_figures
 from htagraph.reports.page.legend import legend
@@ -27,7 +28,6 @@ from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.rank_sections import rank_sections
 from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.tables import short_rule
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.plots.style import TimeUnit
 from htagraph.reports.summary import Summary
@@ -43,7 +43,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     out : str or Path
     summary : Summary or JobSummary
     perfetto_file : str
-        Name of the Perfetto trace beside the page; the page says how to open it.
+        Name of the Perfetto trace in the same folder; the page says how to open it.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a page tells: its figures, its sections, and what inferred waits rest on."""
+    """What a page shows: figures, sections, and what inferred waits rest on."""
 
     start_ns: int
     figures: list[KeyFigure]
@@ -105,14 +105,14 @@ class _Content:
 
 
 def _content(summary: Summary | JobSummary) -> _Content:
-    """Ask for everything that the page tells."""
+    """Everything that the page shows."""
     if isinstance(summary, JobSummary):
         asked = RankAnswers.of(summary)
         found = asked.by_rank
         return _Content(
             summary.path.start_ns,
             key_figures(summary, found["steady_state"], summary.devices, len(asked.ranks)),
-            list(_told(job_sections(summary, asked))),
+            list(_reported(job_sections(summary, asked))),
             learnt(found["inferences"]),
         )
     graph = summary.graph
@@ -120,13 +120,13 @@ def _content(summary: Summary | JobSummary) -> _Content:
     return _Content(
         graph.interval.start_ns,
         key_figures(summary, steady, temporal),
-        list(_told(rank_sections(summary, steady, temporal))),
+        list(_reported(rank_sections(summary, steady, temporal))),
         learnt(inferences_of(graph.dag, graph.interval, summary.path.coded)),
     )
 
 
 def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> dict[str, Any]:
-    """What is told of each segment that can be opened."""
+    """Details of each segment that can be opened."""
     rows: set[int] = set()
     for part in page.parts:
         rows = rows.union(*(panel.shown_segments for panel in part.panels))
@@ -143,10 +143,10 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
     )
 
 
-def _told(sections: Iterator[Section]) -> Iterator[Section]:
-    """Sections as they are made; it is told which one is."""
+def _reported(sections: Iterator[Section]) -> Iterator[Section]:
+    """Sections as they are made, with progress."""
     for number in count(1):
-        tell(f"section {number}")
+        report_progress(f"section {number}")
         section = next(sections, None)
         if section is None:
             return
@@ -167,7 +167,7 @@ def _json(value: Any) -> str:  # noqa: ANN401  whatever JSON can say
 
 
 def _figure(panel: Panel, figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
-    """Figure as JSON, without its title: that is a heading of the page, which wraps it."""
+    """Figure as JSON, without its title, which is a heading of the page."""
     content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
     layout, has_legend = content["layout"], has_own_legend(panel)
     for name in ("title", "template"):

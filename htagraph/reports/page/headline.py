@@ -28,7 +28,7 @@ def verdict_html(summary: Summary | JobSummary) -> str:
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
-            f'<p class="lead">It is not known what bounds {where}.</p>\n'
+            f'<p class="lead">What bounds {where} is not known.</p>\n'
             f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:

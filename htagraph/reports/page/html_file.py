@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from htagraph.reports.page.legend import color_rules
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["resource", "write_html"]
 
@@ -36,22 +36,10 @@ def write_html(
         Name of the file with what comes below the title.
     links : dict of str to str
         Titles of the sections by their anchors.
-    style : str
-        CSS besides that of all pages.
-    legend : str
-        HTML beside the links.
+    style, legend : str
+        CSS and legend of this page.
     **parts : str
-        HTML for the places of the body.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+        HTML for the placeholders of the body.
     """
     text = Template(resource("head.html") + resource(body)).substitute(
         title=escape(title),

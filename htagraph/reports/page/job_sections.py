@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -13,86 +11,44 @@ from htagraph.model import answers, frames, job_answers
 from htagraph.model.units import human_count
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.device_sections import communication_section, devices_section
-from htagraph.reports.page.help_section import help_section
-from htagraph.reports.page.panels import (
-    LAUNCH_INTRO,
-    NO_DEVICE,
-    NO_LAUNCHES,
-    Panel,
-    Section,
-    useful,
-)
+from htagraph.reports.page.panels import Panel, Section, useful
 from htagraph.reports.page.path_section import path_section
-from htagraph.reports.page.rank_answers import COUNTERS, Frames, RankAnswers
-from htagraph.reports.page.sampled_panels import sampled_panels
+from htagraph.reports.page.rank_answers import Frames, RankAnswers
+from htagraph.reports.page.shared_sections import (
+    communication_section,
+    devices_section,
+    help_section,
+    kernels_section,
+    launches_section,
+    sampled_panels,
+)
 from htagraph.reports.page.step_views import job_step_choice
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 __all__ = ["job_sections"]
-
-_COUNTERS: dict[str, Callable[..., Figure]] = {
-    "queue_length": plots.queue_length,
-    "memory_bandwidth": plots.memory_bandwidth,
-}
-
-_LATE = [
-    "rank",
-    "n_last",
-    "n_certain",
-    "caused_wait_ns",
-    "longest_wait_ns",
-    "own_wait_ns",
-    "transfer_ns",
-]
-_LATE += ["cause_bound", "cause_name", "cause_ns", "n_cause"]
 
 
 def _late(summary: JobSummary) -> Section:
     """Section on late ranks."""
     job, collectives = summary.job, summary.job.collectives()
     waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable"))
+    late = summary.stragglers[job_answers.STRAGGLERS.shown(summary.stragglers)]
     bubbles, costs = job.pipeline_bubbles(), job.delay_costs()
+    drawn = plots.collective_waits(collectives)
     panels = [
-        Panel(
-            "collective-waits",
-            plots.collective_waits(collectives),
-            waits,
-            job_answers.MATCHED_COLLECTIVES,
-            is_wide=True,
-        ),
-        Panel(
-            "stragglers",
-            None,
-            summary.stragglers[_LATE],
-            job_answers.STRAGGLERS,
-            heading="Late ranks, and why they are late",
-            is_wide=True,
-            is_open=True,
-        ),
+        Panel("collective-waits", drawn, waits, job_answers.MATCHED_COLLECTIVES),
+        Panel("stragglers", None, late, job_answers.STRAGGLERS, "Late ranks, and why"),
         Panel(
             "delay-costs",
             None,
             costs,
             job_answers.DELAY_COSTS,
-            heading="What all waits are due to, through ranks that waited in between",
-            is_wide=True,
+            "What caused the waits, followed through ranks that waited in between",
         ),
     ]
     if len(bubbles):
         heading = "Waits for the sender between pipeline stages"
-        panels.append(
-            Panel(
-                "bubbles",
-                None,
-                bubbles,
-                job_answers.PIPELINE_BUBBLES,
-                heading=heading,
-                is_open=True,
-            )
-        )
+        schema = job_answers.PIPELINE_BUBBLES
+        panels.append(Panel("bubbles", None, bubbles, schema, heading, is_wide=False))
     intro = (
         "A collective cannot end before its last rank arrives: the late rank is the one that does "
         "not wait while all others do. Only waits longer than the clock uncertainty count."
@@ -106,17 +62,10 @@ def _late(summary: JobSummary) -> Section:
 
 def _steps(found: Frames) -> Section:
     """Section on steps."""
-    frame = found["step_times"]
+    frame, steady = found["step_times"], found["steady_state"]
     panels = (
-        Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES, is_wide=True),
-        Panel(
-            "steady-state",
-            None,
-            found["steady_state"],
-            answers.STEADY_STATE,
-            heading="Which steps are alike",
-            is_wide=True,
-        ),
+        Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES),
+        Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are alike"),
     )
     absent = (
         "The traces have no steps: call profiler.step() after each step, or name steps with "
@@ -136,110 +85,42 @@ def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
         min_ns=("min_ns", "min"),
         max_ns=("max_ns", "max"),
     )
-    whole = whole.sort_values(
-        ["sum_ns", "group"], ascending=[False, True], kind="stable", ignore_index=True
-    )
+    whole = _longest_first(whole, "group")
     return whole.assign(share=whole["sum_ns"] / max(int(whole["sum_ns"].sum()), 1))
 
 
-def _kernels(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
-    """Section on kernels; sequences that repeat are those of the rank with most of the path."""
-    durations, by_rank = found["kernel_durations"], found["kernels by name"]
-    by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
-    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
-    per_rank = by_rank.sort_values(
-        ["sum_ns", "rank"], ascending=[False, True], kind="stable", ignore_index=True
+def _longest_first(frame: pd.DataFrame, then: str) -> pd.DataFrame:
+    """Rows by total duration."""
+    return frame.sort_values(
+        ["sum_ns", then], ascending=[False, True], kind="stable", ignore_index=True
     )
-    breakdown = answers.KERNEL_BREAKDOWN
-    panels = [
-        Panel("kernel-classes", plots.kernel_classes(by_class), by_class, breakdown, is_wide=True),
-        Panel("top-kernels", plots.top_kernels(by_name), by_name, breakdown, is_wide=True),
-        Panel(
-            "kernels-across-ranks",
-            plots.kernels_across_ranks(by_rank),
-            per_rank,
-            breakdown,
-            is_wide=True,
-        ),
-        Panel(
-            "kernel-durations",
-            plots.kernel_durations(durations),
-            longest,
-            answers.KERNEL_DURATIONS,
-            is_wide=True,
-        ),
-    ]
-    rank = summary.main_rank
-    patterns = over_time["kernel_patterns"]
-    if len(patterns):
-        drawn = _of_rank(rank, plots.kernel_patterns(patterns))
-        panels.append(
-            Panel("kernel-patterns", drawn, useful(patterns), answers.KERNEL_PATTERNS, is_wide=True)
-        )
-    intro = (
-        "Which kernels run, how long, and whether some ranks take longer than others. Classes and "
-        "names are sums over all ranks."
-    )
-    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
 
 
-def _of_rank(rank: int, figure: Figure) -> Figure:
-    """Figure whose title names its rank."""
-    figure.layout.title.text = f"Rank {rank}: {figure.layout.title.text}"
-    return figure
-
-
-def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
-    """Section on launches, and on queue length and memory bandwidth of the main rank."""
-    launches = found["launch_stats"]
-    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable")
-    panels = [
-        Panel(
-            "launch-stats",
-            plots.launch_stats(launches),
-            useful(slowest),
-            answers.LAUNCH_STATS,
-            is_wide=True,
-        )
-    ]
-    rank = summary.main_rank
-    for name in COUNTERS:
-        frame = over_time[name]
-        if len(frame):
-            shown = frame.assign(ts_ns=frame["ts_ns"] + summary.path.start_ns)
-            figure = _of_rank(rank, _COUNTERS[name](frame, origin_ns=0))
-            panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
-    intro = f"{LAUNCH_INTRO} Curves over time are of rank {rank}, which has most of the path."
-    return Section(
-        "launches",
-        "Launches and copies",
-        intro,
-        tuple(panels) if len(launches) else (),
-        NO_LAUNCHES,
+def _kernels(found: Frames, over_time: Frames, rank: int) -> Section:
+    """Section on kernels; repeating sequences are of the rank with most of the path."""
+    by_rank = found["kernels by name"]
+    drawn, table = plots.kernels_across_ranks(by_rank), _longest_first(by_rank, "rank")
+    return kernels_section(
+        _over_ranks(found["kernels by class"]),
+        _over_ranks(by_rank),
+        found["kernel_durations"],
+        over_time["kernel_patterns"],
+        Panel("kernels-across-ranks", drawn, table, answers.KERNEL_BREAKDOWN),
+        intro="Which kernels run, for how long, and whether some ranks take longer than others. "
+        "Classes and names are sums over all ranks.",
+        rank=rank,
     )
 
 
 def _quality(summary: JobSummary) -> Section:
     """Section on the quality of the traces and their clocks."""
-    panel = partial(Panel, figure=None, is_wide=True, is_open=True)
+    clocks, heading = summary.job.clocks, "Clocks relative to the first rank"
     panels = [
-        panel(
-            "checks",
-            frame=summary.weak_by_check,
-            schema=answers.QUALITY,
-            heading="Weak checks",
-        ),
-        panel(
-            "clocks",
-            frame=summary.job.clocks,
-            schema=job_answers.CLOCKS,
-            heading="Clocks relative to the first rank",
-        ),
+        Panel("checks", None, summary.weak_by_check, answers.QUALITY, "Weak checks"),
+        Panel("clocks", None, clocks, job_answers.CLOCKS, heading),
     ]
     if len(summary.failures):
-        panels.append(
-            panel("failures", frame=summary.failures, schema=frames.FAILURES, heading="Left out")
-        )
+        panels.append(Panel("failures", None, summary.failures, frames.FAILURES, "Left out"))
     intro = "What the traces do not show, and how well their clocks could be aligned."
     return Section("quality", "Quality", intro, tuple(panels))
 
@@ -247,11 +128,9 @@ def _quality(summary: JobSummary) -> Section:
 def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     """Sections of the page of a job, in order."""
     found, over_time = asked.by_rank, asked.over_time
+    rank, origin_ns = summary.main_rank, summary.path.start_ns
     sampled = sampled_panels(
-        over_time["sampled_counters by time"],
-        over_time["sampled_counters"],
-        origin_ns=0,
-        rank=summary.main_rank,
+        over_time["sampled_counters by time"], over_time["sampled_counters"], origin_ns, rank=rank
     )
     yield path_section(summary, job_step_choice(summary.path, summary.window_name), sampled)
     yield help_section(summary)
@@ -260,23 +139,23 @@ def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
         "idle_ns", ascending=False, kind="stable", ignore_index=True
     )
     yield devices_section(summary.devices, idle, summary.used)
+    n_shown, n_ranks = len(asked.ranks), len(summary.job)
+    shown = human_count(n_shown, "rank")
     some = (
-        f" Shown: the {human_count(len(asked.ranks), 'rank')} with most of the path, of "
-        f"{len(summary.job):,}."
-    )
-    more = " Waiting for a late rank counts as communication here."
-    communication = communication_section(
-        found["overlap"], found["exposed_communication"], more=more
+        f" Shown: the {shown} with most of the path, of {n_ranks:,}." if n_shown < n_ranks else ""
     )
     for section in (
         _steps(found),
-        communication,
-        _kernels(summary, found, over_time),
-        _launches(summary, found, over_time),
+        communication_section(found["overlap"], found["exposed_communication"]),
+        _kernels(found, over_time, rank),
+        launches_section(
+            found["launch_stats"],
+            over_time["queue_length"],
+            over_time["queue_blocked"],
+            over_time["memory_bandwidth"],
+            origin_ns,
+            rank=rank,
+        ),
     ):
-        yield (
-            replace(section, intro=section.intro + some)
-            if len(asked.ranks) < len(summary.job)
-            else section
-        )
+        yield replace(section, intro=section.intro + some)
     yield _quality(summary)

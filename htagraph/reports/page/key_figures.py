@@ -1,4 +1,4 @@
-"""The row of figures on top of the page: each from the answer of the section that it leads to."""
+"""The row of figures on top of the page, each from an answer in the section that it links to."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["KeyFigure", "html_figures", "key_figures"]
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """One number, what it is, and what it is a share of.
+    """One number, with its name and what it is a share of.
 
     Parameters
     ----------
     text : str
-        The number as people read it, a dash where it is not known.
+        The number as people read it, a dash if it is not known.
     about : str
         What it is of, or why it is not known.
     section : str
-        Section with the answer that it is from.
+        Section with the answer.
     value : float, optional
         The exact number: nanoseconds or a share.
     """
@@ -53,11 +53,9 @@ def key_figures(
     Parameters
     ----------
     steady : DataFrame, schema `answers.STEADY_STATE`
-        Of a job with a column ``rank``.
+        Of a job with a column ``rank``, for `n_shown` ranks.
     devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of a job with a column ``rank``.
-    n_shown : int
-        Ranks of a job that `steady` is of.
     """
     step = (
         _job_step(steady, n_shown)
@@ -84,7 +82,7 @@ def _exact(figure: KeyFigure) -> str:
 
 
 def _alike(steady: pd.DataFrame) -> pd.DataFrame:
-    """Steps that are alike, or all where there are none."""
+    """Steps that are alike, or all if there are none."""
     alike = steady[steady["is_steady"]]
     return alike if len(alike) else steady
 
@@ -189,7 +187,7 @@ def _of_window(
 
 
 def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
-    """Share of the path that no dependency explains."""
+    """Share of the path without a known dependency."""
     found = summary.by_bound["share"].get(Bound.UNEXPLAINED.label, 0.0)
     of = "the job's critical path" if isinstance(summary, JobSummary) else "the critical path"
     about = f"of {of}, {human_duration(summary.path.dur_ns)}"
@@ -197,7 +195,7 @@ def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
 
 
 def _saving(summary: Summary | JobSummary) -> KeyFigure:
-    """What the first change saves, with its range."""
+    """What the best change saves, with its range."""
     if summary.what_helps.empty:
         withheld = bool(summary.verdict.withheld)
         is_replayed = isinstance(summary, Summary) or summary.is_replayed

@@ -1,4 +1,4 @@
-"""The colors of the page, told once: a legend beside its sections, and marks in front of labels."""
+"""Colors of the page: one legend next to its sections, and marks in front of labels."""
 
 from __future__ import annotations
 
@@ -37,12 +37,7 @@ def color_rules() -> str:
 
 
 def legend(drawn: str) -> str:
-    """List of the bounds whose colors occur in what is drawn.
-
-    Parameters
-    ----------
-    drawn : str
-        Figures as JSON and elements as HTML.
+    """List of the bounds whose colors occur in figures (as JSON) or elements (as HTML).
 
     Examples
     --------

@@ -9,15 +9,16 @@ from htagraph.model.frames import BREAKDOWN, JOB_SEGMENTS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS
+from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.legend import TOLD, mark
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.step_views import StepChoice, StepView
-from htagraph.reports.page.tables import html_table
 from htagraph.reports.page.texts import Texts
 
 __all__ = ["has_own_legend", "section_html"]
 
 _MAX_NAMED = 200
+"""Steps outside the page that the list names: chosen."""
 
 
 def section_html(part: Section, origin_ns: int, texts: Texts) -> str:
@@ -41,7 +42,7 @@ def section_html(part: Section, origin_ns: int, texts: Texts) -> str:
 
 
 def has_own_legend(panel: Panel) -> bool:
-    """Whether the colors of a figure are not all in the legend of the page."""
+    """Whether a figure has colors that the legend of the page lacks."""
     if panel.figure is None or panel.figure.layout.showlegend is False:
         return False
     named = {
@@ -54,7 +55,7 @@ def has_own_legend(panel: Panel) -> bool:
 
 
 def _panel(panel: Panel, origin_ns: int, texts: Texts) -> str:
-    """A panel: its fact, the figure, a note on what was left out, and the table behind it."""
+    """A panel: its title, the figure, a note on what is left out, and the table behind it."""
     title, drawn, note = escape(panel.heading), "", ""
     if panel.figure is not None:
         layout = panel.figure.layout
@@ -71,18 +72,16 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts) -> str:
 
 def _table(panel: Panel, origin_ns: int, texts: Texts) -> str:
     """The table behind a figure, to be opened."""
-    if panel.frame is None:
-        return ""
     shown = html_table(
         panel.frame,
-        columns=panel.schema.columns if panel.schema else None,
+        schema=panel.schema,
         origin_ns=origin_ns,
         segments=panel.segments,
         n_rows=panel.n_rows,
         whole=panel.whole or _command(panel),
         texts=texts,
     )
-    is_open = " open" if panel.is_open else ""
+    is_open = " open" if panel.figure is None else ""
     rows = human_count(panel.n_rows or len(panel.frame), "row")
     return f"<details{is_open}><summary>Table, {rows}</summary>{shown}</details>"
 
@@ -92,12 +91,12 @@ def _command(panel: Panel) -> str:
     name = panel.schema.name.lower() if panel.schema else ""
     question = name.removeprefix("matched_")
     is_asked = question in QUESTIONS or question in JOB_QUESTIONS
-    of = "FOLDER" if panel.frame is not None and "rank" in panel.frame.columns else "FILE"
+    of = "FOLDER" if "rank" in panel.frame.columns else "FILE"
     return f"htagraph ask {question} {of}" if is_asked else ""
 
 
 def _choice(steps: StepChoice, texts: Texts) -> str:
-    """What is reported on, and the steps of it that can be chosen; then what there is of each."""
+    """The window, the steps to choose from, and the path in each."""
     if not steps.views:
         return f'<p class="choice">Window: <b>{escape(steps.window)}</b></p>'
     options = "".join(
@@ -135,10 +134,10 @@ def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
         f'title="{escape(in_words(bound))}: {human_duration(dur)} ({share:.1%})"></i>'
         for bound, dur, share in zip(*columns, strict=True)
     )
-    bounds = html_table(view.bounds, columns=BREAKDOWN.columns)
+    bounds = html_table(view.bounds, schema=BREAKDOWN)
     longest = html_table(
         view.longest,
-        columns=JOB_SEGMENTS.columns,
+        schema=JOB_SEGMENTS,
         origin_ns=origin_ns,
         segments=view.segments,
         texts=texts,

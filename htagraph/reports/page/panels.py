@@ -8,70 +8,43 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from htagraph.model.schema import Schema
+from htagraph.reports.page.html_tables import kept_rows
 from htagraph.reports.page.step_views import StepChoice
-from htagraph.reports.page.tables import kept_rows
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = [
-    "LAUNCH_INTRO",
-    "NO_DEVICE",
-    "NO_LAUNCHES",
-    "Panel",
-    "Section",
-    "useful",
-]
-
-NO_DEVICE = (
-    "No device work in this window. If the whole trace has none, profile with "
-    "ProfilerActivity.CUDA."
-)
-NO_LAUNCHES = (
-    "No launches in this window. If the whole trace has none, the calls that enqueue device work "
-    "were not recorded."
-)
-LAUNCH_INTRO = (
-    "A launch that takes longer than its work leaves the device idle; a queue that is never empty "
-    "keeps the device busy whatever the host does."
-)
+__all__ = ["Panel", "Section", "useful"]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure and the table behind it.
+    """One figure and the table behind it, which is open if it stands alone.
 
     Parameters
     ----------
     name : str
         Identifies the panel in the page.
-    figure : Figure, optional
-        Absent where the table is enough.
-    schema : Schema, optional
-        Of the frame.
     heading : str
         Title of a panel without a figure.
     is_wide : bool
         The panel is as wide as the page.
-    is_open : bool
-        The table is shown from the start.
     n_rows : int
-        Rows of the whole table, where the frame has only the first; else 0.
+        Rows of the whole table if the frame has only the first; else 0.
     segments : tuple of int
-        Segment of the path that each row of the frame is about.
+        Segment of the path in each row of the frame.
     whole : str
         Command that prints all rows; by default the question of the schema.
     is_whole_window : bool
-        The panel is hidden where one step is chosen.
+        The panel is hidden while one step is chosen.
     """
 
     name: str
-    figure: Figure | None = None
-    frame: pd.DataFrame | None = None
+    figure: Figure | None
+    frame: pd.DataFrame
     schema: Schema | None = None
     heading: str = ""
-    is_wide: bool = False
-    is_open: bool = False
+    is_wide: bool = True
     n_rows: int = 0
     segments: tuple[int, ...] = ()
     whole: str = ""
@@ -87,18 +60,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """A part of the page; `name` is its anchor.
 
     Parameters
     ----------
-    name : str
-        Anchor in the page.
-    intro : str
-        What the section shows.
     absent : str
-        Text in place of panels where there are none.
+        Text in place of panels.
     steps : StepChoice, optional
-        Steps of which one can be chosen.
+        Steps to choose from.
     """
 
     name: str
@@ -110,7 +79,7 @@ class Section:
 
 
 def useful(frame: pd.DataFrame) -> pd.DataFrame:
-    """Frame without columns that tell a person nothing: row numbers of events, empty texts."""
+    """Frame without columns that tell people nothing: rows of the event table, empty texts."""
     empty = [
         name
         for name in frame.columns

@@ -12,9 +12,9 @@ from htagraph.model import frames
 from htagraph.path import CriticalPath
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page.html_tables import kept_of
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.step_views import StepChoice
-from htagraph.reports.page.tables import kept_of
 from htagraph.reports.summary import Summary
 
 __all__ = ["path_section"]
@@ -27,20 +27,18 @@ _INTRO = (
 _INTRO_OF_JOB = (
     " Where a rank waits in a collective, the path continues on the rank that arrived last."
 )
-_COLUMNS = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
+_COLUMNS = frames.SEGMENTS.first.split()
 
 
 def path_section(
     summary: Summary | JobSummary, steps: StepChoice | None, sampled: Sequence[Panel] = ()
 ) -> Section:
-    """Section on the critical path: by bound, as it ran, and by what ran on it.
+    """Section on the critical path: by bound, over time, and by what ran on it.
 
     Parameters
     ----------
-    steps : StepChoice, optional
-        Steps of which one can be chosen.
     sampled : sequence of Panel
-        What was sampled meanwhile; stands above the timeline.
+        What was sampled meanwhile, above the timeline.
     """
     path = summary.path
     bounds = summary.by_bound.rename_axis("bound").reset_index()
@@ -50,7 +48,7 @@ def path_section(
         intro += _INTRO_OF_JOB
         of_ranks = [_groups(summary.by_rank, "rank", "Ranks on the path")]
     panels = [
-        Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_wide=True, is_whole_window=True),
+        Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_whole_window=True),
         *sampled,
         _timeline(path),
         *of_ranks,
@@ -68,7 +66,7 @@ def path_section(
 
 
 def _timeline(path: CriticalPath | JobPath) -> Panel:
-    """Panel on the segments, drawn in order of time, listed longest first."""
+    """Panel with the segments, drawn over time and listed longest first."""
     if isinstance(path, JobPath):
         longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
         segments = tuple(longest.index.tolist())
@@ -77,7 +75,6 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
             plots.job_path_timeline(path),
             longest[["rank", *_COLUMNS]],
             frames.JOB_SEGMENTS,
-            is_wide=True,
             segments=segments,
             whole="htagraph path FOLDER",
         )
@@ -86,9 +83,8 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
     return Panel(
         "critical-path-timeline",
         plots.critical_path_timeline(path),
-        path.segments_at(rows)[[*_COLUMNS]],
+        path.segments_at(rows)[_COLUMNS],
         frames.SEGMENTS,
-        is_wide=True,
         n_rows=path.n_segments,
         segments=tuple(rows.tolist()),
         whole="htagraph path FILE",
@@ -103,8 +99,7 @@ def _groups(frame: pd.DataFrame, by: str, heading: str) -> Panel:
         None,
         named,
         frames.BREAKDOWN,
-        heading=heading,
+        heading,
         is_wide=by == "rank",
-        is_open=True,
         is_whole_window=True,
     )

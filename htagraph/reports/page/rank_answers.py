@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,16 +13,12 @@ from htagraph.job.job import Job
 from htagraph.job.ranks import Work
 from htagraph.reports.job_summary import JobSummary
 
-__all__ = ["COUNTERS", "Frames", "RankAnswers", "job_page_work"]
+__all__ = ["Frames", "RankAnswers", "answers_of", "job_page_work"]
 
 _MAX_RANKS = 16
-COUNTERS: tuple[Literal["queue_length", "memory_bandwidth"], ...] = (
-    "queue_length",
-    "memory_bandwidth",
-)
-"""Counters that are drawn over time."""
+"""Ranks whose kernels and launches are drawn: chosen, as each needs rows of its own in figures."""
 
-_ASKED = (
+_QUESTIONS = (
     "idle_time",
     "overlap",
     "exposed_communication",
@@ -39,68 +34,67 @@ Frames = Mapping[str, pd.DataFrame]
 
 def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
     """Answers of one rank that the page shows of several."""
-    asked = {name: graph.ask(name) for name in _ASKED}
+    asked = {name: graph.ask(name) for name in _QUESTIONS}
     by = {f"kernels by {key}": graph.kernel_breakdown(by=key) for key in ("class", "name")}
     return asked | by
 
 
 def _over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
     """Answers that the page shows of one rank only; times count from the start of its window."""
-    counters: Frames = {name: graph.counters(name=name) for name in COUNTERS}
-    start_ns = graph.interval.start_ns
-    moved = {name: each.assign(ts_ns=each["ts_ns"] - start_ns) for name, each in counters.items()}
-    sampled = graph.sampled_counters(by="time")
-    return {
+    found = {
         "kernel_patterns": graph.kernel_patterns(),
+        "queue_length": graph.counters(name="queue_length"),
+        "queue_blocked": graph.queue_blocked(),
+        "memory_bandwidth": graph.counters(name="memory_bandwidth"),
         "sampled_counters": graph.sampled_counters(),
-        "sampled_counters by time": sampled.assign(start_ns=sampled["start_ns"] - start_ns),
-        **moved,
+        "sampled_counters by time": graph.sampled_counters(by="time"),
     }
+    return {name: _moved(frame, -graph.interval.start_ns) for name, frame in found.items()}
+
+
+def _moved(frame: pd.DataFrame, by_ns: int) -> pd.DataFrame:
+    """Answer at another time."""
+    names = [name for name in ("start_ns", "ts_ns") if name in frame.columns]
+    return frame.assign(**{name: frame[name] + by_ns for name in names})
 
 
 def job_page_work(n_ranks: int) -> tuple[Work, ...]:
-    """The work on every rank of a job that its page needs; none where it shows but some of them."""
+    """The work on every rank of a job that its page needs; none if it shows only some of them."""
     return (_answers, _over_time) if n_ranks <= _MAX_RANKS else ()
 
 
-def _looked_at(summary: JobSummary) -> list[int]:
-    """Ranks whose kernels and launches are drawn: most of the path first, then the latest."""
-    return sorted(summary.ranks_by_interest()[:_MAX_RANKS])
+def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
+    """Answer of one rank, in common time, with a column ``rank`` in front."""
+    names = [name for name in ("start_ns", "ts_ns") if name in frame.columns]
+    out = frame.assign(**{name: job.clock(rank).to_common(frame[name]) for name in names})
+    out.insert(0, "rank", np.int64(rank))
+    return out
 
 
-def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
+def answers_of(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
     """Answers of some ranks, each with a column ``rank``, in common time."""
     by_rank = job.map(dict.fromkeys(ranks, _answers))
-    joined = {}
-    for name in next(iter(by_rank.values()), {}):
-        parts = [_in_common_time(part[name], job, rank) for rank, part in by_rank.items()]
-        frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
-        joined[name] = frame[["rank", *(column for column in frame.columns if column != "rank")]]
-    return joined
-
-
-def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
-    """Answer of one rank, in common time."""
-    times = {
-        name: job.clock(rank).to_common(frame[name])
-        for name in ("start_ns", "ts_ns")
-        if name in frame.columns
+    return {
+        name: pd.concat(
+            [_in_common_time(found[name], job, rank) for rank, found in by_rank.items()],
+            ignore_index=True,
+        )
+        for name in next(iter(by_rank.values()), {})
     }
-    return frame.assign(rank=np.int64(rank), **times)
 
 
 @dataclass(frozen=True)
 class RankAnswers:
-    """Answers of the ranks that a page looks at.
+    """Answers of the ranks that a page shows.
 
     Parameters
     ----------
     ranks : tuple of int
-        All, or those with most of the path.
+        All, or those with most of the path and the latest.
     by_rank : mapping of str to DataFrame
         By question, with a column ``rank``, in common time.
     over_time : mapping of str to DataFrame
-        Of the rank with most of the path; times count from the start of its window.
+        Of the rank with most of the path, in common time.
     """
 
     ranks: tuple[int, ...]
@@ -110,6 +104,9 @@ class RankAnswers:
     @classmethod
     def of(cls, summary: JobSummary) -> RankAnswers:
         """Ask them."""
-        ranks, main_rank = _looked_at(summary), summary.main_rank
-        over_time = summary.job.map({main_rank: _over_time})[main_rank]
-        return cls(tuple(ranks), _asked(summary.job, ranks), over_time)
+        job, main_rank = summary.job, summary.main_rank
+        ranks = sorted(summary.ranks_by_interest()[:_MAX_RANKS])
+        over_time = job.map({main_rank: _over_time})[main_rank]
+        start_ns = summary.path.start_ns
+        moved = {name: _moved(frame, start_ns) for name, frame in over_time.items()}
+        return cls(tuple(ranks), answers_of(job, ranks), moved)

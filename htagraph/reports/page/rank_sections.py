@@ -6,22 +6,18 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from htagraph.graph import TraceGraph
 from htagraph.model import answers, frames
-from htagraph.replay.curves import SPEED_UPS
 from htagraph.reports import plots
-from htagraph.reports.page.device_sections import communication_section, devices_section
-from htagraph.reports.page.help_section import help_section
-from htagraph.reports.page.panels import (
-    LAUNCH_INTRO,
-    NO_DEVICE,
-    NO_LAUNCHES,
-    Panel,
-    Section,
-    useful,
-)
+from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.path_section import path_section
-from htagraph.reports.page.sampled_panels import sampled_panels
+from htagraph.reports.page.shared_sections import (
+    communication_section,
+    devices_section,
+    help_section,
+    kernels_section,
+    launches_section,
+    sampled_panels,
+)
 from htagraph.reports.page.step_views import step_choice
 from htagraph.reports.summary import Summary
 
@@ -34,31 +30,16 @@ def _help(summary: Summary) -> Section:
     if curves.empty:
         return help_section(summary)
     drawn = plots.speed_ups(curves)
-    return help_section(summary, Panel("speed-ups", drawn, curves, SPEED_UPS, is_wide=True))
+    return help_section(summary, Panel("speed-ups", drawn, curves, frames.SPEED_UPS))
 
 
 def _steps(summary: Summary, steady: pd.DataFrame) -> Section:
     """Section on steps."""
-    frame = summary.graph.step_times()
+    frame, drawn = summary.graph.step_times(), plots.steps(summary.path)
     panels = (
-        Panel("path-by-step", plots.steps(summary.path), summary.by_step, is_wide=True),
-        Panel(
-            "step-times",
-            None,
-            frame,
-            answers.STEP_TIMES,
-            heading="What devices do in each step",
-            is_wide=True,
-            is_open=True,
-        ),
-        Panel(
-            "steady-state",
-            None,
-            steady,
-            answers.STEADY_STATE,
-            heading="Which steps are alike",
-            is_wide=True,
-        ),
+        Panel("path-by-step", drawn, summary.by_step, frames.STEP_SHARES),
+        Panel("step-times", None, frame, answers.STEP_TIMES, "What devices do in each step"),
+        Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are alike"),
     )
     absent = (
         "The window touches no step of the trace."
@@ -66,108 +47,21 @@ def _steps(summary: Summary, steady: pd.DataFrame) -> Section:
         else "The trace has no steps: call profiler.step() after each step, or name steps with "
         "record_function."
     )
-    return Section(
-        "steps",
-        "Steps",
-        "The critical path step by step.",
-        panels if len(frame) else (),
-        absent,
-    )
-
-
-def _kernels(graph: TraceGraph) -> Section:
-    """Section on kernels."""
-    by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
-    durations = graph.kernel_durations()
-    patterns = graph.kernel_patterns()
-    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
-    drawn = plots.kernel_durations(durations)
-    panels = [
-        Panel(
-            "kernel-classes",
-            plots.kernel_classes(by_class),
-            by_class,
-            answers.KERNEL_BREAKDOWN,
-            is_wide=True,
-        ),
-        Panel(
-            "top-kernels",
-            plots.top_kernels(by_name),
-            by_name,
-            answers.KERNEL_BREAKDOWN,
-            is_wide=True,
-        ),
-        Panel("kernel-durations", drawn, longest, answers.KERNEL_DURATIONS, is_wide=True),
-    ]
-    if len(patterns):
-        drawn, frame = plots.kernel_patterns(patterns), useful(patterns)
-        panels.append(Panel("kernel-patterns", drawn, frame, answers.KERNEL_PATTERNS, is_wide=True))
-    intro = (
-        "Which kernels run on the devices, how long, and which sequences one fused kernel could "
-        "replace."
-    )
-    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
-
-
-def _launches(graph: TraceGraph) -> Section:
-    """Section on launches, queue length and memory bandwidth."""
-    launches, origin = graph.launch_stats(), graph.interval.start_ns
-    queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
-    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable")
-    panels = []
-    if len(launches):
-        blocked = graph.queue_blocked()
-        drawn = plots.queue_length(queue, origin_ns=origin)
-        panels += [
-            Panel(
-                "launch-stats",
-                plots.launch_stats(launches),
-                useful(slowest),
-                answers.LAUNCH_STATS,
-                is_wide=True,
-            ),
-            Panel("queue-length", drawn, blocked, answers.QUEUE_BLOCKED, is_wide=not len(copies)),
-        ]
-    if len(copies):
-        panels.append(
-            Panel(
-                "memory-bandwidth",
-                plots.memory_bandwidth(copies, origin_ns=origin),
-                copies,
-                answers.COUNTERS,
-            )
-        )
-    return Section("launches", "Launches and copies", LAUNCH_INTRO, tuple(panels), NO_LAUNCHES)
+    intro = "The critical path step by step."
+    return Section("steps", "Steps", intro, panels if len(frame) else (), absent)
 
 
 def _quality(summary: Summary) -> Section:
     """Section on the quality of the trace."""
-    checks = [
-        Panel(
-            "checks",
-            None,
-            summary.quality,
-            answers.QUALITY,
-            heading="Checks",
-            is_wide=True,
-            is_open=True,
-        )
-    ]
-    listed = (
-        ("attached", summary.trace.attached, frames.ATTACHED, "Files beside the trace"),
-        ("repairs", summary.trace.repairs, frames.REPAIRS, "Repairs of the file"),
+    checks = Panel("checks", None, summary.quality, answers.QUALITY, "Checks")
+    attached, repairs = summary.trace.attached, summary.trace.repairs
+    more = (
+        Panel("attached", None, attached, frames.ATTACHED, "Files attached to the trace"),
+        Panel("repairs", None, repairs, frames.REPAIRS, "Repairs of the file"),
     )
-    checks += [
-        Panel(name, None, frame, schema, heading=heading, is_wide=True, is_open=True)
-        for name, frame, schema, heading in listed
-        if len(frame)
-    ]
-    return Section(
-        "quality",
-        "Quality",
-        "What the trace shows, what it does not, and how to record it.",
-        tuple(checks),
-    )
+    intro = "What the trace shows, what it does not, and how to record it."
+    panels = (checks, *(panel for panel in more if len(panel.frame)))
+    return Section("quality", "Quality", intro, panels)
 
 
 def rank_sections(
@@ -184,6 +78,19 @@ def rank_sections(
     yield _steps(summary, steady)
     yield devices_section(temporal, graph.idle_time(), summary.used, summary.losses)
     yield communication_section(graph.overlap(), graph.exposed_communication())
-    yield _kernels(graph)
-    yield _launches(graph)
+    yield kernels_section(
+        graph.kernel_breakdown(by="class"),
+        graph.kernel_breakdown(by="name"),
+        graph.kernel_durations(),
+        graph.kernel_patterns(),
+        intro="Which kernels run, for how long, and which sequences one fused kernel could "
+        "replace.",
+    )
+    yield launches_section(
+        graph.launch_stats(),
+        graph.counters(name="queue_length"),
+        graph.queue_blocked(),
+        graph.counters(name="memory_bandwidth"),
+        origin_ns,
+    )
     yield _quality(summary)

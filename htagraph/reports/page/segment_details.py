@@ -1,4 +1,4 @@
-"""What is known of a segment of the path: told where it is clicked."""
+"""What is known of a segment of the path, shown when it is clicked."""
 
 from __future__ import annotations
 
@@ -19,34 +19,32 @@ from htagraph.writers.labels import name_label
 __all__ = ["learnt", "segment_details"]
 
 _WIDTH = 96
+"""Characters of a short name in the details of a segment: chosen."""
 _EVIDENCE = {
     Evidence.RECORDED: "recorded by the profiler",
-    Evidence.DEFINITION: "by definition of what a thread, a stream or a call is",
+    Evidence.DEFINITION: "by definition of a thread, a stream or a call",
     Evidence.INFERRED: "inferred from the order and times of events",
 }
 _RULES = {rule.label: rule for rule in Rule}
 
 
 def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
-    """What each rule that learns from pairs of places rests on, by rank and rule, in words.
+    """Support of each rule that learns from pairs of places, in words, by rank and rule.
+
+    The rank is -1 if there is only one.
 
     Parameters
     ----------
     inferences : DataFrame, schema `answers.INFERENCES`
         By rule, of a rank, or of a job with a column ``rank``.
-
-    Returns
-    -------
-    dict
-        The rank is -1 where there is but one.
     """
     found = inferences[inferences["n_pairs"] > 0]
     rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
     columns = (found[name].tolist() for name in ("n_pairs", "n_matched", "n_all", "chance"))
     return {
         (int(one), str(rule)): (
-            f"learnt from {human_count(n_pairs, 'pair')} of places: "
-            f"{n_matched:,} of {n_all:,} waits match, by chance {chance:.1%} at most"
+            f"learned from {human_count(n_pairs, 'pair')} of places: "
+            f"{n_matched:,} of {n_all:,} waits match, at most {chance:.1%} by chance"
         )
         for one, rule, n_pairs, n_matched, n_all, chance in zip(
             rank, found["rule"], *columns, strict=True
@@ -63,26 +61,24 @@ def segment_details(
     support: Mapping[tuple[int, str], str],
     texts: Texts,
 ) -> dict[str, Any]:
-    """What is known of some segments, as numbers of texts that JSON can say.
+    """What is known of some segments, as numbers of texts, for JSON.
 
     Parameters
     ----------
     attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
         Of the same path.
     rows : collection of int
-        Segments to describe; they and those before them are in `segments`, by their index.
+        Segments to describe; `segments` has them and the ones before, by their index.
     start_ns : int, unit=ns
         Of the window.
     support : mapping of (int, str) to str
-        As `learnt` returns it.
-    texts : Texts
-        Where the texts are stored.
+        From `learnt`.
 
     Returns
     -------
     dict
-        ``fields``, names of what is told; ``rows``, by row: start from `start_ns`, length, numbers
-        of the short and of the whole name, and of the text of each field, -1 for none.
+        ``fields``, their names; ``rows``, by segment: start after `start_ns`, length, numbers of
+        the short and the full name, and of the text of each field, -1 for none.
     """
     shown = np.array(sorted(rows), dtype=np.int64)
     of = segments.loc[shown]
@@ -128,7 +124,7 @@ def _code(attributed: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str]:
 
 
 def _track(track: object) -> str:
-    """Thread or stream, as it is said."""
+    """Thread or stream, as it is displayed."""
     text = str(track)
     return text if not text or text.startswith("stream") else f"thread {text}"
 

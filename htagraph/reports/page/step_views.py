@@ -1,4 +1,4 @@
-"""Steps to choose from: what the critical path is made of in each, of a rank or of a job."""
+"""Steps to choose from, with the critical path in each, of a rank or of a job."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from htagraph.path import CriticalPath
 __all__ = ["StepChoice", "StepView", "job_step_choice", "step_choice"]
 
 _MAX_STEPS = 12
+"""Steps in the page: chosen, each adds two tables to the file."""
 _LONGEST = 15
+"""Segments listed for a step: chosen."""
 _MIN_SHARE = 0.05
+"""Share of the step from which a bound is in its summary: chosen."""
 
 _SegmentsAt = Callable[[npt.NDArray[np.int64]], pd.DataFrame]
 
@@ -37,9 +40,7 @@ class StepView:
     bounds : DataFrame, schema `frames.BREAKDOWN`
         With a column ``bound``; adds up to `dur_ns`.
     longest : DataFrame
-        The longest segments, cut to the step.
-    segments : tuple of int
-        Rows of these segments in the path.
+        The longest segments, cut to the step; `segments` has their rows in the path.
     """
 
     name: str
@@ -56,7 +57,7 @@ class StepView:
 
     @property
     def summary(self) -> str:
-        """What the step takes, and what most of that goes to."""
+        """Length of the step and its largest bounds."""
         columns = (self.bounds[name].tolist() for name in ("bound", "share"))
         shares = [
             f"{share:.0%} {in_words(bound)}"
@@ -68,18 +69,16 @@ class StepView:
 
 @dataclass(frozen=True)
 class StepChoice:
-    """The window and its steps, of which one can be chosen.
+    """The window and the steps in it to choose from.
 
     Parameters
     ----------
     window : str
         Name and length of the window.
-    start_ns : int, unit=ns
-        Of the window.
     views : tuple of StepView
         In order of time.
     left_out : tuple of str
-        Names and lengths of the steps that cannot be chosen, as there are too many.
+        Names and lengths of further steps.
     """
 
     window: str
@@ -89,14 +88,14 @@ class StepChoice:
 
 
 def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
-    """Steps of the path of a rank, cut where a step begins or ends.
+    """Steps of the path of a rank, cut at the boundaries of steps.
 
     Parameters
     ----------
     window : str
         Its name.
     usual : str
-        Name of a step that can be chosen in any case.
+        Name of a step that is always included.
     """
     steps = find_steps(path.dag.events)
     pieces = path.pieces(steps)
@@ -111,13 +110,7 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
 
 
 def job_step_choice(path: JobPath, window: str) -> StepChoice:
-    """Steps of the path of a job; time counts to the step in which its cause begins on its rank.
-
-    Parameters
-    ----------
-    window : str
-        Its name.
-    """
+    """Steps of the path of a job; time counts to the step in which it begins on its rank."""
     pieces = path.attributed_time[["segment", "step", "start_ns", "dur_ns"]]
     pieces = pieces[pieces["step"] != ""]
     row = pieces.groupby("step", sort=False).ngroup()

@@ -1,8 +1,9 @@
 """Answers as plotly figures: every title states a fact, every axis has a unit.
 
 Each function takes the frame that the question of its name returns
-(``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path itself.
-Where marks are joined to keep a figure small, ``figure.layout.meta["note"]`` says so.
+(``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path itself, and
+returns a `plotly.graph_objects.Figure`. If it joins marks to keep the figure small,
+``figure.layout.meta["note"]`` says so.
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ from htagraph.reports.plots.style import (
     durations_axis,
     label,
     new_figure,
+    no_figure,
     of_frame,
     series_line,
+    time_axis,
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 
 _MAX_TRACKS = 6
+"""Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000
+"""Points of a line: about one for each pixel of a wide figure."""
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -38,13 +42,9 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.LAUNCH_STATS`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "No launches were recorded", height=120)
+        return no_figure("No launches were recorded")
     columns = {
         "launch call": ("launch_ns", BOUND_COLORS["host"]),
         "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["launch"]),
@@ -84,13 +84,9 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
         Of ``queue_length``.
     origin_ns : int, unit=ns, optional
         Time at which the axis begins, the first change by default.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "No launches were recorded", height=120)
+        return no_figure("No launches were recorded")
     rows = frame.groupby(["device", "stream"])
     busiest = rows["value"].max().sort_values(ascending=False, kind="stable")
     tracks = {
@@ -119,13 +115,9 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         Of ``memory_bandwidth``.
     origin_ns : int, unit=ns, optional
         Time at which the axis begins, the first change by default.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "No copies with a recorded size", height=120)
+        return no_figure("No copies with a recorded size")
     several = bool((frame["device"] != frame["device"].iloc[0]).any())
     labels = {name: label(name) for name in frame["name"].unique()}
     keys = [
@@ -177,11 +169,7 @@ def _levels(
         }
         for place, (name, line) in enumerate(drawn.items())
     ]
-    axis_end = (end - origin) / unit.size_ns
-    x_axis = {
-        "title": {"text": f"time from the start of the window, {unit.name}"},
-        "range": [0, axis_end],
-    }
+    x_axis = time_axis(unit, end - origin)
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
     notes = []

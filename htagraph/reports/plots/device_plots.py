@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from htagraph.reports.plots.style import (
     CAUSE_COLORS,
     CLASS_COLORS,
     TimeUnit,
+    bars,
     color_of,
     named_rows,
     new_figure,
+    no_figure,
     of_frame,
     percent,
     track_labels,
@@ -41,8 +43,7 @@ __all__ = [
 ]
 
 _TOP = 12
-_EMPTY_PX = 120
-_DIGITS = 6
+"""Bars of a figure: chosen, to fit a screen."""
 _PARTS = {
     "compute": "compute",
     "communication": "exposed communication",
@@ -53,22 +54,13 @@ _PARTS = {
 
 def _stack(
     name: str,
-    rows: Sequence[str] | Sequence[int],
+    rows: Sequence[Any],
     x: npt.NDArray[np.float64],
-    dur_ns: Sequence[int],
+    dur_ns: Iterable[int],
     color: str,
 ) -> dict[str, Any]:
     """One part of stacked bars, with its durations in words."""
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "x": x,
-        "y": list(rows),
-        "marker": {"color": color},
-        "customdata": [human_duration(value) for value in dur_ns],
-        "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
-    }
+    return bars(name, rows, x, color, [human_duration(value) for value in dur_ns])
 
 
 @of_frame(answers.TEMPORAL_BREAKDOWN)
@@ -79,14 +71,10 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of one rank, or of a job with a column ``rank``.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
     colors = {**CLASS_COLORS, "idle": IDLE}
-    bars = [
+    traces = [
         _stack(
             name,
             rows,
@@ -111,7 +99,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
             f"({frame['idle_share'].max():.0%})"
         )
     axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
-    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
 @of_frame(answers.IDLE_TIME)
@@ -121,10 +109,6 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.IDLE_TIME`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     by_cause = (
         frame.groupby("cause", observed=True)["idle_ns"]
@@ -134,12 +118,12 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
     by_cause = by_cause[by_cause > 0]
     total = int(by_cause.sum())
     if not total:
-        return new_figure([], "No device is ever idle", height=_EMPTY_PX)
+        return no_figure("No device is ever idle")
     unit, causes = (
         TimeUnit.fitting(float(by_cause.iloc[0])),
         [str(cause) for cause in by_cause.index],
     )
-    bars = [
+    traces = [
         _stack(in_words(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
         for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
     ]
@@ -151,9 +135,9 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
     title = f"Devices are idle {human_duration(total)}; {first}"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
     return new_figure(
-        bars,
+        traces,
         title,
-        rows=len(bars),
+        rows=len(traces),
         barmode="stack",
         showlegend=False,
         xaxis=axis,
@@ -170,14 +154,10 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     frame : DataFrame, schema `answers.IDLE_TIME`
     top : int, default=12
         Bars; the note says what the others add up to.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     total = int(frame["idle_ns"].sum())
     if not total:
-        return new_figure([], "No device is ever idle", height=_EMPTY_PX)
+        return no_figure("No device is ever idle")
     by_name = frame.groupby(["cause", "name"], observed=True, sort=False)["idle_ns"].sum()
     by_name = by_name.sort_values(ascending=False, kind="stable")
     unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
@@ -185,11 +165,11 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     whole = shown.index.get_level_values("name").tolist()
     short = distinct_names(whole, width=38)
     names = [escape(short[name]) for name in whole]
-    bars = []
+    traces = []
     for one in dict.fromkeys(cause):
         at = np.flatnonzero(cause == one)
         values = shown.to_numpy()[at]
-        bars.append(
+        traces.append(
             _stack(
                 in_words(one),
                 at.tolist(),
@@ -202,7 +182,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     title = f"The largest single contributor is {names[0]} with {share:.0%} of idle time"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
     figure = new_figure(
-        bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names)
+        traces, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names)
     )
     if len(by_name) > top:
         rest = human_duration(int(by_name.iloc[top:].sum()))
@@ -219,10 +199,6 @@ def overlap(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.OVERLAP`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
     parts = {
@@ -233,11 +209,11 @@ def overlap(frame: pd.DataFrame) -> Figure:
     unit = TimeUnit.fitting(
         float((frame["compute_ns"] + frame["exposed_ns"]).max()) if len(frame) else 0
     )
-    bars = [
+    traces = [
         _stack(name, rows, unit.of(time), time.tolist(), color)
         for name, (time, color) in parts.items()
     ]
-    bars[1]["marker"]["pattern"] = {
+    traces[1]["marker"]["pattern"] = {
         "shape": "|",
         "fgcolor": CLASS_COLORS["communication"],
         "bgcolor": CLASS_COLORS["compute"],
@@ -252,7 +228,7 @@ def overlap(frame: pd.DataFrame) -> Figure:
         else "Nothing communicates"
     )
     axis = {"title": {"text": f"time, {unit.name}"}}
-    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
 @of_frame(answers.EXPOSED_COMMUNICATION)
@@ -262,10 +238,6 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     exposed = frame[frame["exposed_ns"] > 0]
     why = (
@@ -275,9 +247,9 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
     )
     total = int(why.sum())
     if not total:
-        return new_figure([], "No communication is exposed", height=_EMPTY_PX)
+        return no_figure("No communication is exposed")
     unit = TimeUnit.fitting(float(why.iloc[0]))
-    bars = [
+    traces = [
         _stack(
             "exposed communication",
             [str(name) for name in why.index],
@@ -290,7 +262,7 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
         f"Communication is exposed mostly because of: {why.index[0]} ({why.iloc[0] / total:.0%})"
     )
     axis = {"title": {"text": f"exposed time, {unit.name}"}}
-    return new_figure(bars, title, rows=len(why), showlegend=False, xaxis=axis)
+    return new_figure(traces, title, rows=len(why), showlegend=False, xaxis=axis)
 
 
 @of_frame(answers.UTILIZATION)
@@ -301,10 +273,6 @@ def utilization(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `answers.UTILIZATION`
         By device, of one rank, or of a job with a column ``rank``.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
     busy, active = frame["gpu_utilization"], frame["sm_activity"]
@@ -321,21 +289,16 @@ def utilization(frame: pd.DataFrame) -> Figure:
         "no kernel runs": (1 - busy, IDLE),
     }
     shares = {
-        name: (share.clip(0, 1).fillna(0) * 100).round(_DIGITS)
-        for name, (share, _) in parts.items()
+        name: (share.clip(0, 1).fillna(0) * 100).round(6) for name, (share, _) in parts.items()
     }
-    bars = [
-        {
-            "type": "bar", "orientation": "h", "name": name, "x": shares[name].to_numpy(),
-            "y": rows, "marker": {"color": color},
-            "hovertemplate": f"{name}: %{{x:.1f}}%<extra></extra>",
-        }
-        for name, (_, color) in parts.items()
-        if shares[name].any()
-    ]  # fmt: skip
+    traces = [
+        bars(name, rows, share.to_numpy(), parts[name][1], [f"{one:.1f}%" for one in share])
+        for name, share in shares.items()
+        if share.any()
+    ]
     title = _use(frame)
     axis = {"title": {"text": "share of warp slots and of the window, %"}, "range": [0, 100]}
-    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
 def _use(frame: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from htagraph.job.slow_ranks import against_median_rank
+from htagraph.job.stragglers import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import SERIES
 from htagraph.model.units import human_duration
@@ -18,6 +18,7 @@ from htagraph.reports.plots.style import (
     label,
     named_rows,
     new_figure,
+    no_figure,
     of_frame,
     series_marker,
 )
@@ -29,10 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
 
 _MAX_COLUMNS = 400
+"""Columns of a heat map: chosen, each a few pixels wide."""
 _MAX_ROWS = 24
+"""Ranks from which rows of a heat map get thinner: chosen."""
 _MAX_RANKS = 16
+"""Ranks with a color and symbol of their own."""
 _TOP = 12
+"""Kernels compared across ranks: chosen, to fit a screen."""
 _SAME = 0.02
+"""Ratio to the median rank below which a rank is not called slower: chosen."""
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"]]]
 
 
@@ -47,13 +53,9 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     max_columns : int, default=400
         Where there are more, neighboring collectives are joined and their longest wait is shown.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if collectives.empty:
-        return new_figure([], "No collectives were matched across ranks", height=120)
+        return no_figure("No collectives were matched across ranks")
     begin = collectives.groupby("match")["start_ns"].min().sort_values(kind="stable").index
     ranks = np.unique(collectives["rank"].to_numpy())
     joined = -(-len(begin) // max_columns)
@@ -103,14 +105,10 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
         By name, of a job. Communication is left out: it takes as long as a rank waits.
     top : int, default=12
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     own = against_median_rank(frame)
     if own.empty:
-        return new_figure([], "No kernel runs on two ranks: nothing to compare with", height=120)
+        return no_figure("No kernel runs on two ranks: nothing to compare with")
     largest = (
         own.groupby("group")["sum_ns"]
         .sum()
@@ -163,15 +161,11 @@ def step_spread(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.STEP_TIMES` and ``rank``
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     each = frame.drop_duplicates(["rank", "step"])
     spread = each.groupby("name", sort=False)["dur_ns"].agg(["min", "median", "max"])
     if spread.empty:
-        return new_figure([], "No rank has steps", height=120)
+        return no_figure("No rank has steps")
     unit = TimeUnit.fitting(float(spread["max"].max()))
     middle = unit.of(spread["median"])
     bars = {

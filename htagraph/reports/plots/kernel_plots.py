@@ -16,12 +16,15 @@ from htagraph.reports.plots.style import (
     BOUND_COLORS,
     CLASS_COLORS,
     TimeUnit,
+    bars,
     color_of,
     durations_axis,
     label,
     named_rows,
     new_figure,
+    no_figure,
     of_frame,
+    one_bar,
     series_line,
 )
 from htagraph.writers.labels import distinct_names
@@ -39,10 +42,13 @@ __all__ = [
 ]
 
 _BINS_PER_DECADE = 8
+"""Bins of durations: chosen, each a third wider than the one before."""
 _TOP = 15
+"""Kernels with a bar: chosen, to fit a screen."""
 _N_PATTERNS = 10
-_LAST = 2
+"""Patterns with a bar: chosen."""
 _MAX_RANKS = 10
+"""Ranks with a line of their own; with more, lines are by class: chosen."""
 
 
 @of_frame(answers.KERNEL_BREAKDOWN)
@@ -53,37 +59,23 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
         By class.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
-    columns = (frame[name].tolist() for name in ("group", "class", "sum_ns", "n_kernels", "share"))
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": group,
-            "x": [share * 100],
-            "y": [""],
-            "marker": {"color": color_of(CLASS_COLORS, kernel_class)},
-            "text": [f"{share:.0%}"],
-            "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "insidetextfont": {"color": "white"},
-            "hovertemplate": f"{group}: {human_duration(total)}, {human_count(n, 'kernel')}"
-            "<extra></extra>",
-        }
-        for group, kernel_class, total, n, share in zip(*columns, strict=True)
+    columns = (frame[name].tolist() for name in ("group", "share", "class", "sum_ns", "n_kernels"))
+    parts = [
+        (
+            group,
+            share,
+            color_of(CLASS_COLORS, kernel_class),
+            f"{human_duration(total)}, {human_count(n, 'kernel')}",
+        )
+        for group, share, kernel_class, total, n in zip(*columns, strict=True)
     ]
     first = (
         f"{str(frame['group'].iloc[0]).capitalize()} takes {frame['share'].iloc[0]:.0%} of"
         if len(frame)
         else "No"
     )
-    axis = {"title": {"text": "share of device time, %"}, "range": [0, 100]}
-    return new_figure(bars, f"{first} device time", rows=1, barmode="stack", xaxis=axis, bargap=0.1)
+    return one_bar(parts, f"{first} device time", "share of device time, %")
 
 
 @of_frame(answers.KERNEL_BREAKDOWN)
@@ -95,14 +87,10 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
         By name.
     top : int, default=15
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     shown = frame.head(top)
     if shown.empty:
-        return new_figure([], "No kernels ran", height=120)
+        return no_figure("No kernels ran")
     short = distinct_names(shown["group"].tolist(), width=44)
     names = [escape(short[name]) for name in shown["group"]]
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
@@ -112,19 +100,11 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         f"{human_duration(total / n)} on average"
         for name, total, n in zip(*columns, strict=True)
     ]
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "x": unit.of(shown["sum_ns"])[mine],
-            "y": np.flatnonzero(mine),
-            "marker": {"color": color_of(CLASS_COLORS, name)},
-            "customdata": [hover[row] for row in np.flatnonzero(mine)],
-            "hovertemplate": "%{customdata}<extra></extra>",
-        }
-        for name in dict.fromkeys(shown["class"].astype(str))
-        for mine in [(shown["class"].astype(str) == name).to_numpy()]
+    times, of_row = unit.of(shown["sum_ns"]), shown["class"].astype(str).to_numpy()
+    rows = {name: np.flatnonzero(of_row == name) for name in dict.fromkeys(of_row)}
+    traces = [
+        bars(name, mine, times[mine], color_of(CLASS_COLORS, name), [hover[row] for row in mine])
+        for name, mine in rows.items()
     ]
     share = frame["share"]
     title = f"{names[0]} takes {share.iloc[0]:.0%} of device time"
@@ -132,14 +112,14 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         title += f", the first {len(shown)} of {len(frame):,} kernels {shown['share'].sum():.0%}"
     x_axis = {"title": {"text": f"device time, {unit.name}"}}
     return new_figure(
-        bars, title, rows=len(shown), barmode="stack", yaxis=named_rows(names), xaxis=x_axis
+        traces, title, rows=len(shown), barmode="stack", yaxis=named_rows(names), xaxis=x_axis
     )
 
 
 def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
     """Edges of bins of equal ratio, from 1 ns on."""
     decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
-    return np.asarray(10.0 ** (np.arange(decades + _LAST) / _BINS_PER_DECADE), dtype=np.float64)
+    return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
 
 
 def duration_line(
@@ -172,13 +152,9 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.KERNEL_DURATIONS`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "No kernels ran", height=120)
+        return no_figure("No kernels ran")
     dur = frame["dur_ns"].to_numpy(np.int64)
     edges = log_bins(int(dur.max()))
     ranks = np.unique(frame["rank"].to_numpy()).tolist() if "rank" in frame.columns else []
@@ -216,51 +192,36 @@ def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
     ----------
     frame : DataFrame, schema `answers.KERNEL_PATTERNS`
     top : int, default=10
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     shown = frame.head(top)
     if shown.empty:
-        return new_figure([], "No sequence of kernels repeats", height=120)
+        return no_figure("No sequence of kernels repeats")
     first = shown.iloc[0]
     rows = [f"{row + 1}. {_pattern(names)}" for row, names in enumerate(shown["pattern"])]
     unit = TimeUnit.fitting(float((shown["device_ns"] + shown["gap_ns"]).max()))
-    hover = [
+    what = [
         f"{human_count(n, 'time')}: {'<br>'.join(label(name, width=60) for name in names)}"
         for n, names in zip(shown["n_occurrences"].tolist(), shown["pattern"], strict=True)
     ]
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "x": unit.of(shown[column]),
-            "y": rows,
-            "marker": {"color": color},
-            "customdata": hover,
-            "hovertemplate": f"{name} %{{x:.3~f}} {unit.name}<br>%{{customdata}}<extra></extra>",
-        }
-        for name, column, color in (
-            ("kernels", "device_ns", CLASS_COLORS["compute"]),
-            ("gaps between", "gap_ns", BOUND_COLORS["kernel_gap"]),
-        )
-    ]
+    parts = (
+        ("kernels", shown["device_ns"], CLASS_COLORS["compute"]),
+        ("gaps between", shown["gap_ns"], BOUND_COLORS["kernel_gap"]),
+    )
+    traces = []
+    for name, times, color in parts:
+        each = zip(times.tolist(), what, strict=True)
+        hover = [f"{human_duration(dur_ns)}<br>{names}" for dur_ns, names in each]
+        traces.append(bars(name, rows, unit.of(times), color, hover))
     title = (
         f"The most expensive repeating sequence has {first['length']} kernels, runs "
         f"{human_count(first['n_occurrences'], 'time')} and takes {first['share']:.0%} of device "
         "time"
     )
     x_axis = {"title": {"text": f"time of all occurrences, {unit.name}"}}
-    return new_figure(bars, title, rows=len(rows), barmode="stack", xaxis=x_axis)
+    return new_figure(traces, title, rows=len(rows), barmode="stack", xaxis=x_axis)
 
 
 def _pattern(names: tuple[str, ...]) -> str:
     """Short name of a sequence."""
-    ends = [label(name, width=18) for name in names]
-    return (
-        f"{ends[0]} → {ends[1]}"
-        if len(ends) == _LAST
-        else f"{ends[0]} → … → {ends[-1]} ({len(ends)})"
-    )
+    first, *between, last = (label(name, width=18) for name in names)
+    return f"{first} → … → {last} ({len(names)})" if between else f"{first} → {last}"

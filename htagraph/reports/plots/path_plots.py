@@ -16,12 +16,15 @@ from htagraph.path import CriticalPath
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
+    bars,
     color_of,
     label,
     named_rows,
     new_figure,
     of_path,
+    one_bar,
     percent,
+    time_axis,
 )
 from htagraph.reports.plots.thinning import Blocks, thin_path
 from htagraph.reports.step_shares import time_by_step
@@ -34,11 +37,17 @@ __all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "step
 I64 = npt.NDArray[np.int64]
 
 _MAX_SINGLE = 600
+"""Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
 _MAX_STEPS = 60
+"""Steps with a bar: chosen."""
 _MAX_RANKS = 16
+"""Ranks with a row of their own: chosen."""
 _MAX_STEP_LINES = 40
+"""Steps from which lines between them would hide the path: chosen."""
 _MIN_SHARE = 0.05
+"""Share of the path from which a bound is in the title: chosen."""
 _BAR = 0.86
+"""Height of a bar in a row of 1, which leaves a gap between rows."""
 
 
 @of_path("CriticalPath", "JobPath")
@@ -48,32 +57,18 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
     Parameters
     ----------
     path : CriticalPath or JobPath
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     frame = path.breakdown(by="bound")
     frame = frame[frame["dur_ns"] > 0]
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": in_words(bound),
-            "x": [share * 100],
-            "y": [""],
-            "marker": {"color": color_of(BOUND_COLORS, bound)},
-            "text": [f"{share:.0%}" if share >= _MIN_SHARE else ""],
-            "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "insidetextfont": {"color": "white"},
-            "hovertemplate": f"{in_words(bound)}: {human_duration(dur)} ({share:.1%})"
-            "<extra></extra>",
-        }
-        for bound, dur, share in zip(
-            frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
+    columns = (frame.index.astype(str), frame["dur_ns"], frame["share"])
+    parts = [
+        (
+            in_words(bound),
+            share,
+            color_of(BOUND_COLORS, bound),
+            f"{human_duration(dur)} ({share:.1%})",
         )
+        for bound, dur, share in zip(*columns, strict=True)
     ]
     shares = [
         f"{share:.0%} {in_words(bound)}"
@@ -82,8 +77,7 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
     ]
     largest = " and ".join(shares[:2]) or "empty"
     title = f"The critical path of {human_duration(path.dur_ns)} is {largest}"
-    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
-    return new_figure(bars, title, rows=1, barmode="stack", xaxis=axis, bargap=0.1)
+    return one_bar(parts, title, "share of the window, %")
 
 
 @of_path("CriticalPath")
@@ -96,10 +90,6 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     max_single : int
         Number of the longest segments that are drawn one by one; the others are joined between
         them, and the note says so (``figure.layout.meta["note"]``).
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     origin, codes = path.window.start_ns, {bound.label: int(bound) for bound in Bound}
     coded = path.coded
@@ -118,10 +108,6 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         f"{in_words(name)} {percent(share)}"
         for name, share in zip(totals.index, totals["share"], strict=True)
     ]
-    x_axis = {
-        "title": {"text": f"time from the start of the window, {unit.name}"},
-        "range": [0, path.dur_ns / unit.size_ns],
-    }
     figure = new_figure(
         rows,
         _longest(segments, origin),
@@ -129,7 +115,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         barmode="overlay",
         showlegend=False,
         yaxis=named_rows(marks) | {"fixedrange": True},
-        xaxis=x_axis,
+        xaxis=time_axis(unit, path.dur_ns),
         shapes=_step_lines(path, unit),
         dragmode="zoom",
     )
@@ -167,13 +153,13 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
     n_bounds = len(segments["bound"].cat.categories)
     code = row * n_bounds + segments["bound"].cat.codes.to_numpy().astype(np.int64)
     blocks = thin_path(*_arrays(segments), code, max_single=max_single)
-    bars, named = [], set()
+    traces, named = [], set()
     for one in np.unique(blocks.code).tolist():
         bound = str(segments["bound"].cat.categories[one % n_bounds])
         drawn = _row(
             segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit)
         )
-        bars.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
+        traces.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
         named.add(bound)
     hops = int((np.diff(rank) != 0).sum())
     title = (
@@ -182,17 +168,13 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
         else f"The path hops {'once' if hops == 1 else f'{hops:,} times'} between "
         f"{human_count(len(shares), 'rank')}"
     )
-    x_axis = {
-        "title": {"text": f"common time from the start of the window, {unit.name}"},
-        "range": [0, path.dur_ns / unit.size_ns],
-    }
     figure = new_figure(
-        bars,
+        traces,
         title,
         rows=len(names),
         barmode="overlay",
         yaxis=named_rows(names) | {"fixedrange": True},
-        xaxis=x_axis,
+        xaxis=time_axis(unit, path.dur_ns, "common time"),
         dragmode="zoom",
     )
     figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
@@ -231,25 +213,17 @@ def _row(
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": in_words(bound),
-        "y": np.full(len(at), row),
-        "x": unit.of(blocks.span_ns[at]),
+    name, color = in_words(bound), color_of(BOUND_COLORS, bound)
+    x = unit.of(blocks.span_ns[at])
+    return bars(name, np.full(len(at), row), x, color, hover) | {
         "base": unit.of(blocks.start_ns[at] - origin),
         "width": height,
         # Bars share a base line; the axis of rows runs downward.
         "offset": _BAR / 2 - height,
         "meta": blocks.segment[at].tolist(),
-        "customdata": hover,
-        "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} "
-        f"{unit.name}<extra></extra>",
-        "marker": {
-            "color": color_of(BOUND_COLORS, bound),
-            "line": {"width": 0},
-            **_hatched(is_inferred[place]),
-        },
+        "hovertemplate": f"<b>{name}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}"
+        "<extra></extra>",
+        "marker": {"color": color, "line": {"width": 0}, **_hatched(is_inferred[place])},
     }
 
 
@@ -282,8 +256,8 @@ def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
     is_hatched = bool(segments["is_inferred"].to_numpy()[place].any())
     said = (
         _joined_note(blocks, window_ns),
-        "Hatched segments are inferred: no record names what they waited for, only order and times "
-        "of events do."
+        "Hatched segments are inferred from the order and times of events; no record names what "
+        "they waited for."
         if is_hatched
         else "",
     )
@@ -325,10 +299,6 @@ def steps(path: CriticalPath) -> Figure:
     ----------
     path : CriticalPath
         Steps that do not overlap its window are left out.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     found, table = time_by_step(path)
     starts_before = found["start_ns"] < path.window.end_ns
@@ -339,17 +309,14 @@ def steps(path: CriticalPath) -> Figure:
     total, shown = table.sum(axis=1), table[:_MAX_STEPS]
     unit = TimeUnit.fitting(float(total.max(initial=0)))
     labels = Bound.labels()
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": in_words(labels[bound]),
-            "x": unit.of(shown[:, bound]),
-            "y": np.arange(len(shown)),
-            "marker": {"color": color_of(BOUND_COLORS, labels[bound])},
-            "customdata": [human_duration(value) for value in shown[:, bound].tolist()],
-            "hovertemplate": in_words(labels[bound]) + ": %{customdata}<extra></extra>",
-        }
+    traces = [
+        bars(
+            in_words(labels[bound]),
+            np.arange(len(shown)),
+            unit.of(shown[:, bound]),
+            color_of(BOUND_COLORS, labels[bound]),
+            [human_duration(value) for value in shown[:, bound].tolist()],
+        )
         for bound in np.argsort(-shown.sum(axis=0), kind="stable").tolist()
         if shown[:, bound].any()
     ]
@@ -357,7 +324,7 @@ def steps(path: CriticalPath) -> Figure:
     axis = {"title": {"text": f"time of the critical path, {unit.name}"}}
     title = _steps_title(names, total)
     figure = new_figure(
-        bars, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows
+        traces, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows
     )
     if len(table) > _MAX_STEPS:
         figure.layout.meta = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}

@@ -11,7 +11,15 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.units import human_count, human_duration, human_number
-from htagraph.reports.plots.style import TimeUnit, label, new_figure, of_frame, series_line
+from htagraph.reports.plots.style import (
+    TimeUnit,
+    label,
+    new_figure,
+    no_figure,
+    of_frame,
+    series_line,
+    time_axis,
+)
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -19,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["sampled_counters"]
 
 _MAX_ROWS = 8
+"""Counters drawn: chosen, to fit a screen."""
 _ROW_PX, _FRAME_PX = 76, 120
+"""Height of a row, and of title and axis."""
 _GAP = 0.3
 """Part of a row that is left for its name."""
 _FIRST = re.compile(
@@ -38,13 +48,9 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         By ``time``.
     origin_ns : int, unit=ns, optional
         Time at which the axis begins, the first stretch by default.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "Nothing was sampled", height=120)
+        return no_figure("Nothing was sampled")
     origin = int(frame["start_ns"].min()) if origin_ns is None else origin_ns
     end = int((frame["start_ns"] + frame["dur_ns"]).max())
     unit = TimeUnit.fitting(end - origin)
@@ -77,11 +83,8 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         height=_FRAME_PX + _ROW_PX * len(shown),
         showlegend=False,
         annotations=names,
-        xaxis={
-            "title": {"text": f"time from the start of the window, {unit.name}"},
-            "range": [0, (end - origin) / unit.size_ns],
-            "anchor": "y" if len(shown) == 1 else f"y{len(shown)}",
-        },
+        xaxis=time_axis(unit, end - origin)
+        | {"anchor": "y" if len(shown) == 1 else f"y{len(shown)}"},
         **layout,
     )
     figure.layout.meta = {"note": _note(frame, len(rows), len(shown), end - origin)}
@@ -167,7 +170,7 @@ def _note(frame: pd.DataFrame, n_rows: int, n_shown: int, window_ns: int) -> str
     if n_rows > n_shown:
         notes.append(f"The {n_shown} of {n_rows} that tell or change most are drawn.")
     if not frame["n_samples"].any():
-        notes.append("No sample was taken in this window: values are of the samples around it.")
+        notes.append("No sample was taken in this window: values come from the samples around it.")
     for instrument, unsure in frame.groupby("instrument")["uncertainty_ns"].max().items():
         if unsure:
             than = ", which is more than the window" if unsure >= window_ns else ""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from htagraph.replay.curves import SPEED_UPS
-from htagraph.reports.plots.style import label, new_figure, of_frame, series_line
+from htagraph.model.frames import SPEED_UPS
+from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["speed_ups"]
 
 _N_BANDED = 3
-_HALF = 0.5
+"""Curves with a band: chosen, more bands overlap."""
 _NOTE = (
     "A curve that flattens shows where something else bounds the run. Bands of the first three: "
     "what the trace leaves open."
@@ -31,15 +32,11 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
 
     Parameters
     ----------
-    frame : DataFrame, schema `SPEED_UPS`
+    frame : DataFrame, schema `frames.SPEED_UPS`
         As `Summary.speed_ups`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "No kernel or operator on the path saves time", height=120)
+        return no_figure("No kernel or operator on the path saves time")
     short = distinct_names(frame["target"].drop_duplicates().tolist(), width=36)
     traces: list[dict[str, Any]] = []
     curves = list(frame.groupby("target", sort=False))
@@ -49,7 +46,7 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
             traces.append(_band(points, str(target), line["color"]))
         traces.append(_curve(points, escape(short[str(target)]), str(target), line))
     first, points = curves[0]
-    gain = points.loc[points["less_share"] == _HALF, "saves_share"].iloc[0]
+    gain = points.loc[points["less_share"] == 1 - TWICE_AS_FAST, "saves_share"].iloc[0]
     title = f"{escape(short[str(first)])} twice as fast saves {gain:.1%} of the window"
     if len(curves) > 1:
         title += ", more than any other"

@@ -25,16 +25,20 @@ __all__ = [
     "CAUSE_COLORS",
     "CLASS_COLORS",
     "TimeUnit",
+    "bars",
     "color_of",
     "durations_axis",
     "label",
     "named_rows",
     "new_figure",
+    "no_figure",
     "of_frame",
     "of_path",
+    "one_bar",
     "percent",
     "series_line",
     "series_marker",
+    "time_axis",
     "track_labels",
 ]
 
@@ -58,11 +62,15 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "cross")
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
-_ROW_PX, _FRAME_PX = 34, 120
+_ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
+"""Height of a row of bars, of title and axis, and of a figure without data."""
+_MIN_SHARE = 0.05
+"""Share of a bar from which its part has room for a text: chosen."""
 _LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
 """Names that fit on one line of a legend beside each other, and the height of another line."""
 
 _SMALL = 0.01
+"""Share that would read 0% when rounded down."""
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
@@ -92,14 +100,14 @@ class TimeUnit(NamedTuple):
 
 
 def of_frame(schema: Schema, *more: str) -> Callable[[_Draw], _Draw]:
-    """Say it where a figure is given another frame than the one that it draws.
+    """Report a wrong frame: the answer to another question, or columns that are missing.
 
     Parameters
     ----------
     schema : Schema
         Of the frame; a figure may need only some of its columns.
     *more : str
-        Other columns that it has: ``rank`` in an answer of a job.
+        Further columns: ``rank`` in an answer of a job.
     """
     answer = schema.name.lower().removeprefix("matched_") + (" of a job" if more else "")
 
@@ -113,7 +121,7 @@ def of_frame(schema: Schema, *more: str) -> Callable[[_Draw], _Draw]:
 
 
 def of_path(*kinds: str) -> Callable[[_Draw], _Draw]:
-    """Say it where a figure is given no path of one of these classes."""
+    """Report an object that is not a path of one of these classes."""
 
     def wrong(given: object) -> str:
         return "" if type(given).__name__ in kinds else f"a {type(given).__name__}"
@@ -122,7 +130,7 @@ def of_path(*kinds: str) -> Callable[[_Draw], _Draw]:
 
 
 def _checked(wrong: Callable[[object], str], hint: str) -> Callable[[_Draw], _Draw]:
-    """A figure that fails says what is wrong with what it was given first, if anything is."""
+    """A figure whose failure reports what is wrong with its first argument, if anything is."""
 
     def around(draw: _Draw) -> _Draw:
         @wraps(draw)
@@ -143,7 +151,7 @@ def _checked(wrong: Callable[[object], str], hint: str) -> Callable[[_Draw], _Dr
 
 
 def percent(share: float) -> str:
-    """Share in words; what is there is never called nothing.
+    """Share in words; a small share is never zero.
 
     Examples
     --------
@@ -154,7 +162,7 @@ def percent(share: float) -> str:
 
 
 def label(name: object, *, width: int = 44) -> str:
-    """Short name of the trace, safe in texts that plotly reads as markup.
+    """Short name of the trace, escaped because plotly reads texts as markup.
 
     Examples
     --------
@@ -165,7 +173,7 @@ def label(name: object, *, width: int = 44) -> str:
 
 
 def color_of(colors: dict[str, str], name: str) -> str:
-    """Color of a label, a neutral one for what is not known."""
+    """Color of a label; neutral if the label is unknown."""
     return colors.get(name, IDLE)
 
 
@@ -192,13 +200,55 @@ def series_marker(place: int) -> dict[str, Any]:
 
 
 def track_labels(frame: pd.DataFrame) -> list[str]:
-    """Label of what each row is about: its rank, device and stream, as far as there are such."""
+    """Label of each row: its rank, device and stream, if it has them."""
     parts = [name for name in ("rank", "device", "stream") if name in frame.columns]
     rows = zip(*(frame[name].tolist() for name in parts), strict=True)
     return [
         ", ".join(f"{name} {value}" for name, value in zip(parts, row, strict=True) if value >= 0)
         for row in rows
     ]
+
+
+def bars(
+    name: str, rows: npt.ArrayLike, x: npt.ArrayLike, color: str, hover: Sequence[str]
+) -> dict[str, Any]:
+    """Horizontal bars of one name and color; hovering shows the name and a text."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": x,
+        "y": rows,
+        "marker": {"color": color},
+        "customdata": hover,
+        "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
+    }
+
+
+def one_bar(parts: Sequence[tuple[str, float, str, str]], title: str, axis: str) -> Figure:
+    """Figure of one bar of parts: name, share, color, and text on hovering."""
+    inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+    traces = [
+        bars(name, [""], [share * 100], color, [hover])
+        | {"text": [f"{share:.0%}" if share >= _MIN_SHARE else ""], **inside}
+        | {"insidetextfont": {"color": "white"}}
+        for name, share, color, hover in parts
+    ]
+    x_axis = {"title": {"text": axis}, "range": [0, 100]}
+    return new_figure(traces, title, rows=1, barmode="stack", xaxis=x_axis, bargap=0.1)
+
+
+def no_figure(title: str) -> Figure:
+    """A figure that only says why there is nothing to draw."""
+    return new_figure([], title, height=_EMPTY_PX)
+
+
+def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, Any]:
+    """Axis of the time since the start of the window."""
+    return {
+        "title": {"text": f"{clock} from the start of the window, {unit.name}"},
+        "range": [0, dur_ns / unit.size_ns],
+    }
 
 
 def named_rows(names: Sequence[str]) -> dict[str, Any]:
@@ -228,11 +278,9 @@ def new_figure(
     title : str
         The fact that the figure shows.
     rows : int
-        Of a figure of horizontal bars, which is as high as they need.
-    height : int, unit=px
-        Of other figures.
+        Rows of horizontal bars, which decide the height; else it is `height`.
     **layout
-        Of plotly.
+        Of plotly; merged into the layout of all figures.
 
     Raises
     ------

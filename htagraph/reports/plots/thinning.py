@@ -1,4 +1,4 @@
-"""Fewer marks than data: what is joined keeps its time and its extremes, and is counted."""
+"""Fewer marks than data: joined marks keep their total time and extremes, and are counted."""
 
 from __future__ import annotations
 
@@ -15,19 +15,16 @@ I64 = npt.NDArray[np.int64]
 
 
 class Blocks(NamedTuple):
-    """A path as blocks: a segment, or the part of one code in neighboring short segments.
+    """A path as blocks: a segment, or the time of one code in neighboring short segments.
 
     Parameters
     ----------
     start_ns, span_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Where the block stands; `span_ns` is the length of all that was joined.
+        Place of the block; `span_ns` is the length of all that was joined.
     dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Time of the code in it: adds up to the path.
-    code : ndarray of shape (n,), dtype=int64
-        What the time went to.
     segment : ndarray of shape (n,), dtype=int64
         Row of the segment, -1 for joined ones.
-    n_segments : ndarray of shape (n,), dtype=int64
     """
 
     start_ns: I64
@@ -39,16 +36,16 @@ class Blocks(NamedTuple):
 
 
 def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Blocks:
-    """A path as blocks: the longest segments by themselves, the others joined between them.
+    """A path as blocks: the longest segments stay single, the others are joined between them.
 
     Parameters
     ----------
     start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Segments, each where the one before ended.
+        Segments without gaps.
     code : ndarray of shape (n,), dtype=int64
-        What each goes to, from 0.
+        What each is spent on, from 0.
     max_single : int
-        Number of segments that stay by themselves; all, where there are at most twice as many.
+        Number of single segments; all stay single if there are at most twice as many.
     """
     n = len(start_ns)
     if n <= 2 * max_single:
@@ -85,17 +82,6 @@ class Line(NamedTuple):
 
 def thin_line(ts_ns: I64, dur_ns: I64, value: npt.NDArray[np.float64], *, max_points: int) -> Line:
     """A level over time with fewer points; the highest of each interval is kept.
-
-    Parameters
-    ----------
-    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Levels one after another, in order of time.
-    value : ndarray of shape (n,), dtype=float64
-
-    Returns
-    -------
-    Line
-        Ends where the last level ends.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Functions over bytes, compiled by numba; see `machine`."""
+"""Functions over the bytes of a trace, compiled."""

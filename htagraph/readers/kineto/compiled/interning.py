@@ -1,7 +1,6 @@
-"""Interned byte strings and interned pairs of them, as arrays that compiled code fills. Compiled.
+"""Interned byte strings as arrays that compiled code fills. Compiled.
 
-Both are hash tables with open addressing. Compiled code never makes them larger: it stops where
-there may be no room, and Python doubles them.
+A hash table with open addressing. Compiled code stops when it may be full, and Python doubles it.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from htagraph.readers.kineto.compiled.machine import called, entry, inlined, wor
 
 __all__ = [
     "Interned",
-    "Pairs",
     "enter",
     "intern",
-    "intern_pair",
     "new_interned",
-    "new_pairs",
     "texts",
 ]
 
@@ -33,31 +29,24 @@ U64 = npt.NDArray[np.uint64]
 
 
 class Interned(NamedTuple):
-    """Distinct byte strings; the code of one is its position. Any bytes, also none."""
+    """Distinct byte strings; the code of each is its position. The empty string is allowed."""
 
-    slots: I32  #: code + 1 by hash, 0 for free; its length is a power of two
+    slots: I32  #: code + 1 by hash, 0 for free; a power of two long
     hashes: U64  #: by code
     starts: I64  #: by code: string ``c`` is ``arena[starts[c]:starts[c + 1]]``
     arena: U8  #: all strings, one after the other
     n: I64  #: [0]: number of strings
 
 
-class Pairs(NamedTuple):
-    """Distinct pairs of codes; the code of one is its position."""
-
-    slots: I32
-    hashes: U64
-    keys: I64  #: by code: first << 32 | second
-    n: I64
-
-
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio: multiplying spreads similar keys."""
+
 _SHIFT = np.uint64(32)
 _FULL_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def new_interned(n_strings: int, n_bytes: int, old: Interned | None = None) -> Interned:
-    """A table with room for some strings of some bytes in all, holding those of `old`."""
+    """An empty table with room for strings and bytes in total, or a copy of `old`."""
     slots = np.zeros(1 << (2 * n_strings).bit_length(), dtype=np.int32)
     table = Interned(
         slots,
@@ -76,30 +65,13 @@ def new_interned(n_strings: int, n_bytes: int, old: Interned | None = None) -> I
     return table
 
 
-def new_pairs(n_pairs: int, old: Pairs | None = None) -> Pairs:
-    """A table with room for some pairs, holding those of `old`."""
-    table = Pairs(
-        np.zeros(1 << (2 * n_pairs).bit_length(), dtype=np.int32),
-        np.zeros(n_pairs, dtype=np.uint64),
-        np.zeros(n_pairs, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
-    if old is not None:
-        n = int(old.n[0])
-        table.hashes[:n] = old.hashes[:n]
-        table.keys[:n] = old.keys[:n]
-        table.n[0] = n
-        _place(table.slots, table.hashes, n)
-    return table
-
-
 def enter(table: Interned, text: bytes) -> int:
-    """The code of a text, entering it where it is new; there must be room."""
+    """The code of a text, added if new; there must be room."""
     return _enter(table, np.frombuffer(text + bytes(PADDING), dtype=np.uint8), len(text))
 
 
 def texts(table: Interned) -> list[bytes]:
-    """All strings, in order of their codes."""
+    """All strings, by code."""
     n = int(table.n[0])
     arena, starts = table.arena.tobytes(), table.starts[: n + 1].tolist()
     return [arena[a:b] for a, b in pairwise(starts)]
@@ -107,20 +79,17 @@ def texts(table: Interned) -> list[bytes]:
 
 @inlined
 def _mixed(h: np.uint64) -> np.uint64:
-    """A hash whose low bits depend on all bits."""
     h = h * _MULTIPLIER
     return h ^ (h >> _SHIFT)
 
 
 @inlined
 def _tail_mask(n: int) -> np.uint64:
-    """A mask of the low `n` bytes, 0 < n <= 8."""
     return _FULL_WORD >> np.uint64(64 - 8 * n)
 
 
 @inlined
 def _hash(buf: U8, a: int, b: int) -> np.uint64:
-    """A hash of bytes."""
     h = np.uint64(b - a)
     while b - a > 8:
         h = _mixed(h ^ word_at(buf, a))
@@ -132,7 +101,6 @@ def _hash(buf: U8, a: int, b: int) -> np.uint64:
 
 @inlined
 def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
-    """Whether bytes equal those of an interned string of the same length."""
     while b - a > 8:
         if word_at(buf, a) != word_at(arena, start):
             return False
@@ -143,7 +111,6 @@ def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
 
 @entry
 def _place(slots: I32, hashes: U64, n: int) -> None:
-    """Enter the first `n` codes by their hashes."""
     mask = np.uint64(len(slots) - 1)
     for code in range(n):
         slot = hashes[code] & mask
@@ -154,7 +121,7 @@ def _place(slots: I32, hashes: U64, n: int) -> None:
 
 @called
 def intern(table: Interned, buf: U8, a: int, b: int) -> int:
-    """The code of ``buf[a:b]``, entering it where it is new; there must be room."""
+    """The code of ``buf[a:b]``, added if new; there must be room."""
     h = _hash(buf, a, b)
     mask = np.uint64(len(table.slots) - 1)
     slot = h & mask
@@ -180,27 +147,4 @@ def intern(table: Interned, buf: U8, a: int, b: int) -> int:
 
 @entry
 def _enter(table: Interned, buf: U8, n_bytes: int) -> int:
-    """The code of the first bytes of a buffer."""
     return intern(table, buf, 0, n_bytes)
-
-
-@inlined
-def intern_pair(table: Pairs, first: int, second: int) -> int:
-    """The code of a pair of codes, entering it where it is new; there must be room."""
-    key = (first << 32) | second
-    mask = np.uint64(len(table.slots) - 1)
-    h = _mixed(np.uint64(key))
-    slot = h & mask
-    while True:
-        code = np.int64(table.slots[slot]) - 1
-        if code < 0:
-            break
-        if table.keys[code] == key:
-            return code
-        slot = (slot + np.uint64(1)) & mask
-    code = table.n[0]
-    table.keys[code] = key
-    table.hashes[code] = h
-    table.slots[slot] = code + 1
-    table.n[0] = code + 1
-    return code

@@ -1,4 +1,4 @@
-"""Keys of an event by name: a hash table over those of `fields`. Compiled."""
+"""A hash table of the keys in `event_fields`. Compiled."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.machine import inlined, word_at
-from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
+from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
 
 __all__ = ["Keys", "find_key", "key_table"]
 
 U8 = npt.NDArray[np.uint8]
 
 _SLOTS = 512
+"""A power of two, several times the number of keys."""
+
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - _SLOTS.bit_length() + 1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -30,14 +32,13 @@ class Keys(NamedTuple):
     length: npt.NDArray[np.int64]
     level: npt.NDArray[np.int64]
     text: U8  #: 64 bytes per key
-    field: npt.NDArray[np.int64]  #: `Field` it fills
+    field: npt.NDArray[np.int64]  #: the `Field` it fills
     read: npt.NDArray[np.int64]  #: `Read` of its value
     read_of_field: npt.NDArray[np.int64]
 
 
 @inlined
 def _first_word(buf: U8, a: int, n: int) -> np.uint64:
-    """The first eight bytes of a key, zero after its end."""
     if n == 0:
         return np.uint64(0)
     return word_at(buf, a) & (_ALL >> np.uint64(64 - 8 * min(n, 8)))
@@ -45,7 +46,6 @@ def _first_word(buf: U8, a: int, n: int) -> np.uint64:
 
 @inlined
 def _slot(word: np.uint64, n: int, level: int) -> int:
-    """The first slot to search for a key."""
     return np.int64(((word ^ np.uint64(n * 2 + level)) * _MULTIPLIER) >> _SHIFT)
 
 

@@ -1,9 +1,8 @@
 """JSON tokens in a buffer of bytes: strings, numbers, whole values. Compiled.
 
 Every function takes a uint8 array that is followed by at least `PADDING` zero bytes, and a
-position. It returns the position after the token. Where the bytes are not valid JSON it returns
-``-(position) - 1`` of the first byte that is wrong; a zero after the end is such a byte, so a token
-that is cut off fails at the end.
+position. It returns the position after the token, or ``-(position) - 1`` of the first invalid byte.
+The zeros after the end are invalid, so a truncated token fails at the end.
 """
 
 from __future__ import annotations
@@ -11,35 +10,38 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.machine import called, inlined, trailing_zeros, word_at
+from htagraph.readers.kineto.compiled.machine import (
+    called,
+    entry,
+    inlined,
+    trailing_zeros,
+    word_at,
+)
 
 __all__ = [
-    "MAX_DEPTH",
-    "PADDING",
-    "TOO_DEEP",
-    "decimal",
-    "escape_end",
-    "plain_end",
-    "scaled",
-    "skip_number",
-]
-__all__ += ["skip_space", "skip_value", "string_end", "utf8_end"]
+    "MAX_DEPTH", "PADDING", "TOO_DEEP", "decimal", "escape_end", "last_boundary", "plain_end",
+    "scaled", "skip_space", "skip_value", "string_end", "utf8_end", "value_end",
+]  # fmt: skip
 
 U8 = npt.NDArray[np.uint8]
 
 PADDING = 16
-"""Zero bytes that must follow a buffer."""
+"""Zero bytes required after a buffer: two words, so that reads of eight bytes stay inside."""
 
 MAX_DEPTH = 256
-"""Depth to which lists and objects may be nested."""
+"""Deepest nesting of lists and objects."""
 
 TOO_DEEP = -(1 << 62)
-"""Returned instead of a position where the nesting is deeper."""
+"""Returned instead of a position for deeper nesting."""
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
+"""Bytes of JSON."""
+
 OPEN_OBJECT, OPEN_LIST, CLOSE_LIST = 123, 91, 93
 
 _ONES = np.uint64(0x0101010101010101)
+"""Words of equal bytes, for `plain_end`."""
+
 _HIGHS = np.uint64(0x8080808080808080)
 _QUOTES = np.uint64(QUOTE * 0x0101010101010101)
 _BACKSLASHES = np.uint64(BACKSLASH * 0x0101010101010101)
@@ -51,7 +53,7 @@ _MAX = np.uint64(2**64 - 1)
 
 @inlined
 def skip_space(buf: U8, i: int) -> int:
-    """The position of the next byte that is no white space."""
+    """The position of the next byte that is not white space."""
     while buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9:
         i += 1
     return i
@@ -59,12 +61,10 @@ def skip_space(buf: U8, i: int) -> int:
 
 @inlined
 def plain_end(buf: U8, i: int) -> int:
-    """The position of the next quote, backslash, control byte or byte beyond ASCII.
+    """The position of the next quote, backslash, control byte or non-ASCII byte.
 
-    Looks at eight bytes at a time.
-
-    ``(x - ones) & ~x & highs`` marks the lowest zero byte of ``x``; the same subtraction finds
-    bytes below 32.
+    Eight bytes at a time: ``(x - ones) & ~x & highs`` marks the lowest zero byte of ``x``, and the
+    same subtraction finds bytes below 32.
     """
     while True:
         word = word_at(buf, i)
@@ -108,7 +108,7 @@ def escape_end(buf: U8, i: int) -> int:
 
 @called
 def utf8_end(buf: U8, i: int) -> int:
-    """The position after the character beyond ASCII that starts here."""
+    """The position after the non-ASCII character that starts here."""
     c = buf[i]
     low, high = (
         0x80,
@@ -195,7 +195,7 @@ def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
 
 @called
 def _exponent(buf: U8, i: int) -> tuple[int, int]:
-    """Read the power of ten after an ``e``; beyond a thousand all are alike."""
+    """Read the power of ten after an ``e``, capped at 1000."""
     negative = buf[i] == MINUS
     if negative or buf[i] == 43:
         i += 1
@@ -210,7 +210,7 @@ def _exponent(buf: U8, i: int) -> tuple[int, int]:
 
 @inlined
 def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
-    """``digits * 10**power``, half to even, and whether it is known and fits in 64 bits."""
+    """``digits * 10**power``, half to even, and whether it is exact and fits in 64 bits."""
     if digits == 0 or power == 0:
         return digits, not lost
     if power > 0:
@@ -230,29 +230,7 @@ def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
 
 
 @inlined
-def skip_number(buf: U8, i: int) -> int:
-    """The position after a number."""
-    if buf[i] == MINUS:
-        i += 1
-    start = i
-    while 48 <= buf[i] <= 57:
-        i += 1
-    if i == start or (buf[start] == 48 and i > start + 1):
-        return -i - 1
-    if buf[i] == POINT:
-        start = i = i + 1
-        while 48 <= buf[i] <= 57:
-            i += 1
-        if i == start:
-            return -i - 1
-    if buf[i] == 101 or buf[i] == 69:
-        i, _ = _exponent(buf, i + 1)
-    return i
-
-
-@inlined
 def _skip_scalar(buf: U8, i: int) -> int:
-    """The position after a text, a number, true, false or null."""
     c = buf[i]
     if c == QUOTE:
         i = string_end(buf, i + 1)
@@ -263,12 +241,11 @@ def _skip_scalar(buf: U8, i: int) -> int:
         return _skip_word(buf, i, b"false")
     if c == 110:
         return _skip_word(buf, i, b"null")
-    return skip_number(buf, i)
+    return decimal(buf, i)[0]
 
 
 @inlined
 def _skip_word(buf: U8, i: int, word: bytes) -> int:
-    """The position after a word."""
     for k in range(len(word)):
         if buf[i + k] != word[k]:
             return -(i + k) - 1
@@ -277,7 +254,6 @@ def _skip_word(buf: U8, i: int, word: bytes) -> int:
 
 @inlined
 def _skip_key(buf: U8, i: int) -> int:
-    """The position of the value that follows a key."""
     if buf[i] != QUOTE:
         return -i - 1
     i = string_end(buf, i + 1)
@@ -329,3 +305,33 @@ def _close(buf: U8, i: int, stack: U8, depth: int) -> tuple[int, int]:
         else:
             return -i - 1, depth
     return i, depth
+
+
+@entry
+def value_end(buf: U8, i: int, stack: U8) -> int:
+    """`skip_value`, for Python."""
+    return skip_value(buf, i, stack)
+
+
+@inlined
+def _space_before(buf: U8, i: int, start: int) -> int:
+    """The position of the last byte before `i` that is not white space."""
+    i -= 1
+    while i >= start and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
+        i -= 1
+    return i
+
+
+@entry
+def last_boundary(buf: U8, start: int, end: int) -> int:
+    """The position of the last ``{`` of ``} , {``, 0 if there is none."""
+    i = end
+    while i > start:
+        i -= 1
+        if buf[i] == 123:
+            k = _space_before(buf, i, start)
+            if k > start and buf[k] == 44:
+                k = _space_before(buf, k, start)
+                if k > start and buf[k] == 125:
+                    return i
+    return 0

@@ -1,4 +1,4 @@
-"""Machine code over bytes: what a scanner needs that Python has no word for."""
+"""Machine instructions for scanners that Python has no word for."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 _HERE = Path(__file__).parent
 _SOURCES = (
     *sorted(str(file) for file in _HERE.glob("*.py")),
-    str(_HERE.parent / "fields.py"),
-    str(_HERE.parent / "repairs.py"),
+    str(_HERE.parent / "event_fields.py"),
+    str(_HERE.parent / "defects.py"),
 )
 
 
 def entry(function: F) -> F:
-    """A function for Python: all of this room may be part of its code."""
+    """A function that Python calls; any file of this folder may be part of its code."""
     return compiled(function, _SOURCES)
 
 
@@ -49,7 +49,7 @@ def _word_at() -> Any:
 
 @emitted(_word_at)
 def word_at(array: npt.NDArray[np.uint8], index: int) -> np.uint64:
-    """Eight bytes from any position as one uint64, the first byte lowest."""
+    """Eight bytes at any position as one uint64, little endian."""
     return np.uint64(int.from_bytes(array[index : index + 8].tobytes(), "little"))
 
 
@@ -70,5 +70,5 @@ def _trailing_zeros() -> Any:
 
 @emitted(_trailing_zeros)
 def trailing_zeros(word: np.uint64) -> int:
-    """The number of zero bits below the lowest one of a word that is not zero."""
+    """The number of zero bits below the lowest set bit of a nonzero word."""
     return (int(word) & -int(word)).bit_length() - 1

@@ -7,28 +7,30 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.machine import entry
 
-__all__ = ["pair"]
+__all__ = ["paired"]
 
 I64 = npt.NDArray[np.int64]
 
 
-@entry
-def pair(
-    is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64, partner: I64
-) -> None:
-    """Enter in `partner` the position of the other half of each event; -1 stays for none.
+def paired(is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32]) -> I64:
+    """The position of each event's other half, or -1; events of a lane nest.
 
     Parameters
     ----------
     is_begin : ndarray of shape (n,), dtype=bool
-        In order of time; any other is an end.
+        In order of time; all others are ends.
     lane : ndarray of shape (n,), dtype=int32
-    top : ndarray of shape (n_lanes,), dtype=int64
-        All -1; the innermost open begin of each lane on the way. An open begin holds in `partner`
-        the one around it.
-    partner : ndarray of shape (n,), dtype=int64
-        All -1.
     """
+    partner = np.full(len(lane), -1, dtype=np.int64)
+    _pair(is_begin, lane, np.full(int(lane.max(initial=-1)) + 1, -1, dtype=np.int64), partner)
+    return partner
+
+
+@entry
+def _pair(
+    is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64, partner: I64
+) -> None:
+    """Fill `partner`; `top` is the innermost open begin of each lane, which links to the next."""
     for k in range(len(lane)):
         if is_begin[k]:
             partner[k] = -top[lane[k]] - 2

@@ -1,8 +1,8 @@
 """The scanner: goes over the bytes of the event list once and fills columns. Compiled.
 
-One event is read into a scratch `Event` first (`_read_event`), then entered into the columns of a
-`Batch` (`_enter`). The scanner is strict: bytes that are not valid JSON stop it at the start of
-their event, and `mender` has its turn.
+An event is read into a scratch `Event` (`_read_event`), then entered into the columns of a `Batch`
+(`_enter`). The scanner is strict: invalid JSON stops it at the start of its event, and `repairer`
+takes over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
+from htagraph.readers.kineto.compiled.event_values import Event, integer_text, read_value, time_at
+from htagraph.readers.kineto.compiled.interning import Interned, intern
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
 from htagraph.readers.kineto.compiled.lexer import (
     PADDING,
@@ -22,9 +23,8 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
-from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
-from htagraph.readers.kineto.fields import COLUMNS, Field, Read
-from htagraph.readers.kineto.repairs import Defect
+from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 
 __all__ = [
     "ABSENT",
@@ -51,78 +51,40 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 BETWEEN, CLOSED, OPEN, FULL, BAD, DEEP = range(6)
-"""Reasons to stop: the end of the bytes between two events; the ``]``; an event that the end cuts
-off; lack of room; an event that is not valid JSON; one that is nested too deep."""
+"""Reasons to stop: the end of the bytes between two events; the ``]``; an event cut off by the end;
+lack of room; an event that is not valid JSON; one that is nested too deep.
+"""
 
 KEEP, LEAVE_ALL, LEAVE_FLOWS = range(3)
-"""Treatments of a category: all events are read; none; all but flow points."""
+"""What to do with a category: read all events; none; all but flow points."""
 
 ABSENT = -(1 << 63)
-"""Value of a dense column where the event has none."""
+"""Value of a dense column if the event has none."""
 
 TEXT_IDS = 1 << 62
-"""Ids from here on are symbols of texts that are no integers."""
+"""Ids from here on are symbols of texts that are not integers."""
 
 _UNREAD, _WHOLE, _HALF, _FLOW, _META, _ASYNC = range(6)
+"""How an event is entered, by its phase."""
 
 MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
-"""Longest event; what claims to last longer has no duration that is known."""
+"""Longest event, 7 days (chosen); the duration of a longer one counts as unknown."""
 
 _SYMBOLS_PER_EVENT = 16
-(
-    _PHASE,
-    _CATEGORY,
-    _NAME,
-    _PID,
-    _TID,
-    _ID,
-    _TS,
-    _DUR,
-    _BIND,
-    _ARGS,
-    _DEVICE,
-    _STREAM,
-    _CORRELATION,
-    _EXTERNAL_ID,
-    _SPARSE,
-) = (int(field) for field in Field)
+"""Most texts of an event that are interned, and floats left to Python."""
+
 _ASYNC_ID = next(code for code, column in enumerate(COLUMNS) if column.name == "async_id")
-_TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
-(
-    _COMMA,
-    _NO_PHASE,
-    _NO_TIMESTAMP,
-    _NO_DURATION,
-    _IMPOSSIBLE,
-    _NANOSECONDS,
-    _AS_TEXT,
-    _TOO_LARGE,
-    _NO_PLACE,
-) = (
-    int(defect)
-    for defect in (
-        Defect.COMMA,
-        Defect.NO_PHASE,
-        Defect.NO_TIMESTAMP,
-        Defect.NO_DURATION,
-        Defect.IMPOSSIBLE_DURATION,
-        Defect.NANOSECONDS,
-        Defect.NUMBER_AS_TEXT,
-        Defect.NUMBER_TOO_LARGE,
-        Defect.NO_PLACE,
-    )
-)
 
 
 class Rules(NamedTuple):
     """The events to skip."""
 
-    dropped: U8  #: by code of a category known beforehand: `KEEP`, `LEAVE_ALL` or `LEAVE_FLOWS`
+    dropped: U8  #: by code of a known category: `KEEP`, `LEAVE_ALL` or `LEAVE_FLOWS`
     others: int  #: the same for any other category
     start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are skipped
     end_ns: int
-    shapes: U8  #: by the byte of the phase: how an event of this phase is entered
-    notes_all: bool  #: whether to note where all events stand, not only metadata events
+    shapes: U8  #: by the byte of the phase: how such an event is entered
+    notes_all: bool  #: whether to note the place of all events, not only of metadata events
 
 
 class Batch(NamedTuple):
@@ -131,44 +93,47 @@ class Batch(NamedTuple):
     rows: I64  #: by position in `parts.ROW_FIELDS`
     flows: I64  #: ts, id, lane, phase, category
     metas: I64  #: start and end of the bytes of metadata events, or of all
-    reals: (
-        I64  #: column, position in it, start and end of the bytes of floats that Python must read
-    )
+    reals: I64  #: column, position, start and end of the bytes of floats for Python to read
     sparse_row: I32  #: by column of `fields.COLUMNS`
     sparse_value: I64
     sparse_n: I64  #: number of values by column
     n: I64  #: number of rows, flows, metas, reals, events outside the window
     repairs: I64  #: count and first offset by `Defect`
     skipped: I64  #: number of events skipped, by code of their category
-    phases: I64  #: number of events of phases that are not read, by the byte of the phase
-    n_bytes: I64  #: bytes of all events that have a time, skipped or not, as `skipped`
+    phases: I64  #: number of events of unknown phases, by the byte of the phase
+    n_bytes: I64  #: bytes of all timed events, skipped or not, as `skipped`
 
 
 class Tables(NamedTuple):
-    """All that the scanner reads and writes beside the bytes."""
+    """All that the scanner reads and writes besides the bytes."""
 
     keys: Keys
     event: Event
     symbols: Interned
-    lanes: Pairs
+    lanes: Interned  #: of pairs of symbols, 32 bits each
     rules: Rules
     batch: Batch
 
 
 @inlined
 def _mark(batch: Batch, defect: int, offset: int) -> None:
-    """Count a repair."""
     batch.repairs[defect, 0] += 1
     batch.repairs[defect, 1] = min(batch.repairs[defect, 1], offset)
 
 
+@inlined
+def _has(event: Event, field: int) -> bool:
+    """Whether the event has a field."""
+    return bool(event.has[field] == event.serial[0])
+
+
 @called
 def _holds_args(buf: U8, i: int, event: Event) -> bool:
-    """Whether ``args`` is an object; of two the last counts, earlier ones are forgotten."""
-    if event.has[_ARGS] == event.serial[0]:
-        for field in range(_ARGS, len(event.has)):
+    """Whether ``args`` is an object; a second one replaces the first."""
+    if _has(event, Field.ARGS.value):
+        for field in range(Field.ARGS.value, len(event.has)):
             event.has[field] = 0
-    event.has[_ARGS] = event.serial[0]
+    event.has[Field.ARGS.value] = event.serial[0]
     return bool(buf[i] == 123)
 
 
@@ -196,7 +161,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
         key = find_key(keys, buf, a, b, level)
         if key < 0:
             i = skip_value(buf, i, event.stack)
-        elif keys.read[key] != _IS_ARGS:
+        elif keys.read[key] != Read.ARGS.value:
             i = read_value(buf, i, event, keys.field[key], keys.read[key])
         elif _holds_args(buf, i, event):
             i = skip_space(buf, i + 1)
@@ -222,63 +187,62 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
 
 @inlined
 def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
-    """The symbol of a text field; where there is none that of the empty text, which is 0."""
-    if event.has[field] != event.serial[0]:
+    """The symbol of a text field; 0, the empty text, if absent."""
+    if not _has(event, field):
         return 0
     return intern(symbols, buf, event.start[field], event.end[field])
 
 
 @inlined
 def _dense(event: Event, field: int) -> int:
-    """An integer field, `ABSENT` where there is none."""
-    return event.value[field] if event.has[field] == event.serial[0] else ABSENT
+    """An integer field, `ABSENT` if there is none."""
+    return event.value[field] if _has(event, field) else ABSENT
 
 
 @called
 def _times(buf: U8, event: Event) -> bool:
-    """Take times too late to be microseconds as nanoseconds; return whether there is a start."""
-    if event.serial[2] & (1 << _NANOSECONDS):
-        for field in (_TS, _DUR):
-            if event.has[field] == event.serial[0]:
+    """Read times too large for microseconds as nanoseconds; return whether there is a start."""
+    if event.serial[2] & (1 << Defect.NANOSECONDS.value):
+        for field in (Field.TS.value, Field.DUR.value):
+            if _has(event, field):
                 _, value, fits = time_at(buf, event.start[field], 0)
                 event.value[field] = value if fits else -1
-                if not fits and field == _TS:
+                if not fits and field == Field.TS.value:
                     return False
-    return event.has[_TS] == event.serial[0]
+    return _has(event, Field.TS.value)
 
 
 @inlined
 def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
-    """The duration of an event, 0 where it has none that can be true."""
-    if phase != 88:  # X
+    """The duration of an event, 0 if it has none that is plausible."""
+    if phase != ord("X"):
         return 0
-    if event.has[_DUR] != event.serial[0]:
-        _mark(batch, _NO_DURATION, offset)
+    if not _has(event, Field.DUR.value):
+        _mark(batch, Defect.NO_DURATION.value, offset)
         return 0
-    if not 0 <= event.value[_DUR] <= MAX_DURATION_NS:
-        _mark(batch, _IMPOSSIBLE, offset)
+    if not 0 <= event.value[Field.DUR.value] <= MAX_DURATION_NS:
+        _mark(batch, Defect.IMPOSSIBLE_DURATION.value, offset)
         return 0
-    return event.value[_DUR]
+    return event.value[Field.DUR.value]
 
 
 @called
 def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
-    """Enter what few events have."""
     keys, event, symbols, batch = tables.keys, tables.event, tables.symbols, tables.batch
     for k in range(event.serial[1]):
         field = event.sparse[k]
-        if event.has[field] != event.serial[0]:
+        if not _has(event, field):
             continue
-        column = field - _SPARSE
+        column = field - Field.FIRST_SPARSE.value
         n = batch.sparse_n[column]
         batch.sparse_row[column, n] = row
-        if keys.read_of_field[field] == _TEXT:
+        if keys.read_of_field[field] == Read.TEXT.value:
             batch.sparse_value[column, n] = intern(
                 symbols, buf, event.start[field], event.end[field]
             )
         else:
             batch.sparse_value[column, n] = event.value[field]
-            if keys.read_of_field[field] == _REAL and event.end[field] > 0:
+            if keys.read_of_field[field] == Read.REAL.value and event.end[field] > 0:
                 real = batch.n[3]
                 batch.reals[0, real], batch.reals[1, real] = column, n
                 batch.reals[2, real], batch.reals[3, real] = event.start[field], event.end[field]
@@ -291,21 +255,20 @@ def _id(buf: U8, tables: Tables) -> int:
     """The id of an event: an integer, else the symbol of its text, from `TEXT_IDS` on."""
     event = tables.event
     number, good = 0, False
-    if event.has[_ID] == event.serial[0]:
-        number, good = integer_text(buf, event.start[_ID], event.end[_ID])
-    return number if good else TEXT_IDS + _code(buf, event, _ID, tables.symbols)
+    if _has(event, Field.ID.value):
+        number, good = integer_text(buf, event.start[Field.ID.value], event.end[Field.ID.value])
+    return number if good else TEXT_IDS + _code(buf, event, Field.ID.value, tables.symbols)
 
 
 @called
 def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -> None:
-    """Enter a flow point; a finish that binds to the next slice is entered as ``F``."""
+    """Enter a flow point; a finish that binds to the next slice becomes ``F``."""
     event, batch = tables.event, tables.batch
     n = batch.n[1]
-    if phase == 102 and not (  # f
-        event.has[_BIND] == event.serial[0] and buf[event.start[_BIND]] == 101  # e
-    ):
-        phase = 70  # F
-    batch.flows[0, n] = event.value[_TS]
+    binds_inside = _has(event, Field.BIND.value) and buf[event.start[Field.BIND.value]] == ord("e")
+    if phase == ord("f") and not binds_inside:
+        phase = ord("F")
+    batch.flows[0, n] = event.value[Field.TS.value]
     batch.flows[1, n] = _id(buf, tables)
     batch.flows[2, n], batch.flows[3, n], batch.flows[4, n] = lane, phase, category
     batch.n[1] = n + 1
@@ -319,13 +282,10 @@ def _enter_row(
     event, rows = tables.event, tables.batch.rows
     row = tables.batch.n[0]
     rows[0, row], rows[1, row], rows[2, row] = start, dur, phase
-    rows[3, row], rows[4, row], rows[5, row] = (
-        _code(buf, event, _NAME, tables.symbols),
-        category,
-        lane,
-    )
-    rows[6, row], rows[7, row] = _dense(event, _DEVICE), _dense(event, _STREAM)
-    rows[8, row], rows[9, row] = _dense(event, _CORRELATION), _dense(event, _EXTERNAL_ID)
+    rows[3, row] = _code(buf, event, Field.NAME.value, tables.symbols)
+    rows[4, row], rows[5, row] = category, lane
+    for k in range(4):  # device, stream, correlation, external id
+        rows[6 + k, row] = _dense(event, Field.DEVICE.value + k)
     _enter_sparse(buf, tables, row)
     tables.batch.n[0] = row + 1
     return row
@@ -337,7 +297,7 @@ def _enter_timed(
 ) -> None:
     """Enter an event that has a time, or count why not."""
     event, batch, rules = tables.event, tables.batch, tables.rules
-    category = _code(buf, event, _CATEGORY, tables.symbols)
+    category = _code(buf, event, Field.CATEGORY.value, tables.symbols)
     batch.n_bytes[category] += n_bytes
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
     is_half = shape in (_HALF, _ASYNC)
@@ -346,22 +306,28 @@ def _enter_timed(
         return
     if not _times(buf, event):
         batch.n_bytes[category] -= n_bytes
-        _mark(batch, _NO_TIMESTAMP, offset)
+        _mark(batch, Defect.NO_TIMESTAMP.value, offset)
         return
-    for defect in (_NANOSECONDS, _AS_TEXT, _TOO_LARGE):
+    for defect in (
+        Defect.NANOSECONDS.value,
+        Defect.NUMBER_AS_TEXT.value,
+        Defect.NUMBER_TOO_LARGE.value,
+    ):
         if event.serial[2] & (1 << defect):
             _mark(batch, defect, offset)
-    start = event.value[_TS]
+    start = event.value[Field.TS.value]
     dur = _duration(event, batch, phase, offset)
     if not is_half and not (
         start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)
     ):
         batch.n[4] += 1
         return
-    if event.has[_PID] != event.serial[0] and event.has[_TID] != event.serial[0]:
-        _mark(batch, _NO_PLACE, offset)
-    pid, tid = _code(buf, event, _PID, tables.symbols), _code(buf, event, _TID, tables.symbols)
-    lane = intern_pair(tables.lanes, pid, tid)
+    if not _has(event, Field.PID.value) and not _has(event, Field.TID.value):
+        _mark(batch, Defect.NO_PLACE.value, offset)
+    pid = _code(buf, event, Field.PID.value, tables.symbols)
+    tid = _code(buf, event, Field.TID.value, tables.symbols)
+    event.word[0] = (pid << 32) | tid
+    lane = intern(tables.lanes, event.word_bytes, 0, 8)
     if shape == _FLOW:
         _enter_flow(buf, tables, phase, category, lane)
     else:
@@ -378,10 +344,10 @@ def _enter_timed(
 def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
     """Enter the event ``buf[i:end]`` into the columns, or count why not."""
     event, batch = tables.event, tables.batch
-    if event.has[_PHASE] != event.serial[0]:
-        _mark(batch, _NO_PHASE, origin + i)
+    if not _has(event, Field.PHASE.value):
+        _mark(batch, Defect.NO_PHASE.value, origin + i)
         return
-    phase = np.int64(buf[event.start[_PHASE]])
+    phase = np.int64(buf[event.start[Field.PHASE.value]])
     shape = tables.rules.shapes[phase]
     if shape == _META or tables.rules.notes_all:
         n = batch.n[2]
@@ -395,7 +361,7 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
 
 @inlined
 def _has_room(tables: Tables, n_bytes: int) -> bool:
-    """Whether an event of some bytes fits in all tables."""
+    """Whether an event of `n_bytes` fits in all tables."""
     batch, symbols, lanes = tables.batch, tables.symbols, tables.lanes
     n = symbols.n[0]
     return bool(
@@ -403,7 +369,7 @@ def _has_room(tables: Tables, n_bytes: int) -> bool:
         and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
         and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.skipped))
         and symbols.starts[n] + n_bytes < len(symbols.arena) - PADDING
-        and lanes.n[0] + 1 < len(lanes.keys)
+        and lanes.n[0] + 1 < len(lanes.hashes)
     )
 
 
@@ -419,10 +385,8 @@ def scan(
         Bytes of the event list, `lexer.PADDING` zero bytes after them.
     i, end : int
         Where to start, between two events, and where the bytes end.
-    origin : int
-        Offset of ``buf[0]`` in the file.
     after_event : bool
-        Whether a comma must come before the next event.
+        Whether a comma must precede the next event.
     """
     commas = 0 if after_event else -1  # since the last event; -1 where none is expected
     while True:
@@ -437,26 +401,26 @@ def scan(
             if not _has_room(tables, after - i):
                 return i, FULL
             if commas == 0:
-                _mark(tables.batch, _COMMA, origin + i)
+                _mark(tables.batch, Defect.COMMA.value, origin + i)
             _enter(buf, i, after, origin, tables)
             i, commas = after, 0
         elif c == 44:
             if commas != 0:
-                _mark(tables.batch, _COMMA, origin + i)
+                _mark(tables.batch, Defect.COMMA.value, origin + i)
             commas = 1
             i += 1
         elif i >= end:
             return end, BETWEEN
         elif c == 93:
             if commas == 1:
-                _mark(tables.batch, _COMMA, origin + i)
+                _mark(tables.batch, Defect.COMMA.value, origin + i)
             return i + 1, CLOSED
         else:
             return i, BAD
 
 
 def new_rules(n_known: int, *, notes_all: bool = False) -> Rules:
-    """Rules that skip nothing, with room for some categories known beforehand."""
+    """Rules that skip nothing, with room for some known categories."""
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
     for phases, shape in (
         (b"XiIC", _WHOLE),

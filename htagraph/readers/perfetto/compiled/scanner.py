@@ -1,10 +1,8 @@
 """The compiled scanner: bytes of a trace → `scan.Scan`.
 
-The classes of protobuf need 9 us for a packet and its fields, and a trace has two packets a slice;
-this needs a fiftieth of that. It knows the fields that millions of packets have, and only notes
-that there are others. A position of -1 says that a field is cut off. Counts are packets,
-annotations, flows and texts; bytes of a packet that is cut off at the end; bytes that are no
-packet, and where first; bytes that may still be looked at to find where packets go on.
+Protobuf's classes need 9 us per packet with its fields, and a slice takes two packets; this needs a
+fiftieth. It knows the fields of which there are millions, and only notes that there are others. A
+position of -1 means that a field is cut off.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model import perfetto_fields as proto
 from htagraph.model import supplement
 from htagraph.model.supplement import FIELD
 from htagraph.native.inner import called, inlined
@@ -45,7 +44,11 @@ I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+"""Wire types of protobuf."""
+
 _PACKET = 10
+"""Tag of `Trace.packet`."""
+
 _BYTE = np.uint64(0x7F)
 _MORE = np.uint64(0x80)
 _SEVEN = np.uint64(7)
@@ -53,13 +56,35 @@ _WIDE = np.uint64(64)
 _THREE = np.uint64(3)
 _ONE_FIELD = np.uint64(8)
 _PACKETS, _ANNOTATIONS, _FLOWS, _TEXTS, _CUT, _LOST, _LOST_AT, _MAY_SEE = range(8)
-_OF_SEQUENCE = 10
+"""Counts: packets, annotations, flows, texts; bytes of a packet that is cut off at the end; bytes
+that are no packet, and where first; bytes that may still be searched for further packets."""
+
 _IN_A_ROW = 4
-_LONGEST = 1 << 16  # of packets that are looked for
-_LOOKS = 8  # at each byte, by which more may be looked for
+"""Packets in a row that end damaged bytes (chosen)."""
+
+_LONGEST = 1 << 16
+"""Bytes of the longest of these (chosen)."""
+
+_LOOKS = 8
+"""How often each damaged byte may be read again while searching (chosen)."""
+
 _AT, _N_BYTES, _TS, _CLOCK, _SEQUENCE, _WHAT, _OTHER, _TYPE, _TRACK, _NAME, _CATEGORY, _VALUE = (
     range(12)
 )
+"""Rows of `Room.packets`."""
+
+
+_SPECIAL_FIELDS = (
+    proto.PACKET_PROCESS_TREE,
+    proto.PACKET_CLOCK_SNAPSHOT,
+    proto.PACKET_INTERNED_DATA,
+    proto.PACKET_PROCESS_DESCRIPTOR,
+    proto.PACKET_THREAD_DESCRIPTOR,
+    proto.PACKET_TRACE_PACKET_DEFAULTS,
+    proto.PACKET_TRACK_DESCRIPTOR,
+    FIELD,
+)
+"""Fields for which the classes of protobuf read a packet: descriptors, clocks, supplements."""
 
 
 @inlined
@@ -81,7 +106,7 @@ def _varint(buf: U8, i: int, end: int) -> tuple[np.uint64, int]:
 
 @inlined
 def _tag(buf: U8, i: int, end: int) -> tuple[int, int, int]:
-    """Field, wire type and the position after both; field 0 is none."""
+    """Field, wire type and the position after both; field 0 is invalid."""
     tag, i = _varint(buf, i, end)
     if tag < _ONE_FIELD or tag >= np.uint64(1 << 32):
         i = -1
@@ -108,7 +133,6 @@ def _body(buf: U8, i: int, end: int) -> tuple[int, int]:
 
 @called
 def _after(buf: U8, i: int, end: int, wire: int) -> int:
-    """The position after a field."""
     if wire == _VARINT:
         return _varint(buf, i, end)[1]
     if wire == _BYTES:
@@ -119,13 +143,13 @@ def _after(buf: U8, i: int, end: int, wire: int) -> int:
 
 @inlined
 def _iid(number: int) -> int:
-    """A number of a text; what is none is 0."""
+    """An interning id; 0 for an invalid one."""
     return max(0, number)
 
 
 @inlined
 def _text(out: Room, counts: I64, start: int, end: int, fills: bool) -> int:
-    """Enter a text; its number."""
+    """Enter a text; return its number."""
     row = counts[_TEXTS]
     if fills:
         out.texts[0, row], out.texts[1, row] = start, end - start
@@ -135,7 +159,6 @@ def _text(out: Room, counts: I64, start: int, end: int, fills: bool) -> int:
 
 @inlined
 def _flow(out: Room, counts: I64, number: np.int64, ends: bool, fills: bool) -> None:
-    """Enter a flow."""
     row = counts[_FLOWS]
     if fills:
         out.flows[0, row] = counts[_PACKETS]
@@ -146,7 +169,7 @@ def _flow(out: Room, counts: I64, number: np.int64, ends: bool, fills: bool) -> 
 
 @called
 def _annotation(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> bool:
-    """Enter an annotation; whether it is whole."""
+    """Enter an annotation; false if it is cut off."""
     name, form, value = 0, 0, 0
     while i < end:
         field, wire, i = _tag(buf, i, end)
@@ -154,29 +177,29 @@ def _annotation(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) 
             return False
         if wire == _VARINT:
             number, i = _varint(buf, i, end)
-            if field == 1:
+            if field == proto.ANNOTATION_NAME_IID:
                 name = _iid(np.int64(number))
-            elif field == 4:
+            elif field == proto.ANNOTATION_INT_VALUE:
                 form, value = INT, np.int64(number)
-            elif field == 17:
+            elif field == proto.ANNOTATION_STRING_VALUE_IID:
                 form, value = INTERNED, _iid(np.int64(number))
-            elif field in (3, 7):
+            elif field in (proto.ANNOTATION_UINT_VALUE, proto.ANNOTATION_POINTER_VALUE):
                 form, value = UINT, np.int64(number)
-            elif field == 2:
+            elif field == proto.ANNOTATION_BOOL_VALUE:
                 form, value = BOOL, np.int64(number != np.uint64(0))
         elif wire == _BYTES:
             start, i = _body(buf, i, end)
             if i < 0:
                 return False
-            if field == 10:
+            if field == proto.ANNOTATION_NAME:
                 name = _text(out, counts, start, i, fills)
-            elif field == 6:
+            elif field == proto.ANNOTATION_STRING_VALUE:
                 form, value = TEXT, _text(out, counts, start, i, fills)
             else:
                 form = OTHER
         else:
             start, i = i, _after(buf, i, end, wire)
-            if field == 5 and wire == _FIXED64 and i >= 0:
+            if field == proto.ANNOTATION_DOUBLE_VALUE and wire == _FIXED64 and i >= 0:
                 form, value = DOUBLE, _fixed64(buf, start)
         if i < 0:
             return False
@@ -190,6 +213,17 @@ def _annotation(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) 
     return True
 
 
+@inlined
+def _is_extra(field: int) -> bool:
+    """Whether a field is of the additional counters of a slice."""
+    return field in (
+        proto.EVENT_EXTRA_COUNTER_VALUES,
+        proto.EVENT_EXTRA_COUNTER_TRACK_UUIDS,
+        proto.EVENT_EXTRA_DOUBLE_COUNTER_TRACK_UUIDS,
+        proto.EVENT_EXTRA_DOUBLE_COUNTER_VALUES,
+    )
+
+
 @called
 def _event_number(
     field: int,
@@ -198,33 +232,35 @@ def _event_number(
     counts: I64,
     fills: bool,
 ) -> int:
-    """Enter a number of an event; what it says of the packet."""
+    """Enter a number of an event; return what it tells about the packet."""
     packet = counts[_PACKETS]
-    if field in (36, 42):
-        _flow(out, counts, number, field == 42, fills)
+    if field in (proto.EVENT_FLOW_IDS_OLD, proto.EVENT_TERMINATING_FLOW_IDS_OLD):
+        ends = field == proto.EVENT_TERMINATING_FLOW_IDS_OLD
+        _flow(out, counts, number, ends, fills)
     if fills:
-        if field == 9:
+        if field == proto.EVENT_TYPE:
             out.packets[_TYPE, packet] = number & 0x7F
-        elif field == 10:
+        elif field == proto.EVENT_NAME_IID:
             out.packets[_NAME, packet] = _iid(np.int64(number))
-        elif field == 11:
+        elif field == proto.EVENT_TRACK_UUID:
             out.packets[_TRACK, packet] = number
-        elif field == 30:
+        elif field == proto.EVENT_COUNTER_VALUE:
             out.packets[_VALUE, packet] = number
-        elif field == 3 and out.packets[_CATEGORY, packet] == 0:
+        elif field == proto.EVENT_CATEGORY_IIDS and out.packets[_CATEGORY, packet] == 0:
             out.packets[_CATEGORY, packet] = _iid(np.int64(number))
-    if field == 11:
+    if field == proto.EVENT_TRACK_UUID:
         return HAS_TRACK
-    if field == 30:
+    if field == proto.EVENT_COUNTER_VALUE:
         return INTEGER
-    if field in (12, 31, 45):
+    if _is_extra(field):
         return EXTRA
-    return LEGACY if field in (1, 16) else 0
+    is_legacy = field in (proto.EVENT_TIMESTAMP_DELTA_US, proto.EVENT_TIMESTAMP_ABSOLUTE_US)
+    return LEGACY if is_legacy else 0
 
 
 @called
 def _event(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> int:
-    """Enter the event of a packet; what it says of the packet."""
+    """Enter the event of a packet; return what it tells about the packet."""
     packet, what = counts[_PACKETS], 0
     while i < end:
         field, wire, i = _tag(buf, i, end)
@@ -237,36 +273,38 @@ def _event(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> in
             start, i = _body(buf, i, end)
             if i < 0:
                 return what | BAD
-            if field == 4:
+            if field == proto.EVENT_DEBUG_ANNOTATIONS:
                 if not _annotation(buf, start, i, out, counts, fills):
                     return what | BAD
-            elif field in (22, 23):
+            elif field in (proto.EVENT_CATEGORIES, proto.EVENT_NAME):
                 text = _text(out, counts, start, i, fills)
-                if fills and field == 23:
+                if fills and field == proto.EVENT_NAME:
                     out.packets[_NAME, packet] = text
                 elif fills and out.packets[_CATEGORY, packet] == 0:
                     out.packets[_CATEGORY, packet] = text
-            elif field == 3:  # several at once
+            elif field == proto.EVENT_CATEGORY_IIDS:  # packed: several at once
                 number, start = _varint(buf, start, i)
                 if start >= 0:
                     _event_number(field, np.int64(number), out, counts, fills)
-            elif field in (47, 48):
+            elif field in (proto.EVENT_FLOW_IDS, proto.EVENT_TERMINATING_FLOW_IDS):
+                ends = field == proto.EVENT_TERMINATING_FLOW_IDS
                 for at in range(start, i - 7, 8):
-                    _flow(out, counts, _fixed64(buf, at), field == 48, fills)
-            elif field == 6:
+                    _flow(out, counts, _fixed64(buf, at), ends, fills)
+            elif field == proto.EVENT_LEGACY_EVENT:
                 what |= LEGACY
-            elif field in (12, 31, 45, 46):
+            elif _is_extra(field):
                 what |= EXTRA
         else:
             start, i = i, _after(buf, i, end, wire)
             if i >= 0 and wire == _FIXED64:
-                if field == 44:
+                if field == proto.EVENT_DOUBLE_COUNTER_VALUE:
                     what |= FLOAT
                     if fills:
                         out.packets[_VALUE, packet] = _fixed64(buf, start)
-                elif field in (47, 48):
-                    _flow(out, counts, _fixed64(buf, start), field == 48, fills)
-                elif field == 46:
+                elif field in (proto.EVENT_FLOW_IDS, proto.EVENT_TERMINATING_FLOW_IDS):
+                    ends = field == proto.EVENT_TERMINATING_FLOW_IDS
+                    _flow(out, counts, _fixed64(buf, start), ends, fills)
+                elif _is_extra(field):
                     what |= EXTRA
         if i < 0:
             return what | BAD
@@ -281,26 +319,27 @@ def _packet_number(
     counts: I64,
     fills: bool,
 ) -> int:
-    """Enter a number of a packet; what it says of it."""
+    """Enter a number of a packet; return what it tells about it."""
     packet = counts[_PACKETS]
     if fills:
-        if field == 8:
+        if field == proto.PACKET_TIMESTAMP:
             out.packets[_TS, packet] = np.int64(number)
-        elif field == 10:
+        elif field == proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID:
             out.packets[_SEQUENCE, packet] = np.int64(number)
-        elif field == 58:
+        elif field == proto.PACKET_TIMESTAMP_CLOCK_ID:
             out.packets[_CLOCK, packet] = np.int32(number & np.uint64(0x7FFFFFFF))
-    if field == 8:
+    if field == proto.PACKET_TIMESTAMP:
         return HAS_TIME
-    if field == 42:
+    if field == proto.PACKET_PREVIOUS_PACKET_DROPPED:
         return AFTER_LOSS if number else 0
-    is_cleared = (field == 13 and number & np.uint64(1)) or (field == 41 and number)
-    return CLEARED if is_cleared else 0
+    if field == proto.PACKET_SEQUENCE_FLAGS:
+        return CLEARED if number & np.uint64(proto.SEQ_INCREMENTAL_STATE_CLEARED) else 0
+    return CLEARED if field == proto.PACKET_INCREMENTAL_STATE_CLEARED and number else 0
 
 
 @called
 def _packet(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> int:
-    """Enter a packet; what it is."""
+    """Enter a packet; return what it is."""
     what, other = 0, 0
     while i < end:
         field, wire, i = _tag(buf, i, end)
@@ -309,16 +348,16 @@ def _packet(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> i
         if wire == _VARINT:
             number, i = _varint(buf, i, end)
             what |= _packet_number(field, number, out, counts, fills)
-        elif field == 11 and wire == _BYTES:
+        elif field == proto.PACKET_TRACK_EVENT and wire == _BYTES:
             start, i = _body(buf, i, end)
             if i < 0:
                 return what | BAD
             what |= EVENT | _event(buf, start, i, out, counts, fills)
         else:
             i = _after(buf, i, end, wire)
-            if field in (2, 6, 12, 43, 44, 59, 60, FIELD):
+            if field in _SPECIAL_FIELDS:
                 what |= SPECIAL
-            elif field != 36 and other == 0:
+            elif field != proto.PACKET_SYNCHRONIZATION_MARKER and other == 0:
                 other = field
         if i < 0:
             return what | BAD
@@ -329,14 +368,14 @@ def _packet(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> i
 
 @called
 def _is_packet(buf: U8, i: int, end: int) -> tuple[bool, int]:
-    """Whether bytes are fields of a packet with a sequence, as all have; how far was looked."""
+    """Whether bytes are fields of a packet with a sequence, as all have; how far was read."""
     has_sequence = False
     while i < end:
         at = i
         field, wire, i = _tag(buf, i, end)
         if i < 0:
             return False, at
-        has_sequence |= field == _OF_SEQUENCE and wire == _VARINT
+        has_sequence |= field == proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID and wire == _VARINT
         i = _after(buf, i, end, wire)
         if i < 0:
             return False, at
@@ -345,9 +384,10 @@ def _is_packet(buf: U8, i: int, end: int) -> tuple[bool, int]:
 
 @called
 def _next_packet(buf: U8, i: int, end: int, counts: I64) -> int:
-    """Where packets go on: some in a row, or those before the end; the end for nowhere.
+    """Where packets continue: some in a row, or the last ones; the end for nowhere.
 
-    A byte may be looked at some times, so that what only seems to be packets takes no longer.
+    Each byte is read a limited number of times, so that what only resembles packets takes no
+    longer.
     """
     while i < end:
         n, at = 0, i
@@ -400,4 +440,4 @@ def _fill(buf: U8, out: Room, counts: I64, fills: bool) -> None:
         i = stop
 
 
-fill = compiled(_fill, (scan.__file__, supplement.__file__))
+fill = compiled(_fill, (scan.__file__, supplement.__file__, proto.__file__))

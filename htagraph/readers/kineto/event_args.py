@@ -1,0 +1,82 @@
+"""``args`` of events on demand: read again from the file, at the place of each event."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import TraceError
+from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.kineto.header import decoded
+
+__all__ = ["ArgsIndex"]
+
+_BLOCK = 1 << 20
+"""Decompressed bytes read at once (chosen)."""
+
+
+@dataclass(frozen=True)
+class ArgsIndex:
+    """The place of each event in the decompressed file.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content; each call of `decode` reads it again.
+    offset : ndarray of shape (n_events,), dtype=int64, unit=byte
+        First byte of each event.
+    length : ndarray of shape (n_events,), dtype=int32, unit=byte
+    """
+
+    source: Path | bytes = field(repr=False)
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int32]
+
+    def raw(self, events: npt.ArrayLike) -> list[bytes]:
+        """The bytes of events, as they are in the file.
+
+        Each call reads the file from its start, so pass many events at once.
+        """
+        wanted = np.atleast_1d(np.asarray(events, dtype=np.int64))
+        found: dict[int, bytes] = {}
+        held, start = b"", 0
+        with closing(ByteStream(self.source)) as stream:
+            for event in np.unique(wanted).tolist():
+                a, n = int(self.offset[event]), int(self.length[event])
+                while start + len(held) < a + n:
+                    passed = min(max(a - start, 0), len(held))
+                    block = stream.read(_BLOCK)
+                    if not block:
+                        break
+                    start, held = start + passed, held[passed:] + block
+                found[event] = held[a - start : a - start + n]
+        if not all(raw[:1] == b"{" and raw[-1:] == b"}" for raw in found.values()):
+            raise TraceError(
+                "the file has changed since it was loaded.",
+                path=self.source if isinstance(self.source, Path) else None,
+                hint="load it again.",
+            )
+        return [found[event] for event in wanted.tolist()]
+
+    def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
+        """The ``args`` of events, an empty dict for an event without."""
+        out: list[dict[str, Any]] = []
+        for raw in self.raw(events):
+            event = _decoded(raw)
+            args = event.get("args") if isinstance(event, dict) else None
+            out.append(args if isinstance(args, dict) else {})
+        return out
+
+
+def _decoded(raw: bytes) -> object:
+    try:
+        return decoded(raw)
+    except ValueError:
+        from htagraph.readers.kineto.value_repair import repaired_text  # noqa: PLC0415  rarely needed
+
+        return decoded(repaired_text(raw))

@@ -1,0 +1,198 @@
+"""Traces of other tools: tracks as lanes, slices as events, with flows and counters.
+
+The category of a slice decides its kind if it is one of the PyTorch profiler or rocprofv3, and the
+lane fits: device work needs a device. Any other slice on a thread is an operator. A slice on no
+thread is context, unless the file has no threads at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.categories import CRITICAL_PATH
+from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
+from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
+from htagraph.model.samples import Series
+from htagraph.model.symbols import SymbolTable
+from htagraph.readers.event_filter import taken
+from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, Field, Read
+from htagraph.readers.kineto.event_kinds import event_kinds
+from htagraph.readers.perfetto.lanes import Lanes, find_lanes
+from htagraph.readers.perfetto.scan import EXTRA
+from htagraph.readers.perfetto.trace_content import Annotations, TraceContent, dense
+
+__all__ = ["foreign_events"]
+
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+Sparse = dict[str, SparseColumn]
+
+_KINDS = {
+    "hip_api": EventKind.RUNTIME,
+    "hsa_api": EventKind.RUNTIME,
+    "rccl_api": EventKind.OP,
+    "rocdecode_api": EventKind.OP,
+    "rocjpeg_api": EventKind.OP,
+    "openmp": EventKind.OP,
+    "marker_api": EventKind.ANNOTATION,
+    "kernel_dispatch": EventKind.KERNEL,
+    "memory_copy": EventKind.MEMCPY,
+}
+"""Kinds of rocprofv3's categories."""
+
+_DENSE = ("device", "stream", "correlation", "external_id")
+_FORMS = {Read.INT: "int", Read.REAL: "float", Read.TEXT: "text"}
+_DTYPES: dict[str, type[np.generic]] = {"int": np.int64, "float": np.float64, "text": np.int32}
+_SOURCE = "src_agent"
+_FLOW = "flow"
+_INSTRUMENT = "Perfetto"
+
+
+def _known_names() -> dict[str, tuple[str, str]]:
+    """Column, and kind of its values, by annotation name."""
+    by_field = dict(
+        zip((Field.DEVICE, Field.STREAM, Field.CORRELATION, Field.EXTERNAL_ID), _DENSE, strict=True)
+    )
+    out = {
+        key: (
+            by_field.get(field) or COLUMNS[field - Field.FIRST_SPARSE].name,  # type: ignore[call-overload]
+            _FORMS[read],
+        )
+        for key, (field, read) in ARG_KEYS.items()
+        if read in _FORMS
+    }
+    out |= {column.name: (column.name, _FORMS.get(column.read, "int")) for column in COLUMNS}
+    out |= {name: (name, "int") for name in _DENSE}
+    out |= {"corr_id": ("correlation", "int"), "copy_bytes": ("bytes", "int")}
+    return out | {_SOURCE: (_SOURCE, "text")}
+
+
+def foreign_events(found: TraceContent) -> EventTable:
+    """The events of a trace that htagraph did not write."""
+    slices = found.slices
+    every = np.arange(len(slices))
+    lanes = find_lanes(found)
+    drawn = found.symbols.code(CRITICAL_PATH)  # of htagraph, where the supplement is damaged
+    lane = np.searchsorted(lanes.tracks, slices.track)
+    name, category = found.names(every), found.categories(every)
+    columns = _columns(found, found.annotations(every))
+    flow = found.symbols.code(_FLOW)
+    symbols = SymbolTable(tuple(found.symbols.texts))
+    device, stream = _places(columns, lanes, lane, symbols)
+    point = np.where(slices.is_point, ord("i"), ord("X")).astype(np.uint8)
+    kind = _kinds(symbols, category, name, point)
+    kind = _placed(kind, lanes.is_thread[lane], device)
+    on_device = among(kind, DEVICE_KINDS)
+    every_row = {key: dense(columns.pop(key, None), len(slices)) for key in _DENSE}
+    every_row |= {
+        "device": np.where(on_device, device, -1),
+        "stream": np.where(on_device, stream, -1),
+    }
+    events = EventTable(
+        ts_ns=slices.ts_ns + found.day_ns,
+        dur_ns=slices.dur_ns,
+        kind=kind,
+        name=name.astype(np.int32),
+        category=category.astype(np.int32),
+        lane=lane.astype(np.int32),
+        **{key: values.astype(EVENT_DTYPES[key]) for key, values in every_row.items()},  # type: ignore[arg-type]
+        symbols=symbols,
+        lanes=lanes.table,
+        flows=_flows(found, lane, (every_row["correlation"] >= 0) | (category == drawn), flow),
+        columns=columns,
+        samples=found.samples(_series(found), found.day_ns),
+    )
+    extra = found.scan.what[slices.packet] & EXTRA != 0
+    found.skip("counter value of a slice", int(extra.sum()))
+    order = np.argsort(events.ts_ns, kind="stable")
+    is_drawn = category[order] == drawn
+    found.skip("critical path", int(is_drawn.sum()))
+    return taken(events, order[~is_drawn])
+
+
+def _columns(found: TraceContent, annotations: Annotations) -> Sparse:
+    known, out = _known_names(), Sparse()
+    for symbol, form, event, found_values in annotations.columns():
+        column, wanted = known.get(found.symbols.texts[symbol], ("", ""))
+        is_right = form == wanted or (form == "int" and wanted == "float")
+        if column and is_right and column not in out:
+            out[column] = SparseColumn(event, found_values.astype(_DTYPES[wanted]))
+    return out
+
+
+def _places(columns: Sparse, lanes: Lanes, lane: I64, symbols: SymbolTable) -> tuple[I64, I64]:
+    """Device and stream of each event: its own, else its lane's; -1 for none.
+
+    A copy to a CPU is on the device it comes from.
+    """
+    device, stream = (dense(columns.get(name), len(lane)) for name in ("device", "stream"))
+    device = np.where(device < 0, lanes.device[lane], device)
+    stream = np.where(stream < 0, lanes.stream[lane], stream)
+    source = columns.pop(_SOURCE, None)
+    if source is not None:
+        digits = ["".join(filter(str.isdecimal, text))[-9:] for text in symbols.texts]
+        number = np.array([int(text or -1) for text in digits], dtype=np.int64)
+        origin = np.full(len(lane), -1, dtype=np.int64)
+        origin[source.event] = number[source.value]
+        device = np.where(~lanes.is_gpu[lane] & (origin >= 0), origin, device)
+    most = np.iinfo(np.int32).max
+    return np.where(device > most, -1, device), np.maximum(stream, -1)
+
+
+def _kinds(symbols: SymbolTable, category: I64, name: I64, point: npt.NDArray[np.uint8]) -> I8:
+    """The kind of each event by its category; OTHER for an unknown one."""
+    kinds = event_kinds(symbols, category.astype(np.int32), name.astype(np.int32), point)
+    rocprof = np.array([_KINDS.get(text, -1) for text in symbols.texts], dtype=np.int8)[category]
+    is_slice = point == ord("X")
+    return np.where((rocprof >= 0) & is_slice, rocprof, kinds).astype(np.int8)
+
+
+def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
+    """Kinds that fit the lane of each event."""
+    on_host = on_thread | (not on_thread.any() and device < 0)
+    needs_device = among(kind, DEVICE_KINDS) & (device < 0)
+    is_plain = (kind == EventKind.OTHER) | needs_device
+    astray = among(kind, HOST_KINDS) & ~on_host
+    out = np.where(is_plain | astray, np.where(on_host, EventKind.OP, EventKind.ASYNC), kind)
+    return out.astype(np.int8)
+
+
+def _flows(
+    found: TraceContent, lane: I64, repeats: npt.NDArray[np.bool_], category: int
+) -> FlowTable:
+    """The flows between slices, except where a correlation id already links them."""
+    scan, slices = found.scan, found.slices
+    event = slices.of_packets(len(scan.at), np.arange(len(slices)))[scan.flow_packet]
+    rows = np.flatnonzero(event >= 0)
+    rows = rows[~repeats[event[rows]]]
+    event, ids, ends = event[rows], scan.flow_id[rows], scan.flow_ends[rows] != 0
+    order = np.lexsort((slices.ts_ns[event], ids))
+    event, ids, ends = event[order], ids[order], ends[order]
+    is_first = np.diff(ids, prepend=ids[:1] - 1) != 0
+    is_first |= np.concatenate([[False], ends[:-1]])[: len(ids)]
+    chain = np.cumsum(is_first) - 1
+    is_last = np.append(is_first[1:], True)[: len(ids)]
+    keep = ~(is_first & is_last)
+    phase = np.where(is_first, 0, np.where(is_last, 2, 1))[keep]
+    event = event[keep]
+    return FlowTable(
+        ts_ns=slices.ts_ns[event] + found.day_ns,
+        id=chain[keep].astype(np.int64),
+        lane=lane[event].astype(np.int32),
+        phase=phase.astype(np.int8),
+        category=np.full(len(event), category, dtype=np.int32),
+        event=event,
+    )
+
+
+def _series(found: TraceContent) -> list[tuple[int, Series]]:
+    out: list[tuple[int, Series]] = []
+    for uuid in np.unique(found.slices.sample_track).tolist():
+        line: list[Any] = found.tracks.ancestors(uuid % (1 << 64))
+        name = (line[0].name if line else "") or f"counter {uuid % (1 << 64)}"
+        unit = line[0].unit if line else ""
+        out.append((uuid, Series(name, unit, -1, _INSTRUMENT)))
+    return out

@@ -1,0 +1,196 @@
+"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs.
+
+A table shows its first rows; a button shows all that the page keeps. A note says what is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from htagraph.model.columns import heading, quantity
+from htagraph.model.schema import Quantity, Schema
+from htagraph.reports.cells import cell_text
+from htagraph.reports.page.legend import mark
+from htagraph.reports.page.texts import Texts
+from htagraph.writers.labels import distinct_names, name_label
+
+__all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
+
+_SHORT, _LONG = 60, 100
+"""Rows shown at first, and rows kept of a table of too many cells: chosen."""
+
+_MAX_CELLS = 2_000
+"""Cells from which a table is cut: chosen, so that a page of all tables stays a few MB."""
+
+_NAME_WIDTH = 64
+"""Characters of a name in a cell: chosen."""
+_PATTERN_WIDTH = 36
+"""Characters of each name in a pattern: chosen."""
+_NEXT = " → "
+_OPENED_BY = "name"
+
+
+class _Cell(NamedTuple):
+    """Text of a cell, its exact value, and the bound or cause whose color marks it."""
+
+    text: str
+    exact: str = ""
+    key: str = ""
+
+
+def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
+    """Cells of a column."""
+    kind, values = quantity(name, column), column.tolist()
+    if kind is Quantity.NAME:
+        return _names(values)
+    return [
+        _Cell(cell_text(kind, value, origin_ns), _exact(value), _key(kind, value))
+        for value in values
+    ]
+
+
+def _names(values: Sequence[Any]) -> list[_Cell]:
+    """Cells of names: short, but distinct; a pattern is several names."""
+    short = distinct_names([str(name) for name in values], width=_NAME_WIDTH)
+    return [
+        _Cell(_NEXT.join(name_label(one, width=_PATTERN_WIDTH) for one in name), _NEXT.join(name))
+        if isinstance(name, tuple)
+        else _Cell(short[str(name)], str(name))
+        for name in values
+    ]
+
+
+def _exact(value: object) -> str:
+    """A value in full; empty for a number that is none."""
+    return "" if value is None or value != value else str(value)  # noqa: PLR0124  NaN
+
+
+def _key(kind: Quantity, value: object) -> str:
+    """What the color of a cell stands for; empty for none."""
+    return str(value) if kind is Quantity.LABEL else ""
+
+
+def kept_rows(frame: pd.DataFrame | None) -> int:
+    """Number of rows of a frame that its table keeps."""
+    return 0 if frame is None else kept_of(*frame.shape)
+
+
+def kept_of(n_rows: int, n_columns: int) -> int:
+    """Number of rows that the table of a frame keeps.
+
+    Examples
+    --------
+    >>> kept_of(1_000, 2), kept_of(10_000, 2)
+    (1000, 100)
+    """
+    return n_rows if n_rows * n_columns <= _MAX_CELLS else min(n_rows, _LONG)
+
+
+def short_rule() -> str:
+    """CSS that hides the rows of a long table until its button is pressed; never on paper."""
+    rows = f"table.short tbody tr:nth-child(n + {_SHORT + 1})"
+    return f"@media screen {{ {rows} {{ display: none; }} }}"
+
+
+def html_table(
+    frame: pd.DataFrame,
+    *,
+    schema: Schema | None = None,
+    origin_ns: int = 0,
+    segments: Sequence[int] = (),
+    n_rows: int = 0,
+    whole: str = "",
+    texts: Texts | None = None,
+) -> str:
+    """Frame as an HTML table that can be sorted.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        Of the frame; hovering over a heading shows what the column means.
+    origin_ns : int, unit=ns
+        Instants are shown as the time since then.
+    segments : sequence of int, default=()
+        Segment of the path that each name opens.
+    n_rows : int
+        Rows of the whole table if the frame has only the first; else 0.
+    whole : str
+        Command that prints all rows.
+    texts : Texts, optional
+        Where long names are stored.
+
+    Examples
+    --------
+    >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))
+    <div class="scroll"><table class="data">
+    <thead><tr><th>name</th><th class="n">dur</th></tr></thead>
+    <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody>
+    </table></div>
+    """
+    meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
+    kept = kept_rows(frame)
+    heads, cells = [], []
+    for name in frame.columns:
+        column = frame[name].head(kept)
+        is_number = column.dtype.kind in "iuf"
+        heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
+        shown = _cells(str(name), column, origin_ns)
+        if name == _OPENED_BY and len(segments):
+            pairs = zip(shown, segments, strict=False)
+            cells.append([_opening(cell, segment, texts) for cell, segment in pairs])
+        else:
+            cells.append([_cell(cell, texts, is_number=is_number) for cell in shown])
+    rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
+    short = " short" if kept > _SHORT else ""
+    return (
+        f'<div class="scroll"><table class="data{short}">\n<thead><tr>{"".join(heads)}</tr></thead>'
+        f"\n<tbody>{rows}</tbody>\n</table></div>{_more(kept, n_rows or len(frame), whole)}"
+    )
+
+
+def _more(kept: int, n_rows: int, whole: str) -> str:
+    """Button that shows the rest of the table, and a note on rows that the page does not keep."""
+    every = f"all {n_rows:,}" if kept == n_rows else f"the first {kept:,}"
+    button = (
+        f'<button type="button" class="all" aria-expanded="false">Show {every} rows</button>'
+        if kept > _SHORT
+        else ""
+    )
+    command = f": <code>{escape(whole)}</code> has all" if whole else ""
+    cut = f"<span>The first {kept:,} of {n_rows:,} rows{command}.</span>" if kept < n_rows else ""
+    return f'<p class="note more">{button} {cut}</p>' if button or cut else ""
+
+
+def _head(name: str, meaning: str, *, is_number: bool) -> str:
+    """Heading of a column; hovering shows its meaning."""
+    tip = f' title="{escape(meaning)}"' if meaning else ""
+    align = ' class="n"' if is_number else ""
+    return f"<th{align}{tip}>{escape(heading(name))}</th>"
+
+
+def _cell(cell: _Cell, texts: Texts | None, *, is_number: bool) -> str:
+    """A cell; a number carries its exact value, a shortened name the full one."""
+    if is_number:
+        return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
+    return f"<td{mark(cell.key)}{_tip(cell, texts)}>{escape(cell.text)}</td>"
+
+
+def _opening(cell: _Cell, segment: int, texts: Texts | None) -> str:
+    """A cell with a name that opens a segment of the path."""
+    button = f'<button type="button" class="opens" data-segment="{segment}">'
+    return f"<td{_tip(cell, texts)}>{button}{escape(cell.text)}</button></td>"
+
+
+def _tip(cell: _Cell, texts: Texts | None) -> str:
+    """Attribute with the full text of a shortened cell, or the numbers of its parts."""
+    if cell.text == cell.exact or len(cell.exact) <= len(cell.text):
+        return ""
+    if texts is None:
+        return f' title="{escape(cell.exact)}"'
+    # Of a sequence, names are stored one by one: many sequences have the same.
+    numbers = " ".join(str(texts.number(part)) for part in cell.exact.split(_NEXT))
+    return f' data-whole="{numbers}"'

@@ -1,0 +1,135 @@
+"""The files of a report: traces with the path on top, a summary, and a page with plots."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from htagraph.errors import IncompleteTraceWarning
+from htagraph.job.ranks import Work
+from htagraph.model.progress import begin_stage
+from htagraph.path import CriticalPath
+from htagraph.replay.excerpt import excerpt_of
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.markdown import markdown_job_summary, markdown_summary
+from htagraph.reports.summary import Summary
+from htagraph.writers.output_file import new_folder, write_text
+
+__all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write_files"]
+
+MOST_RANKS = 64
+"""Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
+MOST_EVENTS = 1_000_000
+"""Events of a trace above which a part stands for it in Perfetto: its UI opens hardly more."""
+
+
+def page_work(n_ranks: int) -> tuple[Work, ...]:
+    """Work on every rank that the page of a job needs; none if plotly is not installed."""
+    if find_spec("plotly") is None:
+        return ()
+    # Deferred: plotly is an extra.
+    from htagraph.reports.page.rank_answers import job_page_work  # noqa: PLC0415
+
+    return job_page_work(n_ranks)
+
+
+def write_files(
+    summary: Summary | JobSummary,
+    folder: Path,
+    *,
+    page: bool = True,
+    whole: bool = False,
+    record: str = "",
+) -> dict[str, Path]:
+    """Write the files of a report into a folder; the page if plotly is installed.
+
+    Parameters
+    ----------
+    whole : bool, default=False
+        Whether all of a trace of more than `MOST_EVENTS` events goes to Perfetto.
+    record : str
+        Last lines of the summary.
+
+    Returns
+    -------
+    dict of str to Path
+        ``perfetto``, ``dot`` (of one rank), ``summary``, ``page``.
+
+    Raises
+    ------
+    OutputError
+        If one cannot be written.
+    """
+    new_folder(folder)
+    of_rank = isinstance(summary, Summary)
+    files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
+    said = summary.verdict.by_cause
+    trace: Future[Path] | None = None
+    with ThreadPoolExecutor(1, "htagraph-trace") as beside:
+        if isinstance(summary, Summary):
+            shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
+            trace = beside.submit(shown.to_perfetto, files["perfetto"], findings=said)
+            files["dot"] = folder / "critical.dot"
+            begin_stage(f"Writing {files['dot']}")
+            summary.path.to_dot(files["dot"])
+            text = markdown_summary(summary)
+        else:
+            begin_stage(f"Writing {files['perfetto']}")
+            _write_job_trace(files["perfetto"], summary)  # opens ranks: one may at a time
+            text = markdown_job_summary(summary)
+        files["summary"] = folder / "summary.md"
+        begin_stage(f"Writing {files['summary']}")
+        write_text(files["summary"], text + record)
+        if page and find_spec("plotly") is not None:
+            # Deferred: plotly is an extra.
+            from htagraph.reports.page import write_page  # noqa: PLC0415
+
+            files["page"] = folder / "report.html"
+            begin_stage(f"Writing {files['page']}")
+            write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
+        if trace is not None:
+            begin_stage(f"Writing {files['perfetto']}")
+            trace.result()
+    return files
+
+
+def shown_in_perfetto(
+    path: CriticalPath, file: Path, *, most_events: int = MOST_EVENTS
+) -> CriticalPath:
+    """The path for Perfetto; of a large trace, representative steps of it.
+
+    Warns
+    -----
+    IncompleteTraceWarning
+        If only a part is shown.
+    """
+    if len(path.dag.events) <= most_events:
+        return path
+    n_events = most_events * 2 // 5
+    part = excerpt_of(path.dag, path.window, large=0, n_events=n_events)
+    if not part.n_steps:
+        return path
+    warnings.warn(
+        f"{file.name} has {part.window.name}, {part.n_steps:,} of {part.n_alike:,} similar "
+        "steps, with their own critical path; --whole writes all.",
+        IncompleteTraceWarning,
+        stacklevel=3,
+    )
+    return replace(path, dag=part.dag, window=part.window)
+
+
+def _write_job_trace(file: Path, summary: JobSummary) -> Path:
+    """Write the Perfetto trace of a job; of many ranks, those that matter, with a warning."""
+    ranks = summary.ranks_by_interest()
+    if len(ranks) > MOST_RANKS:
+        warnings.warn(
+            f"{file.name} has {MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
+            "then the late ones.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+    shown = ranks[:MOST_RANKS]
+    return summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=shown)

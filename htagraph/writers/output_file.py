@@ -1,0 +1,129 @@
+"""The one place where files are written: whole, or not at all."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from htagraph.errors import OutputError
+from htagraph.model.progress import counted
+
+__all__ = ["new_folder", "output_file", "write_joined", "write_text"]
+
+_GZIP_LEVEL = 2
+"""Compression of ``.gz`` files (chosen): fast, for files of gigabytes."""
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """Create a file with the permissions of the user's umask."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    return os.fdopen(handle, "wb")
+
+
+@contextmanager
+def _compressed(raw: BinaryIO) -> Iterator[BinaryIO]:
+    """Compress what is written; equal content gives equal bytes."""
+    from isal import igzip  # noqa: PLC0415  deferred: only compressed output needs it
+
+    with igzip.GzipFile(
+        filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=raw, mtime=0
+    ) as packed:
+        yield cast("BinaryIO", packed)
+
+
+def _end_of_links(path: Path) -> Path:
+    """The target of a link, which need not exist; other paths unchanged."""
+    try:
+        return Path(os.path.realpath(path)) if path.is_symlink() else path
+    except OSError:
+        return path
+
+
+@contextmanager
+def output_file(out: str | Path) -> Iterator[BinaryIO]:
+    """File to be written, which appears under its name when the block ends without an error.
+
+    The bytes go to a temporary file in the same folder, which replaces `out`, or the target of a
+    link, at the end. ``.gz`` files are compressed. A device or a pipe (``/dev/null``) is written
+    directly.
+    """
+    path = _end_of_links(Path(out))
+    if not path.parent.is_dir():
+        raise OutputError("the folder does not exist.", path=path, hint=f"mkdir -p {path.parent}")
+    if path.is_dir():
+        raise OutputError("it is a folder.", path=path, hint="give a file name.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    remove = partial(temporary.unlink, missing_ok=True)
+    atexit.register(remove)  # if the process exits meanwhile
+    try:
+        is_special = path.exists() and not path.is_file()
+        with path.open("wb") if is_special else _new_file(temporary) as raw:
+            if path.suffix == ".gz":
+                with _compressed(raw) as packed:
+                    yield packed
+            else:
+                yield raw
+        if not is_special:
+            temporary.replace(path)
+    except OSError as exc:
+        if isinstance(exc, OutputError):
+            raise
+        raise OutputError(
+            f"cannot be written: {exc.strerror or exc}.",
+            path=path,
+            hint="check the free space and the permissions of the folder.",
+        ) from exc
+    finally:
+        with suppress(OSError):
+            remove()
+        atexit.unregister(remove)
+
+
+def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") -> None:
+    """Make a folder for files, if it does not exist.
+
+    Parameters
+    ----------
+    hint : str
+        What to do if that is impossible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise OutputError(
+            f"cannot create this folder: {exc.strerror}.",
+            path=folder,
+            hint=hint,
+        ) from exc
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, whole or not at all.
+
+    What UTF-8 cannot encode, as in file names that are not UTF-8, becomes a question mark.
+    """
+    with output_file(path) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+def write_joined(out: str | Path, parts: Iterable[Callable[[Path], object]]) -> Path:
+    """Write a file as the concatenation of its parts, each written by a call with a path."""
+    target = Path(out)
+    with (
+        output_file(target) as file,
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=".htagraph-") as folder,
+    ):
+        part = Path(folder) / "part.pftrace"
+        for write in counted("part", list(parts)):
+            write(part)
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, file)
+    return target

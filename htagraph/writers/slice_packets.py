@@ -1,0 +1,257 @@
+"""Slices of a Perfetto trace as columns, and their bytes.
+
+A slice is written as two packets, begin and end, which a viewer matches by their order on a track;
+so each track must nest strictly, as `algorithms.rows` makes it. Packets with the same set of fields
+are encoded together, see `wire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model import perfetto_fields as proto
+from htagraph.model.progress import counted
+from htagraph.writers.wire import (
+    Block,
+    Piece,
+    assemble,
+    fixed64_field,
+    message_field,
+    varint_field,
+)
+
+__all__ = ["Arg", "Flows", "Slices", "Strings", "encode_counter", "encode_slices"]
+
+I64 = npt.NDArray[np.int64]
+
+_CHUNK = 1 << 16
+"""Packets encoded at once, which bounds memory (chosen)."""
+
+_VALUE_FIELD = {
+    "flag": proto.ANNOTATION_BOOL_VALUE,
+    "int": proto.ANNOTATION_INT_VALUE,
+    "float": proto.ANNOTATION_DOUBLE_VALUE,
+    "text": proto.ANNOTATION_STRING_VALUE_IID,
+}
+
+
+class Strings:
+    """Interned strings of packets, numbered from 1; 0 is none."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = list(texts)
+
+    def add(self, values: npt.ArrayLike | pd.Series[Any]) -> I64:
+        """Numbers of some strings."""
+        codes, texts = pd.factorize(np.asarray(values, dtype=object))
+        first = len(self.texts) + 1
+        self.texts.extend(map(str, texts))
+        return np.where(codes >= 0, codes + first, 0).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A debug annotation that some slices have.
+
+    Parameters
+    ----------
+    row : ndarray of shape (n,), dtype=int64
+        Slices that have it, ascending.
+    value : ndarray of shape (n,)
+        Numbers, numbers of `Strings`, or 1 for a flag.
+    """
+
+    name: str
+    row: I64
+    value: npt.NDArray[Any]
+    form: Literal["int", "float", "text", "flag"]
+
+    def has(self, row: int) -> bool:
+        """Whether a slice has it."""
+        at = int(np.searchsorted(self.row, row))
+        return at < len(self.row) and int(self.row[at]) == row
+
+    def pieces(self, name: int, rows: I64) -> list[Piece]:
+        """The field for slices that have it."""
+        values = self.value[np.searchsorted(self.row, rows)]
+        encode = fixed64_field if self.form == "float" else varint_field
+        body = varint_field(proto.ANNOTATION_NAME_IID, name)
+        body += encode(_VALUE_FIELD[self.form], values)
+        return message_field(proto.EVENT_DEBUG_ANNOTATIONS, body)
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Ends of arrows: slices with the same id are linked, from the earlier to the later.
+
+    Parameters
+    ----------
+    row, id : ndarray of shape (n,), dtype=int64
+        Slices, ascending, and ids.
+    """
+
+    row: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    id: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def of(cls, row: npt.NDArray[np.integer[Any]], ids: I64) -> Flows:
+        """A table from ends in any order."""
+        order = np.lexsort((ids, row))
+        return cls(row[order].astype(np.int64), ids[order].astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices as columns.
+
+    Parameters
+    ----------
+    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        ``ts_ns >= 0``.
+    track : ndarray of shape (n,), dtype=int64
+        The slices of a track are disjoint or nested.
+    name, category, color : ndarray of shape (n,), dtype=int64
+        Numbers of `Strings`, 0 for none; slices with one color string get one color.
+    is_instant : ndarray of shape (n,), dtype=bool
+    boundary : ndarray of shape (2 * n,), dtype=int64
+        Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
+    """
+
+    ts_ns: I64
+    dur_ns: I64
+    track: I64
+    name: I64
+    category: I64
+    color: I64
+    is_instant: npt.NDArray[np.bool_]
+    boundary: I64
+    args: Sequence[Arg] = ()
+    flows: Flows = field(default_factory=Flows)
+
+    def __len__(self) -> int:
+        """Number of slices."""
+        return len(self.ts_ns)
+
+    def shapes(self) -> I64:
+        """Number of the set of fields of each slice."""
+        shape = 4 * self.is_instant + 2 * (self.category > 0) + (self.color > 0)
+        n_flows = np.bincount(self.flows.row, minlength=len(self))
+        _, shape = np.unique(n_flows * 8 + shape, return_inverse=True)
+        for first in range(0, len(self.args), 32):
+            has = np.zeros(len(self), dtype=np.int64)
+            for bit, arg in enumerate(self.args[first : first + 32]):
+                has[arg.row] |= 1 << bit
+            _, shape = np.unique((shape.astype(np.int64) << 32) | has, return_inverse=True)
+        return shape.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """What stays the same for all slices of a file."""
+
+    slices: Slices
+    arg_names: Sequence[int]
+    sequence: int
+
+    def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> Block:
+        """Packets of one shape, as fields of the trace."""
+        body: list[Piece] = [
+            *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
+            *varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, self.sequence),
+            *varint_field(proto.PACKET_SEQUENCE_FLAGS, proto.SEQ_NEEDS_INCREMENTAL_STATE),
+            *message_field(proto.PACKET_TRACK_EVENT, event),
+        ]
+        return assemble(n, message_field(proto.TRACE_PACKET, body))
+
+    def begins(self, rows: I64) -> Block:
+        """Begins of slices of one shape."""
+        slices, first = self.slices, int(rows[0])
+        is_instant = slices.is_instant[first]
+        event = varint_field(
+            proto.EVENT_TYPE, proto.TYPE_INSTANT if is_instant else proto.TYPE_SLICE_BEGIN
+        )
+        event += varint_field(proto.EVENT_TRACK_UUID, slices.track[rows])
+        event += varint_field(proto.EVENT_NAME_IID, slices.name[rows])
+        if slices.category[first]:
+            event += varint_field(proto.EVENT_CATEGORY_IIDS, slices.category[rows])
+        if slices.color[first]:
+            event += varint_field(proto.EVENT_CORRELATION_ID_STR_IID, slices.color[rows])
+        for name, arg in zip(self.arg_names, slices.args, strict=True):
+            if arg.has(first):
+                event += arg.pieces(name, rows)
+        low, high = np.searchsorted(slices.flows.row, (first, first + 1))
+        starts = np.searchsorted(slices.flows.row, rows)
+        for k in range(high - low):
+            event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
+        return self.packet(len(rows), slices.ts_ns[rows], event)
+
+    def ends(self, rows: I64) -> Block:
+        """Ends of slices."""
+        event = varint_field(proto.EVENT_TYPE, proto.TYPE_SLICE_END)
+        event += varint_field(proto.EVENT_TRACK_UUID, self.slices.track[rows])
+        return self.packet(len(rows), self.slices.ts_ns[rows] + self.slices.dur_ns[rows], event)
+
+
+def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], Block]], n: int) -> memoryview:
+    """Merge the rows of blocks, each with its positions among `n` rows."""
+    width = np.zeros(n, dtype=np.int64)
+    for positions, block in blocks:
+        width[positions] = block.shape[1]
+    offset = np.cumsum(width) - width
+    out = np.empty(int(width.sum()), dtype=np.uint8)
+    for positions, block in blocks:
+        windows = np.lib.stride_tricks.sliding_window_view(out, block.shape[1], writeable=True)
+        windows[offset[positions]] = block
+    return out.data
+
+
+def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> Iterator[memoryview]:
+    """Yield the packets of slices, a bounded number at a time.
+
+    Parameters
+    ----------
+    arg_names : sequence of int
+        Interning id of the name of each of ``slices.args``.
+    sequence : int
+        Packet sequence of the interned strings.
+    """
+    encoder = _Encoder(slices, arg_names, sequence)
+    shapes = slices.shapes()
+    is_end = (slices.boundary & 1).astype(bool)
+    boundary = slices.boundary[~(is_end & slices.is_instant[slices.boundary >> 1])]
+    for first in counted("part", range(0, len(boundary), _CHUNK)):
+        chunk = boundary[first : first + _CHUNK]
+        rows = chunk >> 1
+        shape = np.where(chunk & 1, -1, shapes[rows])
+        by_shape = np.argsort(shape, kind="stable")
+        cuts = np.flatnonzero(np.diff(shape[by_shape])) + 1
+        groups = np.split(by_shape, cuts)
+        encode = (
+            encoder.ends(rows[at]) if shape[at[0]] < 0 else encoder.begins(rows[at])
+            for at in groups
+        )
+        yield _interleave(list(zip(groups, encode, strict=True)), len(chunk))
+
+
+def encode_counter(track: int, ts_ns: I64, value: npt.NDArray[Any], sequence: int) -> memoryview:
+    """Packets of the samples of a counter."""
+    n = len(ts_ns)
+    number = (
+        varint_field(proto.EVENT_COUNTER_VALUE, value)
+        if np.issubdtype(value.dtype, np.integer)
+        else fixed64_field(proto.EVENT_DOUBLE_COUNTER_VALUE, value.astype(np.float64))
+    )
+    event = varint_field(proto.EVENT_TYPE, proto.TYPE_COUNTER)
+    event += varint_field(proto.EVENT_TRACK_UUID, track) + number
+    body = [
+        *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
+        *varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, sequence),
+        *message_field(proto.PACKET_TRACK_EVENT, event),
+    ]
+    return assemble(n, message_field(proto.TRACE_PACKET, body)).reshape(-1).data
