@@ -27,7 +27,7 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
-from htagraph.questions import ARGS_READERS, Questions, question_of
+from htagraph.questions import ARGS_READERS, Questions, check_options, question_of
 from htagraph.selection import Selection
 from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
@@ -244,6 +244,7 @@ class TraceGraph(Questions):
 
     def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer for the window."""
+        check_options(type(self), question, options)
         if question in ARGS_READERS:
             options["args"] = self._args
         return question_of(question)(self.dag, self.interval, **options)

@@ -38,8 +38,6 @@ QUESTIONS = (
     "queue_blocked",
     "kernel_patterns",
     "annotation_breakdown",
-    "kernel_annotations",
-    "device_annotation_breakdown",
     "operator_breakdown",
     "operator_tree",
     "opportunities",
@@ -149,14 +147,14 @@ class Questions(ABC):
     def utilization(
         self, *, by: Literal["device", "step", "time"] = "device", bins: int = 100
     ) -> pd.DataFrame:
-        """Utilisation of each device, graded: a kernel runs, on how many SMs, with how many warps.
+        """How full each device is: whether a kernel runs, on how many SMs, with how many warps.
 
-        Estimates from launch geometry, with their coverage; over time, in so many ``bins``.
+        Estimates from launch geometry, with their coverage; over time, in ``bins`` parts.
         """
         return self._ask("utilization", by=by, bins=bins)
 
     def utilization_losses(self) -> pd.DataFrame:
-        """Where each device's warp slots go: used, or empty, why, and by which kernel; adds up."""
+        """Warp slots of each device: used, or why empty, and by which kernel; adds up to 1."""
         return self._ask("utilization_losses")
 
     def class_overlap(self) -> pd.DataFrame:
@@ -178,11 +176,11 @@ class Questions(ABC):
     def kernel_breakdown(
         self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
     ) -> pd.DataFrame:
-        """Number and time of device work by class, name, operator, stream, or rule of its class."""
+        """Number and time of kernels by class, name, operator, stream, or classification rule."""
         return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Kernels, copies and fills with a name, one by one, in order of time."""
+        """Kernels, copies and fills one by one, with the operator, annotation and module."""
         return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
@@ -196,13 +194,13 @@ class Questions(ABC):
     def launch_stats(
         self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
     ) -> pd.DataFrame:
-        """Launches, one row each: the call, its work, its delay, and what is unusual about it."""
+        """Launches one by one: the call, its work, its delay, and whether these are outliers."""
         return self._ask(
             "launch_stats", launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
         )
 
     def graph_nodes(self) -> pd.DataFrame:
-        """Nodes of CUDA and HIP graphs: how long each takes and when it starts, over replays."""
+        """Nodes of CUDA and HIP graphs: duration and start of each, over all replays."""
         return self._ask("graph_nodes")
 
     def counters(
@@ -212,7 +210,7 @@ class Questions(ABC):
         return self._ask("counters", name=name)
 
     def queue_blocked(self, *, max_queue_length: int = 1_024) -> pd.DataFrame:
-        """Time in which each stream's launch queue was full, and calls were blocked for it."""
+        """Time in which each stream's launch queue was full and blocked launch calls."""
         return self._ask("queue_blocked", max_queue_length=max_queue_length)
 
     def kernel_patterns(
@@ -221,10 +219,10 @@ class Questions(ABC):
         under: str | re.Pattern[str] | None = None,
         min_length: int = 2,
         max_length: int = 16,
-        rank_by: str = "device_ns",
+        rank_by: Literal["device_ns", "n_occurrences", "gap_ns"] = "device_ns",
         top: int = 100,
     ) -> pd.DataFrame:
-        """Frequent sequences of kernels, and the gaps in them that a fused kernel would save."""
+        """Repeated sequences of kernels, and the gaps that fusing them would save."""
         return self._ask(
             "kernel_patterns",
             under=under,
@@ -234,17 +232,11 @@ class Questions(ABC):
             top=top,
         )
 
-    def annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Host and device time under annotations, by name."""
-        return self._ask("annotation_breakdown", name=name)
-
-    def kernel_annotations(self) -> pd.DataFrame:
-        """Annotation, operator and module that each kernel, copy and fill was launched under."""
-        return self._ask("kernel_annotations")
-
-    def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Time under annotations projected onto the device, by name."""
-        return self._ask("device_annotation_breakdown", name=name)
+    def annotation_breakdown(
+        self, *, name: str | re.Pattern[str] = "*", on: Literal["host", "device"] = "host"
+    ) -> pd.DataFrame:
+        """Host and device time under annotations, or under their projections onto the device."""
+        return self._ask("annotation_breakdown", name=name, on=on)
 
     def operator_breakdown(self) -> pd.DataFrame:
         """Inclusive and exclusive host time, and device time, by operator."""
@@ -274,7 +266,7 @@ class Questions(ABC):
         return self._ask("step_times")
 
     def steady_state(self) -> pd.DataFrame:
-        """Which steps are alike, which one represents them, and what sets the others apart."""
+        """Steps that are alike, the one that represents them, and how the others differ."""
         return self._ask("steady_state")
 
     def choke_points(self) -> pd.DataFrame:
@@ -292,7 +284,7 @@ class Questions(ABC):
     def drag(
         self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
     ) -> pd.DataFrame:
-        """Wall time lost to each group: the window would be so much shorter if it took no time.
+        """Drag of each group: how much shorter the window would be if the group took no time.
 
         Raises
         ------

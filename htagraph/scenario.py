@@ -1,4 +1,4 @@
-"""Scenario: the run as it would have been, predicted from the graph, with its error bar."""
+"""Scenario: a changed run, predicted from the graph, with its error bar."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Scenario:
     Parameters
     ----------
     before : TraceGraph
-        The window as it was.
+        The recorded window.
     changes : tuple of Change
-        Made one after the other, throughout the trace.
+        Applied in order, throughout the trace.
     rehearsal : Rehearsal
     """
 
@@ -44,32 +44,32 @@ class Scenario:
 
     @property
     def dur_ns(self) -> int:
-        """Length that the window would have had."""
+        """Length of the changed window."""
         return self.graph.dur_ns
 
     @cached_property
     def saves_ns(self) -> Saving | None:
-        """Time that the changes save: an interval; its ends are what the trace cannot tell.
+        """Time that the changes save, as an interval: it covers what the trace leaves open.
 
-        None where the prediction is withheld.
+        None if the prediction is withheld.
         """
         return None if self.withheld else self.rehearsal.saving(self.changes)
 
     @property
     def hold_out(self) -> HoldOut:
-        """How well steps of the trace are predicted from each other."""
+        """How well steps of the trace predict each other."""
         return self.rehearsal.hold_out
 
     @cached_property
     def withheld(self) -> str:
-        """Why nothing is predicted; empty where something is."""
+        """Why the prediction is withheld; empty if it is not."""
         if self.hold_out.is_too_large:
             return f"{self.hold_out}: above {HOLD_OUT_LIMIT:.0%}, nothing is predicted"
         return unexplained_in_words(self.before.critical_path().unexplained_share)
 
     @cached_property
     def graph(self) -> TraceGraph:
-        """The graph of the changed run, in the same window: every question can be asked of it."""
+        """The graph of the changed run in the same window; it answers every question."""
         run = self.rehearsal.run(self.changes)
         dag = retimed(self.before.dag, run.replay, run.lag_ns, run.times_ns)
         window = self.rehearsal.replay.window_in(run.times_ns, self.before.interval)
@@ -84,13 +84,13 @@ class Scenario:
         return self.critical_path().breakdown(by=by)
 
     def diff(self) -> GraphDiff:
-        """The run as it was against the changed one."""
+        """The recorded run compared with the changed one."""
         return GraphDiff(self.before, self.graph)
 
     def to_perfetto(self, out: str | Path) -> Path:
-        """Write the run as it was, and as it would have been below it, for the Perfetto UI.
+        """Write the recorded run and the changed run below it, for the Perfetto UI.
 
-        Both begin at one time and have a critical path of their own; tracks name their run.
+        Both begin at the same time, and each has its critical path; tracks name their run.
 
         Parameters
         ----------
@@ -102,18 +102,18 @@ class Scenario:
         OutputError
             If the file cannot be written.
         QueryError
-            If a change names nothing that is there.
+            If a change names nothing in the trace.
         """
-        said = ", ".join(map(str, self.changes))
+        changes = ", ".join(map(str, self.changes))
         before, after = self.before.critical_path(), self.critical_path()
         origin_ns = min(before.origin_ns, after.origin_ns)
-        runs = {"as it was": before, f"what if: {said}": after}
+        runs = {"as it was": before, f"what if: {changes}": after}
         return write_runs(out, runs, [origin_ns, origin_ns])
 
     def __repr__(self) -> str:
-        """Say what is changed, in which window, and what it saves."""
-        said = ", ".join(map(str, self.changes)) or "as it was"
-        where = f"{self.before.interval.name}, {said}"
+        """The changes, the window, and the saving."""
+        changes = ", ".join(map(str, self.changes)) or "as it was"
+        where = f"{self.before.interval.name}, {changes}"
         if self.saves_ns is None:
             return f"Scenario({where}: withheld, as {self.withheld})"
         return (
@@ -139,20 +139,19 @@ def what_if(
     *changes: Change,
     on: Literal["representative", "window"] = "representative",
 ) -> Scenario | JobScenario:
-    """The run as it would have been under changes, predicted from its graph.
+    """Predict a run under changes from its graph.
 
     Parameters
     ----------
     run : TraceGraph or Job
-        The whole of it, or a window.
+        All of it, or a window.
     *changes : Change
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
-        `prefetch`, and of a job `equalise`; made one after the other, throughout the trace. In a
-        job they are made on every rank that has what they name; ``change.on_rank(3)`` on one.
+        `prefetch`, and of a job `equalise`; applied in order, throughout the trace. In a job they
+        apply to every rank that has what they name; ``change.on_rank(3)`` to one.
     on : {"representative", "window"}
-        Of a whole trace with at least three steps that are alike, the representative one of these
-        is asked about (see `TraceGraph.steady_state`); or the window, whatever it is. Of a job it
-        is always the window.
+        What to predict: the representative step of a whole trace with at least three steps that are
+        alike (see `TraceGraph.steady_state`), or the window. Of a job always the window.
 
     Returns
     -------
@@ -161,7 +160,7 @@ def what_if(
     Raises
     ------
     QueryError
-        When it is asked: if a change names nothing that is there.
+        When the prediction is made, if a change names nothing in the trace.
 
     Examples
     --------

@@ -279,7 +279,7 @@ def load(
     WindowNotFoundError
         If nothing has the name of the window.
     QueryError
-        If the window ends before it starts, or only the whole trace can tell what its name means.
+        If the window ends before it starts, or its name needs the whole trace.
 
     Examples
     --------
@@ -318,7 +318,7 @@ def _surroundings(
     of_whole = name in (MEDIAN, WHOLE) or times_in(name) is not None
     if of_whole and not is_annotation(graph.dag, name):
         raise QueryError(
-            f"only the whole trace can tell what {name!r} is.",
+            f"the window {name!r} needs the whole trace.",
             hint="name a step, or give (start_ns, end_ns); or load all, and use graph.window.",
         )
     try:

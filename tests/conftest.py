@@ -37,6 +37,7 @@ def _needs_missing_traces(item: pytest.Item) -> bool:
     return not all(map(is_here, names))
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests of public traces that are not here: one line says how many, not one each."""
     left_out = [item for item in items if _needs_missing_traces(item)]

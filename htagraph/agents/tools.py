@@ -25,7 +25,7 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS
-from htagraph.replay.asked_changes import Asked as AskedChanges
+from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.prediction import (
     bounds_of,
     prediction_in_words,
@@ -178,7 +178,7 @@ class WhatIfTool(TableTool, RunTool):
         changes = self._changes
         made = changes.changes()
         target = self.target(session)
-        if changes.is_of_a_job and not target.is_job:
+        if changes.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
         run, target_notes = (target.job, target.notes) if target.is_job else target.step
@@ -212,11 +212,11 @@ class WhatIfTool(TableTool, RunTool):
         )
 
     @property
-    def _changes(self) -> AskedChanges:
-        options = self.model_dump(include={field.name for field in fields(AskedChanges)})
+    def _changes(self) -> ChangeOptions:
+        options = self.model_dump(include={field.name for field in fields(ChangeOptions)})
         options["bandwidth"] = self.bandwidth or None
         options["rank"] = self.rank if self.rank >= 0 else None
-        return AskedChanges(**options)
+        return ChangeOptions(**options)
 
 
 class DiffTool(TableTool):

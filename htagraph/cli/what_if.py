@@ -23,7 +23,7 @@ from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.progress import begin_stage
-from htagraph.replay.asked_changes import Asked
+from htagraph.replay.change_options import ChangeOptions
 from htagraph.replay.changes import Change
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import opportunities_document
@@ -118,7 +118,7 @@ def what_if(
     NAME is a name, glob or regex of kernels, operators or calls. Several changes are applied
     together. A folder is a job; its ranks are replayed together.
     """
-    asked = Asked(
+    asked = ChangeOptions(
         scale=scale,
         remove=remove,
         no_wait=no_wait,
@@ -134,7 +134,7 @@ def what_if(
     changes = asked.changes()
     _check_out(out, has_changes=bool(changes))
     source = given(paths, rank, capture, beside, form)
-    if asked.is_of_a_job and not source.is_job:
+    if asked.needs_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
         raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:

@@ -1,7 +1,7 @@
 """Findings: the causes of a critical path, ranked, with evidence and advice.
 
 They are ranked by predicted saving: the run is replayed without the cause, or with compute twice as
-fast (`htagraph.replay.repairs`). A repair saves at most the time attributed to its cause.
+fast (`htagraph.replay.candidates`). A repair saves at most the time attributed to its cause.
 """
 
 from __future__ import annotations

@@ -264,6 +264,7 @@ class Job(Questions):
 
     def _ask(self, question: str, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` has the reasons of ranks without one."""
+        check_options(type(self), question, options)
         answers = self.map(Question.of(question, **options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:

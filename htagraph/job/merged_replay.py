@@ -24,8 +24,8 @@ from htagraph.algorithms.delays import new_delays
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime
 from htagraph.job.timeline import Timeline
+from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
-from htagraph.replay.members import Members, transfers
 from htagraph.replay.replay import Replay
 
 __all__ = ["MergedReplay", "members_of"]

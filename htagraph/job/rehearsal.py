@@ -20,8 +20,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change, OnRank
+from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
-from htagraph.replay.members import without_waits
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.replay import Replay, replay_of
 

@@ -25,7 +25,7 @@ from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.queries.quality import unexplained_in_words
 from htagraph.replay.changes import Change
-from htagraph.replay.members import Members, transfers
+from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.retimed import retimed
 from htagraph.writers.own_folder import OwnFolder

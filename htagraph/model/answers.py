@@ -5,8 +5,6 @@ The schemas of a job's own questions are in `htagraph.model.job_answers`, by the
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from htagraph.model.schema import (
     EVENT,
     STEP,
@@ -31,7 +29,6 @@ __all__ = [
     "COUNTERS",
     "CUPTI_COUNTERS",
     "CUPTI_RATES",
-    "DEVICE_ANNOTATION_BREAKDOWN",
     "DRAG",
     "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
@@ -40,7 +37,6 @@ __all__ = [
     "IDLE_INTERVALS",
     "IDLE_TIME",
     "INFERENCES",
-    "KERNEL_ANNOTATIONS",
     "KERNEL_BREAKDOWN",
     "KERNEL_DURATIONS",
     "KERNEL_PATTERNS",
@@ -197,6 +193,8 @@ KERNEL_DURATIONS = schema(
         "name": name("kernel, memcpy or memset"),
         "class": _CLASS,
         "op": _OP,
+        "annotation": name("innermost annotation around its launch, empty for none"),
+        "module": name("innermost module around its launch, if Python frames were recorded"),
         "device": _DEVICE,
         "stream": _STREAM,
         "ts_ns": "start",
@@ -314,21 +312,6 @@ ANNOTATION_BREAKDOWN = schema(
     },
     first="name n_ranges sum_ns n_kernels device_ns self_device_ns device_share",
 )
-
-KERNEL_ANNOTATIONS = schema(
-    "KERNEL_ANNOTATIONS",
-    {
-        "event": EVENT,
-        "name": name("kernel, memcpy or memset"),
-        "dur_ns": "time in the window",
-        "annotation": name("innermost annotation around the launch, empty for none"),
-        "op": name("innermost operator around the launch, empty for none"),
-        "module": name("innermost module around the launch, empty without Python frames"),
-    },
-    first="name dur_ns annotation op module",
-)
-
-DEVICE_ANNOTATION_BREAKDOWN = replace(ANNOTATION_BREAKDOWN, name="DEVICE_ANNOTATION_BREAKDOWN")
 
 OPERATOR_BREAKDOWN = schema(
     "OPERATOR_BREAKDOWN",

@@ -1,4 +1,4 @@
-"""Choke points: what every chain of dependencies through the window must pass."""
+"""Choke points: nodes that every chain of dependencies through the window passes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TELLING = (
     EventKind.OP,
     EventKind.ANNOTATION,
 )
-"""Kinds of events, the most telling first."""
+"""Kinds of events, the most specific first."""
 
 
 class _Points(NamedTuple):
@@ -47,7 +47,7 @@ class _Points(NamedTuple):
         -1 for the start of the window.
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
     is_serial : ndarray of shape (n,), dtype=bool
-        Whether nothing lies between each and the next.
+        Whether nothing is between each and the next.
     """
 
     node: I64
@@ -69,7 +69,6 @@ def _points(dag: Dag, window: Window) -> _Points:
     points = np.flatnonzero(
         dominators(place[edges.tail[rows]], place[edges.head[rows]], len(nodes))
     )
-    # The start of the window comes before all.
     return _Points(
         np.append(-1, nodes[points]),
         np.append(window.start_ns, times[nodes[points]]),
@@ -78,7 +77,7 @@ def _points(dag: Dag, window: Window) -> _Points:
 
 
 def _most_telling(dag: Dag, points: _Points) -> _Points:
-    """One choke point of each instant: of work or a call, rather than of what is around it."""
+    """One choke point per instant: work or a call rather than the ranges around it."""
     events, event = dag.events, points.node >> 1
     rank = np.full(len(EventKind), len(_TELLING))
     rank[list(_TELLING)] = np.arange(len(_TELLING))
@@ -92,23 +91,21 @@ def _most_telling(dag: Dag, points: _Points) -> _Points:
     )
     order = np.lexsort(keys)
     begins = np.flatnonzero(group_starts(points.ts_ns))
-    # How it goes on from an instant, the last there says.
+    # The last point of an instant tells whether what follows is serial.
     last = np.append(begins[1:], len(order)) - 1
     return _Points(points.node[order[begins]], points.ts_ns[begins], points.is_serial[last])
 
 
 def choke_points(dag: Dag, window: Window) -> pd.DataFrame:
-    """Stretches of the window between its choke points: where one thing at a time happens or many.
+    """Stretches of the window between choke points: serial, or with parallel chains.
 
-    At a choke point, all that the window's end waits for is done or has yet to begin: whatever else
-    that is comes before it or after it, by edges of any kind. So what ends there is waited for by
-    all that follows, and nothing beside it makes up for its delay. What the end does not wait for
-    counts for nothing: another thread, or kernels that were done when a call asked for them. What
-    the critical path ends with is what the end waits for.
+    At a choke point, everything that the window's end depends on is either done or has not begun,
+    so nothing in parallel hides a delay there. Work that the end does not wait for is left out:
+    other threads, and kernels that were done before a call waited. The end is that of the critical
+    path.
 
-    A stretch is serial where choke point follows choke point, one thing at a time; neighbors that
-    are serial are one. In any other, chains run side by side and join at its end, as host and
-    device do from a launch to the call that waits for its work.
+    In a serial stretch, choke point follows choke point. In any other, chains run in parallel and
+    join at its end, as host and device do from a launch to the call that waits for its work.
 
     ::
 
@@ -119,13 +116,13 @@ def choke_points(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.CHOKE_POINTS`
-        In order of time; the stretches tile the window. Of choke points at one instant, one is
-        kept: of device work, else of an API call, else of an operator.
+        By time; the stretches tile the window. Of choke points at one instant, one is kept: device
+        work, else an API call, else an operator.
 
     Raises
     ------
     GraphError
-        If the stretches do not tile the window: a defect of this package.
+        If the stretches do not tile the window: a bug in htagraph.
 
     Examples
     --------
@@ -183,13 +180,7 @@ def choke_points(dag: Dag, window: Window) -> pd.DataFrame:
 
 
 def _largest_bound(dag: Dag, window: Window, start_ns: I64) -> tuple[I64, I64]:
-    """Bound of most of the critical path in each of the stretches that begin at some times.
-
-    Returns
-    -------
-    bound : ndarray of shape (n,), dtype=int64
-    bound_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    """
+    """Largest bound of the critical path in each stretch, and its time; from stretch starts."""
     path = critical_path(dag, window)
     begin = path["start_ns"].to_numpy(np.int64)
     cuts = np.union1d(begin, start_ns)

@@ -1,4 +1,4 @@
-"""Which classes of work run at once on each device, and for how long."""
+"""Time in which classes of work run concurrently on each device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["class_overlap"]
 
 
 def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
-    """Time of each device by the classes of work that run at once; it adds up to the window.
+    """Time of each device by the set of classes that run concurrently; it adds up to the window.
 
     ::
 
@@ -29,7 +29,7 @@ def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """
     found = device_states(dag, window)
     n_masks = 1 << (len(CLASSES) + 1)
-    # Devices are few, and so are masks: a dense table of both.
+    # A dense table, since devices and masks are few.
     devices = devices_of(dag)
     time = sum_by_code(
         np.searchsorted(devices, found.group) * n_masks + found.mask,

@@ -1,13 +1,13 @@
-"""Collectives of one rank: what they are, in which group, and what each start goes back to.
+"""Collectives of one rank: operation, group, size, and the event that each start depends on.
 
-Kernels whose launch was not captured are left out: they were enqueued before the capture began, and
-not every rank has them. Which operation a kernel is: its metadata, else that of the operator above
-its launch, else the annotation ``nccl:…`` above its launch, else its name. A ``SendRecv`` kernel is
-an all-to-all or a send by its annotation only. Libraries that record nothing (DeepEP, NVSHMEM,
-custom all-reduces) are in `lookup.library_collectives`.
+Kernels whose launch was not captured are left out: not every rank has recorded them. The operation
+of a kernel is in its metadata, else in that of the operator above its launch, else in the
+annotation ``nccl:…`` above its launch, else in its name. Only an annotation tells whether a
+``SendRecv`` kernel is an all-to-all or a send. `lookup.library_collectives` has libraries that
+record nothing (DeepEP, NVSHMEM, custom all-reduces).
 
-A backend of the host (gloo) has no kernels: there a collective is the range of its work, and what
-launches it is the operator that gave it to a worker.
+Host backends (gloo) have no kernels: the collective is the range of the worker, launched by the
+operator that handed it off.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 HOST_RANGE = "host range"
-"""What says which operation a collective is that the host runs."""
+"""Source of the operation of a collective that the host runs."""
 
 LIBRARY_KERNEL = "library kernel"
-"""What says which operation a collective is of a library that records nothing: all is inferred."""
+"""Source of the operation of a collective whose library records nothing: it is inferred."""
 
 _FOUND_BY = (
     *("kernel metadata", "operator metadata", "annotation", "kernel name"),
@@ -54,13 +54,14 @@ _FOUND_BY = (
 )
 _KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = 3, 4, 5
 _LONG_GROUP = 64
+"""Characters from which on a list of ranks is shortened: one line of a table. Chosen."""
 _POINT_TO_POINT = re.compile(r"(?<!\d)(\d{1,9})\s{0,9}(->|<-)\s{0,9}(\d{1,9})(?!\d)")
 
 
 def _with_callers(dag: Dag, ranges: I64) -> Dag:
     """The graph with the caller of each host range as its launch.
 
-    That is the operator which gave it to a worker, else what is around it, else the range itself.
+    This is the operator that handed it to a worker, else the parent, else the range itself.
     """
     launch = dag.launch.copy()
     launch[ranges] = np.where(dag.parent[ranges] >= 0, dag.parent[ranges], ranges)
@@ -90,13 +91,13 @@ def _annotation_above(dag: Dag, kernels: I64) -> I64:
 
 
 def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """Operation of each text, each distinct one looked at once."""
+    """Operation of each text."""
     codes, distinct = pd.factorize(texts)
     return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
 
 
 def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[npt.NDArray[np.object_], I64]:
-    """Operation of each kernel or host range, and the place in `_FOUND_BY` of what said so."""
+    """Operation of each kernel or host range, and the position of its source in `_FOUND_BY`."""
     events = dag.events
     own = events.column("collective").astype(np.int64)[kernels]
     above = _column_above(dag, kernels, "collective")
@@ -120,7 +121,7 @@ def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[npt.NDArray[np
 
 
 def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
-    """Rank of the root, which the operator above recorded as a place in the group; -1 for none."""
+    """Rank of the root, recorded as a position in the group by the operator above; -1 for none."""
     place = _column_above(dag, kernels, "comms_rank")
     codes, distinct = pd.factorize(group)
     members = [
@@ -137,9 +138,9 @@ def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
 def _peers(
     dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]
 ) -> I64:
-    """Other side of sends and receives, root of broadcasts and reductions; -1 where not recorded.
+    """Peer of sends and receives, root of broadcasts and reductions; -1 if not recorded.
 
-    Metadata say it, or an annotation such as ``nccl:send 0->1``.
+    Recorded in metadata, or in an annotation such as ``nccl:send 0->1``.
     """
     source, target = (_column_above(dag, kernels, name) for name in ("src_rank", "dst_rank"))
     rooted = np.isin(operation, (*FROM_ROOT, *TO_ROOT))
@@ -156,7 +157,7 @@ def _peers(
 
 
 def short_group(group: str) -> str:
-    """Shorter text for a long list of ranks that are evenly spaced, which no other list has.
+    """Shorter, still unique text for a long list of evenly spaced ranks.
 
     >>> short_group(str(list(range(0, 1_024, 4))))
     '[0, 4, …, 1020]'
@@ -172,13 +173,7 @@ def short_group(group: str) -> str:
 
 
 def launch_times(dag: Dag, events: I64) -> I64:
-    """When each collective was launched, or given to a worker, in ns: `collectives` has this order.
-
-    Parameters
-    ----------
-    events : ndarray of shape (n,), dtype=int64
-        Of collectives.
-    """
+    """Launch times of collectives, or times of their handoff to a worker, in ns."""
     ranges = host_collectives(dag)
     return dag.events.ts_ns[_with_callers(dag, ranges).launch[events]]
 
@@ -194,8 +189,8 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.COLLECTIVES`
-        Communication kernels whose launch was captured, and ranges of collectives on the host.
-        Kernels of libraries that record nothing are of a group that is named after their library.
+        Communication kernels whose launch was captured, and collectives of the host. Kernels of
+        libraries that record nothing are in a group named after the library.
     """
     events, ranges = dag.events, host_collectives(dag)
     dag = _with_callers(dag, ranges) if len(ranges) else dag

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from htagraph.errors import QueryError, one_of
 from htagraph.lookup.counter_levels import (
     CounterChanges,
     bandwidth_changes,
@@ -23,7 +22,6 @@ _COUNTERS: dict[str, Callable[[Dag], CounterChanges]] = {
     "queue_length": queue_changes,
     "memory_bandwidth": bandwidth_changes,
 }
-"""What can be counted."""
 
 
 def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.DataFrame:
@@ -45,16 +43,8 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
     Returns
     -------
     DataFrame, schema `answers.COUNTERS`
-        By device and stream, in order of time. The level at the start of the window comes first
-        where something happened before.
-
-    Raises
-    ------
-    QueryError
-        If there is no such counter.
+        By device, stream and time, from the level at the start of the window if there is one.
     """
-    if name not in _COUNTERS:
-        raise QueryError(f"there is no counter {name!r}.", hint=one_of(name, _COUNTERS))
     changes = _COUNTERS[name](dag)
     found = counter_levels(changes, window)
     return COUNTERS.frame(

@@ -1,4 +1,4 @@
-"""Hardware counters of kernels: of CUPTI ranges, and metrics of Nsight Compute."""
+"""Hardware counters of kernels, from CUPTI ranges or from Nsight Compute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Args", "cupti_counters"]
 
 I64 = npt.NDArray[np.int64]
 Args = Callable[[I64], Sequence[Mapping[str, Any]]]
-"""The ``args`` of some events, as `Trace.args` reads them from the file."""
+"""Reads the ``args`` of some events, as `Trace.args` does."""
 
 _KERNEL_LAUNCH = re.compile(r"^(cuda|hip|cu)(Ext)?(Module)?Launch(Cooperative)?Kernel")
 _NO_COUNTER = frozenset(
@@ -34,10 +34,10 @@ _NO_COUNTER = frozenset(
 
 
 def _ranges_and_launches(dag: Dag, window: Window) -> tuple[I64, I64]:
-    """Counted ranges of a window in order of time, and the call that launched each, -1 for unknown.
+    """CUPTI ranges of a window by time, and the call that launched each, -1 if unknown.
 
-    While kernels are counted they run one by one, and the profiler records ranges in place of
-    kernels: the i-th range belongs to the i-th launch of the trace, if there are as many of both.
+    While CUPTI counts, kernels run one by one and ranges are recorded instead of kernels: the i-th
+    range belongs to the i-th launch of the trace, if there are as many of both.
     """
     events = dag.events
     ranges = np.flatnonzero(events.kind == EventKind.COUNTER_RANGE)
@@ -63,8 +63,7 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.CUPTI_COUNTERS`
-        In order of time. Empty where the trace has no counters. ``launch`` is -1 for all ranges if
-        launches and ranges differ in number, for then it is not known which belong together.
+        By time. ``launch`` is -1 for all ranges if launches and ranges differ in number.
     """
     events = dag.events
     found = pd.concat([_of_ranges(dag, window, args), _of_kernels(dag, window)], ignore_index=True)
@@ -89,14 +88,14 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
 
 
 def _of_ranges(dag: Dag, window: Window, args: Args) -> pd.DataFrame:
-    """Counters of the ranges that CUPTI counted."""
+    """Counters of CUPTI ranges."""
     ranges, launch = _ranges_and_launches(dag, window)
     decoded = args(ranges) if len(ranges) else []
     if len(decoded) != len(ranges):
         raise QueryError(
             f"args gave {len(decoded):,} of {len(ranges):,} events.", hint="pass Trace.args."
         )
-    # One step per counter of a range: they are few, and text in the file.
+    # A Python loop: counters are few, and text in the file.
     values = [
         (row, name, float(value))
         for row, arguments in enumerate(decoded)
@@ -127,7 +126,7 @@ def _of_kernels(dag: Dag, window: Window) -> pd.DataFrame:
 def _counted(
     event: I64, launch: npt.NDArray[np.integer], counter: object, value: object, instrument: str
 ) -> pd.DataFrame:
-    """Counters as rows; a text stands for all."""
+    """Counters as rows; a scalar applies to all."""
     columns = {"event": event, "launch": launch, "counter": counter, "value": value}
     return pd.DataFrame({**columns, "instrument": instrument}, index=np.arange(len(event))).astype(
         {"counter": object, "instrument": object, "value": np.float64}

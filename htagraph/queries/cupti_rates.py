@@ -1,4 +1,4 @@
-"""Rates that hardware counters stand for: the points of a roofline."""
+"""Achieved rates from hardware counters: the points of a roofline plot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.errors import QueryError
 from htagraph.model.answers import CUPTI_RATES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
@@ -21,7 +20,7 @@ F64 = npt.NDArray[np.float64]
 _NS_PER_S = 1e9
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
 _UNITS = ("smsp", "sm")
-"""Units whose instructions are counted: parts of a multiprocessor, or the whole; never both."""
+"""Units that count instructions: parts of an SM, or the SM; never both."""
 _INSTRUCTIONS = {
     f"op_{kind}{operation}_pred_on": n
     for kind, (operation, n) in product("fhd", _OPERATIONS.items())
@@ -32,9 +31,9 @@ _TIME, _CYCLES = "gpu__time_duration.sum", "smsp__cycles_elapsed.avg.per_second"
 def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd.DataFrame:
     """Floating-point operations and memory traffic by kernel or operator, and the rates achieved.
 
-    Operations are counted from executed SASS instructions (a fused multiply-add is two), traffic
-    from device memory bytes. What a tensor core does is no such instruction. Nsight Compute often
-    gives both as rates, which are multiplied with the time that it measured.
+    Operations are counted from executed SASS instructions (a fused multiply-add is two), which
+    leaves out tensor cores; traffic from device memory bytes. Nsight Compute often reports rates
+    instead, which are multiplied by its measured time.
 
     Parameters
     ----------
@@ -45,18 +44,10 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
     Returns
     -------
     DataFrame, schema `answers.CUPTI_RATES`
-        Longest first. NaN where the trace does not count what is asked. A rate is over the time in
-        the trace: a range of CUPTI takes longer than its kernel, so that its rates are lower
-        bounds; of Nsight Compute, only the counts are from a run in which kernels ran alone, with
-        cold caches and a fixed clock, not the time.
-
-    Raises
-    ------
-    QueryError
-        If there is no such group.
+        Longest first; NaN without the counter. Rates are over the time in the trace. A CUPTI range
+        takes longer than its kernel, so its rates are lower bounds. Counts of Nsight Compute are
+        from another run, where kernels ran alone with cold caches and a fixed clock.
     """
-    if by not in ("name", "op", "top_op"):
-        raise QueryError(f"counters cannot be grouped by {by!r}.", hint="by name, op or top_op.")
     counted = cupti_counters(dag, window, args=args)
     kernels = counted.drop_duplicates("event").set_index("event")
     values = {
@@ -92,7 +83,7 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
 
 
 def _first_known(*choices: F64) -> F64:
-    """The first of each that is a number."""
+    """The first choice that is not NaN, for each."""
     out = choices[0]
     for other in choices[1:]:
         out = np.where(np.isnan(out), other, out)
@@ -100,7 +91,7 @@ def _first_known(*choices: F64) -> F64:
 
 
 def _total(values: dict[str, F64], metric: str, n: int) -> F64:
-    """How much was counted of a metric in each kernel: as it is, or its rate times the time."""
+    """Count of a metric in each kernel, directly or as its rate times the time."""
     unknown = np.full(n, np.nan)
     seconds = values.get(_TIME, unknown) / _NS_PER_S
     per_cycle = values.get(f"{metric}.sum.per_cycle_elapsed", unknown)

@@ -1,4 +1,4 @@
-"""What the window would be shorter by if a group of events took no time."""
+"""Drag: how much shorter the window would be if a group of events took no time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
-from htagraph.errors import MissingEventsError, QueryError, one_of
+from htagraph.errors import MissingEventsError
 from htagraph.explain.critical_path import critical_path
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.self_time import self_time
@@ -32,11 +32,10 @@ I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 
 _OF_EVENTS = ("name", "op", "module", "stream")
-_OF_EDGES = ("bound", "rule")
 
 
 class _Groups(NamedTuple):
-    """Groups with their names, what is in each in the window, and what they can be removed by."""
+    """Groups: their names, their contents in the window, and their removal."""
 
     names: Text
     n_events: I64
@@ -51,7 +50,7 @@ def drag(
     *,
     by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name",
 ) -> pd.DataFrame:
-    """Wall time that the window loses to each group: it would be so much shorter without.
+    """Drag of each group: how much shorter the window would be if the group took no time.
 
     ::
 
@@ -62,29 +61,26 @@ def drag(
     Parameters
     ----------
     by : {"name", "op", "module", "stream", "bound", "rule"}
-        Events by their name, the innermost operator or annotation, the innermost ``nn.Module``, or
-        device work by its stream; or time of edges by its bound, or by the rule of the edge.
+        Events by name, innermost operator or annotation, or innermost ``nn.Module``; device work by
+        stream; time of edges by bound or by rule.
 
     Returns
     -------
     DataFrame, schema `answers.DRAG`
-        Groups with anything in the window, most drag first. Drags do not add up: what two groups
-        hide behind each other, neither loses alone.
+        Groups with anything in the window, most drag first. Drags do not add up: two groups that
+        hide each other have no drag alone.
 
     Raises
     ------
     MissingEventsError
-        If modules are asked for, and no Python stack was recorded.
-    QueryError
-        If there is no such group.
+        By module, if no Python stack was recorded.
 
     Notes
     -----
-    Each drag (Devaux, 1999) is a replay of the whole trace without the group, throughout: host
-    events take no time of their own; kernels and copies take none, start when their stream is free,
-    and wait for no launch. What was launched before the capture still holds up what it held up. In
-    a window amid a trace, what the group costs before it counts as well: its start moves, and a
-    drag may be negative. Time of a bound or a rule is taken from its edges, which stay.
+    Drag (Devaux, 1999) is found by replaying the whole trace without the group: its host events
+    take no own time; its kernels and copies take none, start when their stream is free, and wait
+    for no launch. Work launched before the capture still delays others. The start of a later window
+    moves, too, so its drag may be negative. Of a bound or a rule, edges stay but take no time.
 
     Examples
     --------
@@ -105,12 +101,8 @@ def drag(
     replay = Rehearsal(dag, window).expected.replay
     if by in _OF_EVENTS:
         found = _of_events(dag, window, replay, by)
-    elif by in _OF_EDGES:
-        found = _of_edges(dag, window, replay, by)
     else:
-        raise QueryError(
-            f"drag cannot be asked by {by!r}.", hint=one_of(by, _OF_EVENTS + _OF_EDGES, "by")
-        )
+        found = _of_edges(dag, window, replay, by)
     drag_ns = found.removal.drags_ns(window)
     kept = np.flatnonzero((found.n_events > 0) | (found.path_ns > 0))
     frame = DRAG.frame(
@@ -155,7 +147,7 @@ def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
 
 
 def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
-    """Events that are in a group, the code of the group of each, and what groups are called."""
+    """Events in a group, the code of each one's group, and the names of the groups."""
     events = dag.events
     if by == "stream":
         work = np.flatnonzero(events.is_device)
@@ -172,19 +164,13 @@ def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
 
 
 def _modules(dag: Dag, rows: I64) -> I64:
-    """Frame of the innermost module in which each event began, or was launched; -1 for none.
-
-    Raises
-    ------
-    MissingEventsError
-        If there is none anywhere.
-    """
+    """Frame of the innermost module in which each event began or was launched, -1 for none."""
     host = host_of(dag, rows)
     lane = gather(dag.events.lane.astype(np.int64), host)
     frames = frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE)
     if len(rows) and not (frames >= 0).any():
         raise MissingEventsError(
-            "the trace says nothing of modules.",
+            "the trace has no modules.",
             missing="python stacks",
             hint="record with_stack=True and with_modules=True, and load with stacks=True.",
         )
@@ -192,7 +178,7 @@ def _modules(dag: Dag, rows: I64) -> I64:
 
 
 def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
-    """Groups of time on edges: explained by a bound or not, or by a rule."""
+    """Groups of edge time by bound, or by rule."""
     edges, weight = replay.edges, replay.weight_ns
     times = dag.events.node_ts_ns
     if by == "bound":
@@ -228,6 +214,6 @@ def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
 
 
 def _clipped_ns(begin_ns: I64, end_ns: I64, window: Window) -> I64:
-    """Time of stretches inside of a window."""
+    """Time of ranges inside a window."""
     inside = np.minimum(end_ns, window.end_ns) - np.maximum(begin_ns, window.start_ns)
     return np.asarray(np.maximum(inside, 0), dtype=np.int64)

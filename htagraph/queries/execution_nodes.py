@@ -1,4 +1,4 @@
-"""Execution nodes: what an execution trace says of the operators of a trace."""
+"""Execution nodes: what an execution trace records of operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def execution_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.EXECUTION_NODES`
-        In order of start, then of node. Empty where no execution trace was added.
+        By start, then by node. Empty if no execution trace was added.
     """
     events = dag.events
     known = events.columns.get("execution_node")

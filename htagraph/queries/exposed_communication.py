@@ -1,4 +1,4 @@
-"""Communication that nothing hides, kernel by kernel, and why nothing hides it."""
+"""Exposed communication by kernel, and why no compute hid it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _WHY = (
 """Why the next compute kernel did not run while communication was exposed.
 
 none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it
-waits for an event of that stream. host wait: its launch came after the host had waited for the
+waits for an event of that stream. host wait: it was launched after the host waited for the
 communication. late launch: it was launched after the communication began, for another reason.
 nothing else to run: there is none. unexplained: it was launched in time.
 """
 
 
 def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
-    """Communication kernels, each with the time in which nothing computed, and why nothing did.
+    """Communication kernels with the time in which no compute kernel ran, and why.
 
-    The compute kernel that could have hidden it is the first that starts on the device after the
-    exposed part ends. Binding edges lead back from its start: where they pass the end of the
-    communication kernel, it had to wait for that.
+    The compute kernel that could have hidden it is the first to start on the device after the
+    exposed part. If binding edges lead from its start back to the end of the communication kernel,
+    it had to wait for that.
 
     ::
 
@@ -56,7 +56,7 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.EXPOSED_COMMUNICATION`
-        In order of time. What two kernels expose at one time, both have.
+        By time. Exposed time of two concurrent kernels counts for both.
     """
     events, kernel_class = dag.events, dag.classification.kernel_class
     work = device_work(dag, window)

@@ -1,4 +1,4 @@
-"""Nodes of captured graphs: how long each takes and when it starts, over all replays."""
+"""Nodes of CUDA and HIP graphs: duration and start of each, over all replays."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.GRAPH_NODES`
-        By graph and node. Times are those of whole work, also of what crosses a bound of the
-        window.
+        By graph and node. Times are not clipped to the window.
 
     Examples
     --------
@@ -43,11 +42,10 @@ def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     nodes, events = nodes_of(dag), dag.events
     replay = nodes.replay
     _, first, row = np.unique(replay, return_index=True, return_inverse=True)
-    # Work stands in the order of replays' starts within each graph.
     begin = events.ts_ns[nodes.event[first]]
     offset = events.ts_ns[nodes.event] - begin[row]
     until = offset + events.dur_ns[nodes.event]
-    # The latest end so far of each replay: replays are set apart, so that one pass finds it.
+    # An offset per replay keeps them apart, so that one pass finds the latest end in each.
     apart = np.cumsum(np.diff(replay, prepend=-1) != 0) * (int(until.max(initial=0)) + 1)
     ended = np.maximum.accumulate(until + apart) - apart
     before = np.concatenate([[0], ended[:-1]])[: len(ended)]

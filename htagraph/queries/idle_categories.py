@@ -1,4 +1,4 @@
-"""Idle time of streams in three categories, for readers who know them from HTA."""
+"""Idle time of streams in the three categories of HTA."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
     """Gaps of each stream in three categories: host wait, kernel wait and other.
 
     A gap is a host wait if the work that ends it was launched after the gap began, else a kernel
-    wait if it is short, else other. Gaps lie between two pieces of work; what overlaps leaves none,
-    and neither does an idle stream before its first and after its last work.
+    wait if it is short, else other. Only time between two kernels is a gap, not that before the
+    first or after the last.
 
     Parameters
     ----------

@@ -25,9 +25,8 @@ __all__ = ["idle_intervals"]
 def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     """Every idle interval, tiled by what the device waited for.
 
-    From the work that ends the interval, binding edges lead back through what it had to wait for,
-    until the interval begins. An interval that reaches the end of the window is explained by the
-    work that follows it.
+    Binding edges are followed back from the work that ends the interval until the interval begins.
+    The last interval of the window is explained by the work after it.
 
     ::
 

@@ -29,8 +29,7 @@ __all__ = ["idle_time"]
 def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     """Idle time of each device, or stream, by what it waited for; it adds up to all idle time.
 
-    `htagraph.explain.idle_parts` says how causes are found; `idle_intervals` lists the intervals
-    one by one.
+    `htagraph.explain.idle_parts` describes how causes are found; `idle_intervals` lists intervals.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     Raises
     ------
     GraphError
-        If causes do not add up to the idle time: a defect of this package.
+        If causes do not add up to the idle time: a bug in htagraph.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Dependencies that no record names: by which rule each was inferred, and what that rests on."""
+"""Inferred dependencies: by which rule, and on what evidence."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["inferences", "inferences_of"]
 
 
 def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
-    """Inferred edges by rule, with their time on the critical path, or what each pair rests on.
+    """Inferred edges by rule with their time on the critical path, or the evidence by pair.
 
     Parameters
     ----------
     by : {"rule", "pair"}
-        One row for each rule that made edges in the window; or one for each pair of places that was
-        learnt, over the whole trace.
+        One row for each rule with edges in the window, or for each pair of places that was learned
+        from the whole trace.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule"
 
 
 def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
-    """Inferred edges by rule, for who has the segments of the window's critical path."""
+    """Inferred edges by rule, given the window's critical path."""
     n_edges = np.bincount(dag.edges.rule[_inside(dag, window)], minlength=len(Rule)).tolist()
     path_ns = sum_by_code(path.rule(dag), path.dur_ns, len(Rule)).tolist()
     rules = [rule for rule in Rule if rule.evidence is Evidence.INFERRED and n_edges[rule]]
@@ -67,7 +67,7 @@ def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
 
 
 def _inside(dag: Dag, window: Window) -> npt.NDArray[np.bool_]:
-    """Whether each edge overlaps the window; all do in the whole trace."""
+    """Whether each edge overlaps the window."""
     times, edges = dag.events.node_ts_ns, dag.edges
     if window == dag.span:
         return np.ones(len(edges), dtype=bool)
@@ -76,14 +76,14 @@ def _inside(dag: Dag, window: Window) -> npt.NDArray[np.bool_]:
 
 
 def _place(pair: Support) -> tuple[object, ...]:
-    """Place of a pair in the table: what is matched most often first."""
+    """Sort key of a pair: most matches first."""
     return pair.rule, -pair.n_matched, pair.n_all, pair.source, pair.target, pair.distance_ns
 
 
 def _frame(
     rules: Sequence[Rule], support: Sequence[Sequence[Support]], **known: Iterable[object]
 ) -> pd.DataFrame:
-    """Rows of the answer from their rules, what they rest on, and what else is known of them."""
+    """Rows of the answer, from rules, their evidence, and other known columns."""
     n = len(rules)
     unknown = {name: [0] * n for name in ("n_edges", "path_ns", "distance_ns", "spread_ns")}
     return INFERENCES.frame(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.algorithms.distribution import distribution
 from htagraph.algorithms.gather import gather
-from htagraph.errors import GraphError, QueryError, one_of
+from htagraph.errors import GraphError
 from htagraph.lookup.attribution import innermost, track_labels
 from htagraph.lookup.clipping import device_work
 from htagraph.model.answers import KERNEL_BREAKDOWN
@@ -73,8 +73,8 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     Parameters
     ----------
     by : {"class", "name", "op", "stream", "rule"}
-        ``op`` is the innermost operator or annotation of the launch, ``rule`` the rule that decided
-        on the class.
+        ``op`` is the innermost operator or annotation around the launch, ``rule`` the rule that
+        chose the class.
 
     Returns
     -------
@@ -83,10 +83,8 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
 
     Raises
     ------
-    QueryError
-        If there is no such group.
     GraphError
-        If the sums do not add up to the device time: a defect of this package.
+        If the sums do not add up to the device time: a bug in htagraph.
 
     Examples
     --------
@@ -99,8 +97,6 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     0    gemm  compute          2   14000    8000
     1  Memset   memory          1    8000    8000
     """
-    if by not in _GROUPS:
-        raise QueryError(f"kernels cannot be grouped by {by!r}.", hint=one_of(by, _GROUPS, "by"))
     work = device_work(dag, window)
     code, names = _GROUPS[by](dag, work.event)
     n_classes = len(KernelClass)

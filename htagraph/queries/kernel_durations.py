@@ -1,4 +1,4 @@
-"""Kernels, copies and fills one by one."""
+"""Kernels, copies and fills one by one, each with what launched it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.naming import op_names
+from htagraph.lookup.naming import MODULE, frames_at, names_or_empty, op_names
 from htagraph.model.answers import KERNEL_DURATIONS
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import KernelClass
+from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
@@ -22,17 +24,9 @@ __all__ = ["kernel_durations"]
 def kernel_durations(
     dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*"
 ) -> pd.DataFrame:
-    """Kernels, copies and fills that overlap the window, one by one, in order of time.
+    """Kernels, copies and fills that overlap the window, with what launched each, by start.
 
-    Parameters
-    ----------
-    name : str or re.Pattern, default="*"
-        Glob or regex of their names.
-
-    Returns
-    -------
-    DataFrame, schema `answers.KERNEL_DURATIONS`
-        Durations are whole, also of what crosses a bound of the window.
+    Durations are not clipped to the window.
     """
     events = dag.events
     rows = device_work(dag, window).event
@@ -42,12 +36,16 @@ def kernel_durations(
             (events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows])
         )
     ]
+    lane = gather(events.lane.astype(np.int64), dag.launch[rows])
+    module = frames_at(dag, lane, gather(events.ts_ns, dag.launch[rows], 0), MODULE)
     return KERNEL_DURATIONS.frame(
         {
             "event": rows,
             "name": events.names(rows),
             "class": categorical(dag.classification.kernel_class[rows], KernelClass.labels()),
             "op": op_names(dag, rows),
+            "annotation": names_or_empty(dag, innermost(dag, rows, (EventKind.ANNOTATION,))),
+            "module": names_or_empty(dag, module),
             "device": events.device[rows],
             "stream": events.stream[rows],
             "ts_ns": events.ts_ns[rows],

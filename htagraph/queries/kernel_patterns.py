@@ -1,4 +1,4 @@
-"""Sequences of kernels that occur again, under an operator or along a stream."""
+"""Repeated sequences of kernels, along a stream or under an operator."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from htagraph.model.window import Window
 __all__ = ["kernel_patterns"]
 
 I64 = npt.NDArray[np.int64]
-
-_RANKS = ("device_ns", "n_occurrences", "gap_ns")
 
 
 class _Occurrences(NamedTuple):
@@ -90,7 +88,7 @@ def _under_operators(
     gap[1:] = np.where(starts[1:], 0, np.maximum(events.ts_ns[work[1:]] - latest[:-1], 0))
     first, length = first[fits], length[fits]
     host = call[first]
-    # One step per call of the operator, not per event: sequences of any length as bytes.
+    # One iteration per call of the operator, not per event.
     seen: dict[tuple[int, bytes], int] = {}
     names = events.name[work]
     number = [
@@ -112,11 +110,10 @@ def kernel_patterns(
     rank_by: str = "device_ns",
     top: int = 100,
 ) -> pd.DataFrame:
-    """Frequent sequences of kernels, and the gaps in them that a fused kernel would save.
+    """Repeated sequences of kernels, and the gaps that fusing them would save.
 
-    Along a stream, a sequence counts if it occurs at least twice without overlapping itself, and
-    one that is always part of the same longer one is left out. Under an operator, it is all the
-    device work of one call, in order of time, whatever the depth at which the operator is called.
+    Along a stream, a sequence must occur at least twice without overlapping itself, and not always
+    as part of the same longer one. Under an operator, a sequence is all device work of one call.
 
     ::
 
@@ -127,14 +124,11 @@ def kernel_patterns(
     ----------
     window : Window
         Along a stream, work that overlaps it; under an operator, calls that begin in it. Times are
-        whole.
+        not clipped.
     under : str or re.Pattern, optional
         Name, glob or regex of operators and annotations; default is along the streams.
     min_length, max_length : int, default=2 and 16
         Kernels of a sequence.
-    rank_by : {"device_ns", "n_occurrences", "gap_ns"}
-    top : int, default=100
-        Rows at most.
 
     Returns
     -------
@@ -144,7 +138,7 @@ def kernel_patterns(
     Raises
     ------
     QueryError
-        If lengths, ranking or number of rows make no sense.
+        If no length is allowed.
 
     Examples
     --------
@@ -156,15 +150,8 @@ def kernel_patterns(
     0  (copy, gemm)              2      24000
     """
     if not 1 <= min_length <= max_length:
-        raise QueryError(
-            f"there is no length from {min_length} to {max_length}.",
-            hint="1 <= min_length <= max_length.",
-        )
-    if rank_by not in _RANKS or top < 0:
-        raise QueryError(
-            f"patterns cannot be ranked by {rank_by!r}, top {top}.",
-            hint=f"by {', '.join(_RANKS)}; top >= 0.",
-        )
+        hint = "1 <= min_length <= max_length."
+        raise QueryError(f"no length is from {min_length} to {max_length}.", hint=hint)
     if under is None:
         found = _along_streams(dag, window, min_length, max_length)
     else:
@@ -199,7 +186,7 @@ def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int
     rows = np.lexsort(keys)[:top]
     names = events.names(found.work)
     pattern = np.empty(len(rows), dtype=object)
-    for position, row in enumerate(rows.tolist()):  # one step per pattern that is shown
+    for position, row in enumerate(rows.tolist()):  # one iteration per row of the answer
         pattern[position] = tuple(names[first[row] : first[row] + length[row]].tolist())
     total = int(device_work(dag, window).dur_ns.sum())
     return KERNEL_PATTERNS.frame(

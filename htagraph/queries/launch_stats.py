@@ -1,4 +1,4 @@
-"""Every launch: how long the call took, how long its work waited, and behind what."""
+"""Launches one by one: duration of the call, delay of its work, and time queued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def _busy_until(dag: Dag) -> I64:
-    """End of all earlier work of its stream, for each piece of work; very early for the first."""
+    """End of all earlier work on the stream, for each piece of work; very early for the first."""
     events, by = dag.events, queues(dag, "stream")
     rows = np.flatnonzero(events.is_device)
     rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows], by.of_event[rows]))]
@@ -39,8 +39,8 @@ def launch_stats(
 ) -> pd.DataFrame:
     """API calls in the window that launched device work, one row each.
 
-    That a call launched work is decided by correlation ids, not by its name: graph launches,
-    cooperative launches, copies, driver and HIP calls are all there.
+    A call launched work if they share a correlation id, whatever its name: graph launches,
+    cooperative launches, copies, driver and HIP calls.
 
     ::
 
@@ -52,16 +52,16 @@ def launch_stats(
     Parameters
     ----------
     window : Window
-        Calls that begin in it; their times are whole.
+        Calls that begin in it; times are not clipped.
     launch_cutoff_ns : int, default=50_000, unit=ns
-        Calls that take longer are outliers.
+        Longer calls are outliers.
     delay_cutoff_ns : int, default=100_000, unit=ns
-        Delays that are longer are outliers.
+        Longer delays are outliers.
 
     Returns
     -------
     DataFrame, schema `answers.LAUNCH_STATS`
-        In order of time. Device work without a recorded launch has no row; `quality` counts it.
+        By time. Device work without a recorded launch has no row; `quality` counts it.
 
     Examples
     --------

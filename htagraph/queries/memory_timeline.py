@@ -1,4 +1,4 @@
-"""Memory over time: what the allocator took and gave back, recorded by ``profile_memory=True``."""
+"""Memory allocations and releases over time, recorded with ``profile_memory=True``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.MEMORY_TIMELINE`
-        By device, in order of time. Empty where memory was not recorded.
+        By device and time. Empty if memory was not recorded.
     """
     events = dag.events
     rows = np.flatnonzero(

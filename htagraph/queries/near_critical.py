@@ -1,4 +1,4 @@
-"""What would be critical next: chains that are nearly as long as the critical path beside them."""
+"""Nearly critical chains: nearly as long as the part of the critical path next to them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ __all__ = ["near_critical"]
 I64 = npt.NDArray[np.int64]
 
 _WITHIN = 20
-"""By default, float is at most the window divided by this."""
+"""By default, float is at most the window divided by this. Chosen."""
 _LEAST = 1_000
-"""Chains shorter than the window divided by this are no matter."""
+"""Chains shorter than the window divided by this are left out. Chosen."""
 _MOSTLY = 0.5
+"""Share from which on a sentence says mostly."""
 _WORTH_SAYING = 0.05
+"""Share below which a bound is not listed: it would be a rounding error to a reader."""
 _KEYS = ("bound", "name", "op", "track")
 _NOTHING_BEFORE = "(start of the trace)"
 _NOTHING_AFTER = "(end of the window)"
 
 
 def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
-    """Chains of events that could be little later before they, too, decide when the window ends.
+    """Chains of events that would be critical if delayed by a little.
 
     ::
 
@@ -50,15 +52,13 @@ def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20
     Parameters
     ----------
     within_ns : int, default=0, unit=ns
-        Most float of a chain; 0 for a twentieth of the window.
-    top : int, default=20
-        As many chains at most.
+        Largest float of a chain; 0 for a twentieth of the window.
 
     Returns
     -------
     DataFrame, schema `answers.NEAR_CRITICAL`
-        Least float first, then the longest. Chains shorter than a thousandth of the window are left
-        out. A chain that leaves or joins another one that has less float ends there.
+        Least float first, then the longest, without those shorter than a thousandth of the window.
+        A chain ends where it leaves or joins one with less float.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20
 
 
 def _parts(dag: Dag, replay: Replay, found: NearChains) -> pd.DataFrame:
-    """Parts of the chains, in order, with what they are the time of."""
+    """Parts of the chains with their bounds, events and tracks."""
     edges = replay.edges.take(found.edge)
     event = edges.event.astype(np.int64)
     where = np.where(event >= 0, event, edges.head >> 1)
@@ -135,20 +135,20 @@ def _parts(dag: Dag, replay: Replay, found: NearChains) -> pd.DataFrame:
 
 
 def _sums(part: pd.DataFrame, key: str) -> pd.Series[int]:
-    """Time by group, most first; of equals, the one that comes first."""
+    """Time by group, most first; ties in order of occurrence."""
     sums = part.groupby(key, sort=False)["dur_ns"].sum()
     return sums.sort_values(ascending=False, kind="stable")
 
 
 def _shares(sums: pd.Series[int]) -> str:
-    """Groups with their shares, but for the smallest: ``host 62%, launch 38%``."""
+    """Groups with their shares, without the smallest: ``host 62%, launch 38%``."""
     shares = sums / sums.sum()
     worth = shares[shares >= _WORTH_SAYING]
     return ", ".join(f"{in_words(name)} {share:.0%}" for name, share in worth.items())
 
 
 def _said(part: pd.DataFrame, dur_ns: int, float_ns: int) -> str:
-    """What a chain is, in one sentence."""
+    """A chain in one sentence."""
     tracks = _sums(part, "track")
     track = tracks.index[0]
     on_device = bool(part.loc[part["track"] == track, "is_device"].iloc[0])
@@ -163,6 +163,6 @@ def _said(part: pd.DataFrame, dur_ns: int, float_ns: int) -> str:
 
 
 def _names_at(dag: Dag, nodes: I64, none: str) -> list[str]:
-    """Names of the events of nodes, and another one for -1."""
+    """Names of the events of nodes; `none` for -1."""
     names = names_or_empty(dag, np.where(nodes >= 0, nodes >> 1, -1))
     return [name if node >= 0 else none for name, node in zip(names, nodes, strict=True)]

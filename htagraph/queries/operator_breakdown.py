@@ -1,4 +1,4 @@
-"""Operators with their inclusive and exclusive time on the host and on the device, by name."""
+"""Inclusive and exclusive time of operators on host and device, by name."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.OPERATOR_BREAKDOWN`
-        Most own host time first. Where events of one thread overlap without nesting, the one that
-        began last is innermost.
+        Most own host time first. If events of a thread overlap without nesting, the one that began
+        last is innermost.
 
     Examples
     --------
@@ -62,10 +62,10 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     of_event = np.full(len(events), -1, dtype=np.int64)
     of_event[host.event] = code
     n_lanes = max(len(events.lanes), 1)
-    # A call inside a call of its own name takes no time of its own.
+    # The union counts recursive calls once.
     running = union(code * n_lanes + events.lane[host.event], host.start_ns, host.end_ns)
     launch = dag.launch[work.event].astype(np.int64)
-    # Work that began before the window may have been launched by a call that lies before it.
+    # The launch of work that began before the window may not be in it.
     launch = np.where(gather(of_event, launch) >= 0, launch, -1)
     direct = launch >= 0
     count = np.bincount(launch[direct], minlength=len(events))

@@ -1,4 +1,4 @@
-"""Tree of callers: operators, API calls and annotations by the chain of names above them."""
+"""Call tree: operators, API calls and annotations by the chain of names above them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:
-    """Tree of callers: one row per chain of names, with how often and how long.
+    """Call tree: one row per chain of names, with its calls and times.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataF
     Returns
     -------
     DataFrame, schema `answers.OPERATOR_TREE`
-        Level by level, parents before children; within a level by parent, longest first.
+        By level, then by parent, longest first: parents are before their children.
     """
     host, work, events = host_work(dag, window), device_work(dag, window), dag.events
     depth = np.zeros(len(events), dtype=np.int64)
@@ -66,7 +66,7 @@ def _longest_first(dag: Dag, key: I64, number: I64, time: I64) -> tuple[I64, I64
 
 
 class _Nodes:
-    """Nodes of a tree of callers, level by level, and the node of each event."""
+    """Nodes of a call tree by level, and the node of each event."""
 
     def __init__(
         self, of_event: I64, parents: list[I64], names: list[I64], levels: list[I64], n: int
@@ -81,7 +81,7 @@ class _Nodes:
 def _tree_frame(
     dag: Dag, window: Window, found: tuple[Clipped, Clipped], nodes: _Nodes
 ) -> pd.DataFrame:
-    """Answer for the nodes, with the times of the host events and of the device work."""
+    """The answer, with times of host events and device work."""
     host, work = found
     node, own = nodes.of_event[host.event], self_time(dag, window, host)[host.event]
     kept = node >= 0

@@ -1,4 +1,4 @@
-"""What would help, and by how much: candidate changes, each replayed."""
+"""Opportunities: candidate changes, each replayed to find what it saves."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from htagraph.replay.rehearsal import Rehearsal
 __all__ = ["opportunities", "opportunities_of", "opportunities_on"]
 
 _LONGEST = 8
+"""Kernels of a sequence to fuse. Chosen."""
+_N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
+"""Sequences to fuse; of a large graph fewer, as replays take long. Chosen."""
 _THREADS_OF_LARGE = 2
-"""Each needs about 60 bytes an edge."""
+"""Each needs about 60 bytes an edge, so that two fit wherever the graph does."""
 
 
 def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
-    """Changes that would make a window shorter, each with what it saves.
+    """Changes predicted to shorten a window, with what each saves.
 
-    Every row is a prediction: the graph is replayed with the change made throughout the trace. The
-    interval is what the trace leaves open (`htagraph.replay.assumptions`). Rows do not add up. Of a
-    graph of a million edges and more, some of the steps that do the same are replayed for all
-    (`htagraph.replay.excerpt`), where there are such steps.
+    The graph is replayed with each change made throughout the trace. The interval covers what the
+    trace leaves open (`htagraph.replay.assumptions`). Rows do not add up. From a million edges on,
+    some of the steps that do the same are replayed for all (`htagraph.replay.excerpt`).
 
     Returns
     -------
     DataFrame, schema `answers.OPPORTUNITIES`
-        Largest expected saving first. Empty where replays of steps miss by so much that nothing
-        should be predicted (`htagraph.replay.hold_out`).
+        Largest expected saving first. Empty if steps predict each other too badly
+        (`htagraph.replay.hold_out`).
     """
     return opportunities_of(excerpt_of(dag, window))
 
@@ -51,19 +53,19 @@ def opportunities_of(part: Excerpt) -> pd.DataFrame:
 def opportunities_on(
     dag: Dag, window: Window, segments: pd.DataFrame, attributed: pd.DataFrame
 ) -> pd.DataFrame:
-    """The same, where the critical path of the window is at hand."""
+    """The same, given the window's critical path."""
     rehearsal = Rehearsal(dag, window)
     if rehearsal.hold_out.is_too_large:
         return OPPORTUNITIES.empty()
-    sequences = _sequences(dag, window)
-    done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
-    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges), done=done)
     is_large = len(dag.edges) >= LARGE
-    _ = rehearsal.readings  # of all threads
+    sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
+    done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
+    asked = candidates(segments, attributed, sequences, is_large=is_large, done=done)
+    _ = rehearsal.readings  # made once, before threads share them
     return predictions(rehearsal, asked, n_threads=_THREADS_OF_LARGE if is_large else 1)
 
 
-def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:
-    """Sequences of kernels that recur on a stream, those with most idle time between first."""
-    found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=8)
+def _sequences(dag: Dag, window: Window, most: int) -> list[tuple[str, ...]]:
+    """Sequences of kernels that recur on a stream, by the idle time between them."""
+    found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=most)
     return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]

@@ -16,7 +16,7 @@ __all__ = ["overlap"]
 
 
 def overlap(dag: Dag, window: Window) -> pd.DataFrame:
-    """Time in which each device computes, communicates, and does both.
+    """Time in which each device computes, communicates, or does both.
 
     Returns
     -------

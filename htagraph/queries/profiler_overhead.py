@@ -1,8 +1,8 @@
-"""The profiler's own work, as far as it was recorded, and how much of it is on the critical path.
+"""Recorded overhead of the profiler, and how much of it is on the critical path.
 
-CUPTI records two sorts of overhead as one kind: its own (buffers, instrumentation), which is not
-there without a profiler, and the driver's (modules and functions loaded when first used, a full
-command buffer), which is. What it takes to record each event is in neither.
+CUPTI records two sorts of overhead as one kind: its own (buffers, instrumentation), which a run
+without the profiler does not have, and the driver's (lazy loading of modules and functions, a full
+command buffer), which it has. Neither includes the cost of recording each event.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _UNKNOWN = re.compile(
     r"(?i)^(cupti\W*)?(unknown|unrecognized|force int)$"
     r"|^dl(open|close)\b(?!.*(cupti|tools_?injection))"
 )
-"""Also libraries that Nsight Systems sees loaded, unless they are its own."""
+"""Includes library loads that Nsight Systems records, unless they are its own."""
 _FLUSH = re.compile(r"(?i)flush")
-"""Overhead that threads of the profiler have as well, which the file may not name."""
+"""Overhead that is also on threads of the profiler, which the file may not name."""
 _NO_PROCESS = -1
-"""Process of the row on which Kineto puts all overhead."""
+"""Process of the row to which Kineto assigns all overhead."""
 _HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
 _CALLS = (EventKind.OP, EventKind.RUNTIME)
 
 
 def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
-    """Recorded overhead by name: whose it is, its time, and how much of it the path has.
+    """Recorded overhead by name: its source, its time, and its time on the path.
 
     ::
 
@@ -57,15 +57,15 @@ def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.PROFILER_OVERHEAD`
-        Most time on the path first. That of the profiler is the least by which times of the path
-        are too long: what it takes to record each event is not recorded.
+        Most time on the path first. Path times are too long by at least the profiler's share: the
+        cost of recording each event is not recorded.
 
     Notes
     -----
-    Overhead is on the path while the path is on the host, on its thread; of what overlaps there,
-    the innermost counts. Where the file names no thread, as Kineto does for CUPTI, it is the one
-    thread that is in an operator or call all that time. Where there are none or several, and where
-    buffers are flushed, it stays unknown, and counts for nothing on the path.
+    Overhead is on the path while the path is on the same host thread; the innermost of overlapping
+    ones counts. If the file names no thread, as Kineto does for CUPTI, the thread is the only one
+    in an operator or call all that time. With none or several, and for buffer flushes, it is
+    unknown, and the overhead is not on the path.
 
     Examples
     --------
@@ -83,10 +83,10 @@ def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
 
 
 def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
-    """Recorded overhead by name, for who has the segments of the window's critical path."""
+    """Recorded overhead by name, given the window's critical path."""
     events = dag.events
     found = clipped(dag, np.flatnonzero(events.kind == EventKind.OVERHEAD), window)
-    # Names in order, so that the answer does not depend on their order in the file.
+    # Sorted, so that the answer does not depend on the order of the file.
     names, group = np.unique(events.names(found.event).astype(str), return_inverse=True)
     n = len(names)
     lane = _lanes(dag, found)
@@ -111,7 +111,7 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
 
 
 def _sources(names: npt.NDArray[np.str_]) -> I64:
-    """Code of whose work each is: what is neither the driver's nor unknown is the profiler's."""
+    """Source of each name: the profiler, unless it is the driver's or unknown."""
     said = (
         2 if _UNKNOWN.search(name) else 1 if _DRIVER.search(name) else 0 for name in names.tolist()
     )
@@ -119,7 +119,7 @@ def _sources(names: npt.NDArray[np.str_]) -> I64:
 
 
 def _lanes(dag: Dag, found: Clipped) -> I64:
-    """Host thread on which each overhead ran, -1 where that is not known."""
+    """Host thread of each overhead, -1 if unknown."""
     events = dag.events
     lane = events.lane[found.event].astype(np.int64)
     threads = np.unique(events.lane[events.is_host]).astype(np.int64)
@@ -157,7 +157,7 @@ def _only_thread_in_a_call(dag: Dag, threads: I64, found: Clipped) -> I64:
 
 
 def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, I64, I64]:
-    """Stretches of the path in which overhead is innermost: its row, the segment, how long."""
+    """Parts of the path with overhead: the innermost overhead, the segment, and the time."""
     placed = np.flatnonzero(lane >= 0)
     some = found.take(placed)
     nesting = nest(
@@ -167,7 +167,7 @@ def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, 
         (np.zeros(len(placed), dtype=np.int8), dag.events.tiebreak[some.event]),
     )
     times = np.stack([some.start_ns, some.end_ns], axis=1).reshape(-1)[nesting.boundary]
-    # Up to the next boundary; the last of each thread has nothing innermost.
+    # After the last boundary of a thread, nothing is innermost.
     runs = np.flatnonzero(nesting.innermost[:-1] >= 0)
     row, begin, end = placed[nesting.innermost[runs]], times[runs], times[runs + 1]
     start_ns, end_ns = path.start_ns, path.start_ns + path.dur_ns
@@ -176,7 +176,7 @@ def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, 
     of = np.repeat(np.arange(len(runs)), n_segments)
     segment = first[of] + np.arange(len(of)) - (np.cumsum(n_segments) - n_segments)[of]
     inside_ns = np.minimum(end[of], end_ns[segment]) - np.maximum(begin[of], start_ns[segment])
-    # The thread on which the path goes on is that of the event at the head of the edge.
+    # The path continues on the thread of the edge's head.
     head = gather(dag.edges.head.astype(np.int64), path.edge[segment], -2)
     counts = among(path.bound[segment], _HOST_RUNS) & (inside_ns > 0)
     counts &= gather(dag.events.lane.astype(np.int64), head >> 1) == lane[row[of]]
@@ -184,7 +184,7 @@ def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, 
 
 
 def _inside(dag: Dag, path: Segments, group: I64, dur_ns: I64, n: int) -> Text:
-    """Operator, else the name, of what has most of the overhead's time on the path, by group."""
+    """Operator, else name, with most of each group's overhead on the path."""
     op, name = (coded_texts(dag, path, column).words for column in ("op", "name"))
     time = pd.DataFrame({"group": group, "name": np.where(op == "", name, op), "dur_ns": dur_ns})
     sums = time.groupby(["group", "name"], as_index=False).sum()

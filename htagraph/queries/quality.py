@@ -30,9 +30,11 @@ from htagraph.queries.profiler_overhead import profiler_overhead_of
 __all__ = ["UNEXPLAINED_LIMIT", "quality", "quality_of", "unexplained_in_words"]
 
 UNEXPLAINED_LIMIT = 0.2
-"""Share of unexplained time on a critical path above which it does not say what bounds the run."""
+"""Share of unexplained time above which a critical path does not establish what bounds the run.
+Chosen."""
 
 _GOOD = 0.95
+"""Share from which on a check is good, unless it has a limit of its own. Chosen."""
 
 
 class _Check(NamedTuple):
@@ -41,7 +43,7 @@ class _Check(NamedTuple):
     n_all: int
     consequence: str
     limit: float = _GOOD
-    note: str = ""  # what is said of a good check
+    note: str = ""  # the consequence printed for a good check
 
     @property
     def share(self) -> float:
@@ -55,7 +57,7 @@ class _Check(NamedTuple):
 
 
 def _links(dag: Dag) -> list[_Check]:
-    """Checks of whether device work is linked to its launches, and clocks agree."""
+    """Checks of whether device work is linked to its launches, and whether clocks agree."""
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
     n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
@@ -142,9 +144,9 @@ def _waits(dag: Dag) -> list[_Check]:
 
 
 def _joined(dag: Dag, window: Window) -> _Check:
-    """Check of whether edges join all work, whichever way they point, to what the end waits for.
+    """Check of whether edges in either direction join all work to the end of the window.
 
-    API calls do not count: threads that only poll need not be joined to anything.
+    API calls do not count: threads that only poll need no edge to the rest.
     """
     events, edges, end = dag.events, dag.edges, end_node(dag, window)
     counted = events.is_device | np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
@@ -176,7 +178,7 @@ def _joined(dag: Dag, window: Window) -> _Check:
 
 
 def _arrows(dag: Dag) -> list[_Check]:
-    """Check of whether the arrows of the file join slices, where it has any but PyTorch's own."""
+    """Check of whether the file's arrows join slices, if it has any besides PyTorch's own."""
     flows, code = dag.events.flows, dag.events.symbols.code
     others = ~np.isin(flows.category, [code(FORWARD_BACKWARD), code(CRITICAL_PATH)])
     n_arrows = int((others & (flows.phase > 0)).sum())
@@ -195,7 +197,7 @@ def _arrows(dag: Dag) -> list[_Check]:
 
 
 def _recorded_values(dag: Dag) -> _Check:
-    """Check of whether recorded bandwidths are those of their copies."""
+    """Check of recorded bandwidths against bytes and durations of their copies."""
     found = bandwidths(dag)
     taken = (
         "taken as recorded, for durations are whole microseconds"
@@ -212,7 +214,7 @@ def _recorded_values(dag: Dag) -> _Check:
 
 
 def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
-    """What each rule inferred; a learnt pair of places counts by how often it matched."""
+    """What each rule inferred; a learned pair of places counts by its matches."""
     found = inferences_of(dag, window, path)
     names = ("n_edges", "path_ns", "path_share", "n_pairs", "n_matched", "n_all", "chance")
     columns = (found[name].tolist() for name in ("rule", *names))
@@ -234,7 +236,7 @@ def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
 
 
 def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
-    """Check of how much of the path is the profiler's own work, where any is recorded."""
+    """Check of how much of the path is profiler overhead, if any is recorded."""
     found = profiler_overhead_of(dag, window, path)
     found = found[found["source"] == "profiler"]
     if not len(found):
@@ -265,13 +267,13 @@ def unexplained_in_words(share: float) -> str:
     Examples
     --------
     >>> unexplained_in_words(0.25)
-    '25% of the critical path is unexplained (limit 20%), so it is not known what it would do'
+    '25% of the critical path is unexplained (limit 20%), so no prediction is made'
     """
     if share <= UNEXPLAINED_LIMIT:
         return ""
     return (
-        f"{share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so it "
-        "is not known what it would do"
+        f"{share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so no "
+        "prediction is made"
     )
 
 
@@ -281,7 +283,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
 
 
 def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
-    """The same, for who has the segments of the window's critical path."""
+    """The same, given the window's critical path."""
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1
     unexplained = int(path.dur_ns[path.bound == Bound.UNEXPLAINED].sum())

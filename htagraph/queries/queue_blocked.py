@@ -1,4 +1,4 @@
-"""For how long launch queues were full, and how long launch calls were blocked for it."""
+"""Time in which launch queues were full, and launch calls blocked by them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ __all__ = ["queue_blocked"]
 
 
 def queue_blocked(dag: Dag, window: Window, *, max_queue_length: int = 1_024) -> pd.DataFrame:
-    """Time in which the launch queue of each stream was full, and calls were blocked for it.
+    """Time in which each stream's launch queue was full, and time of blocked launch calls.
 
     Parameters
     ----------
     max_queue_length : int, default=1_024
-        Launches outstanding from which the queue of a stream counts as full.
+        Outstanding launches from which on a queue counts as full.
 
     Returns
     -------
     DataFrame, schema `answers.QUEUE_BLOCKED`
-        One row per stream that has work. A call is blocked if it returned only when work started
-        and made room.
+        One row per stream with work. A blocked call returned only when work started and made room.
     """
     by, events, edges = queues(dag, "stream"), dag.events, dag.edges
     found = counter_levels(queue_changes(dag), window)

@@ -1,4 +1,4 @@
-"""Counters that another instrument sampled: GPU metrics, power, clocks, memory."""
+"""Counters that another tool sampled: GPU metrics, power, clocks, memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.errors import QueryError
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
 from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import SAMPLED_COUNTERS
@@ -18,13 +17,13 @@ __all__ = ["sampled_counters"]
 I64 = npt.NDArray[np.int64]
 
 _MAX_STRETCHES = 300
-"""Of a series over time: more than a line on a page can show."""
+"""Points of a curve, which is more than a plot can show. Chosen."""
 
 
 def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.DataFrame:
-    """Mean, least and greatest value of each sampled counter.
+    """Mean, minimum and maximum of each sampled counter.
 
-    Each moment has the value of the nearest sample, so that means are weighted by time.
+    Each instant takes the value of the nearest sample, so means are weighted by time.
 
     ::
 
@@ -35,22 +34,14 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
     Parameters
     ----------
     by : {"window", "step", "time"}
-        Of the window, of each step that overlaps it (whole), or of the few hundred stretches of a
-        curve: one for each sample, or of equal length where there are more samples.
+        One row for the window, for each step that overlaps it (whole), or for each point of a
+        curve: one per sample, or if these are many, per part of equal length.
 
     Returns
     -------
     DataFrame, schema `answers.SAMPLED_COUNTERS`
-        By device, instrument and name, then in order of time. Empty where nothing was sampled, and
-        without stretches of which no sample speaks.
-
-    Raises
-    ------
-    QueryError
-        If it cannot be grouped so.
+        By device, instrument, name and time, without ranges that have no sample.
     """
-    if by not in ("window", "step", "time"):
-        raise QueryError(f"samples cannot be grouped by {by!r}.", hint="by window, step or time.")
     stretches = _steps(dag, window) if by == "step" else _whole(window)
     parts = [
         _of_series(levels, *(_curve(levels, window) if by == "time" else stretches))
@@ -65,7 +56,7 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
 
 
 def _whole(window: Window) -> tuple[I64, I64, I64]:
-    """The window as a stretch that is no step."""
+    """The window as a range that is no step."""
     return (
         np.array([window.start_ns], dtype=np.int64),
         np.array([window.end_ns], dtype=np.int64),
@@ -82,12 +73,12 @@ def _steps(dag: Dag, window: Window) -> tuple[I64, I64, I64]:
 
 
 def _curve(levels: Levels, window: Window) -> tuple[I64, I64, I64]:
-    """Stretches of a curve: those of the levels, or fewer."""
+    """Ranges of a curve: those of the levels, or fewer."""
     start_ns, end_ns = window.start_ns, window.end_ns
     inside = levels.bound_ns[(levels.bound_ns > start_ns) & (levels.bound_ns < end_ns)]
     bound = np.concatenate([[start_ns], inside, [end_ns]])
     if len(bound) > _MAX_STRETCHES + 1:
-        # Without a product of long times, which might not fit 64 bits.
+        # The product of two long times might overflow int64.
         place, (whole, rest) = np.arange(_MAX_STRETCHES + 1), divmod(window.dur_ns, _MAX_STRETCHES)
         bound = start_ns + place * whole + place * rest // _MAX_STRETCHES
     return bound[:-1], bound[1:], np.full(len(bound) - 1, -1, dtype=np.int64)

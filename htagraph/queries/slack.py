@@ -1,4 +1,4 @@
-"""How much later each event could end, and the window would not."""
+"""Slack: how much later each event could end without delaying the window."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
     Parameters
     ----------
     window : Window
-        It ends when all work is done that was done by its end. An event that still runs then has no
-        row: its end is no matter of this window. What the window's end does not depend on may end
-        as late as the window.
+        It ends when all work is done that was done by its end. Events that still run then have no
+        row. Events that the end does not depend on may end as late as the window.
 
     Returns
     -------
@@ -40,9 +39,9 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
 
     Notes
     -----
-    Total float and free float of the critical path method (Kelley and Walker, 1959), in the
-    replay by which scenarios are expected (`Rehearsal.expected`). An event that ends later by ``d``
-    makes the window longer by ``max(d - total_float_ns, 0)``, exactly.
+    Total and free float of the critical path method (Kelley and Walker, 1959), in the replay that
+    gives expected savings (`Rehearsal.expected`). An event that ends later by ``d`` lengthens the
+    window by exactly ``max(d - total_float_ns, 0)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Steady state: which steps are alike, which one stands for them, and what others do besides."""
+"""Steady state: steps that are alike, the one that represents them, and how others differ."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ __all__ = ["steady_state"]
 
 
 def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
-    """Steps that overlap the window: which are steady, which represents them, why others are odd.
+    """Steps that overlap the window: which are steady, which represents them, how others differ.
 
     Steps are steady if at least three do the same work and take about as long
     (`htagraph.lookup.steady_steps` has the limits); the one of median length represents them. All
-    steps of the trace are compared, the first and the last by the same rule.
+    steps of the trace are compared.
 
     Returns
     -------
     DataFrame, schema `answers.STEADY_STATE`
-        In order of time. With fewer than three steps that are alike, none is steady and none
-        represents the others.
+        By time. With fewer than three steps that are alike, none is steady.
 
     Examples
     --------

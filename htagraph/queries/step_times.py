@@ -1,4 +1,4 @@
-"""What each step costs: its host range, the work it launches, and what the devices do meanwhile."""
+"""Steps: their length, the work they launch, and what each device does in them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ I64 = npt.NDArray[np.int64]
 
 
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:
-    """Steps that overlap the window, each with what every device did while it lasted.
+    """Steps that overlap the window, each with what every device did during it.
 
     Returns
     -------
     DataFrame, schema `answers.STEP_TIMES`
-        In order of time. Steps are whole, also where they cross a bound of the window. The parts of
-        a row add up to ``dur_ns``: compute before exposed communication before exposed memory, as
-        in the temporal breakdown.
+        By time. Steps are not clipped to the window. The parts of a row add up to ``dur_ns``:
+        compute, exposed communication, exposed copies, idle, as in the temporal breakdown.
     """
     steps = steps_in(dag.events, window)
     start = steps["start_ns"].to_numpy(np.int64)
@@ -62,7 +61,7 @@ def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> d
     events = dag.events
     work = np.flatnonzero((dag.launch >= 0) & (events.device == device))
     called = events.ts_ns[dag.launch[work]]
-    # Steps do not overlap: the last that began is the one a launch may be in.
+    # Steps do not overlap, so a launch can only be in the last one that began.
     step = np.searchsorted(start, called, side="right") - 1
     within = (
         (step >= 0) & (called < end[np.maximum(step, 0)])

@@ -1,4 +1,4 @@
-"""What each device does with its time: compute, exposed communication, exposed copies, nothing."""
+"""Time of each device: compute, exposed communication, exposed copies, idle."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PARTS = ("idle", *(member.label for member in CLASSES))
 def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     """Time of each device by what it does; the parts tile the window.
 
-    Where several classes run at once, compute comes before communication before memory: what is
-    counted as communication or memory is exposed, nothing computes meanwhile.
+    Concurrent classes count as compute before communication before memory, so communication and
+    memory are exposed time, without any compute.
 
     ::
 

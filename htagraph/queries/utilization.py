@@ -1,4 +1,4 @@
-"""How full each device is, step by step from "a kernel runs" to the warp slots that are filled."""
+"""How full each device is, from "a kernel runs" to the share of warp slots in use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.errors import QueryError, one_of
+from htagraph.errors import QueryError
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sampled_use import SAMPLED, sampled_use
 from htagraph.lookup.sm_activity import sm_activity
@@ -24,8 +24,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 _ENOUGH = 0.5
-"""Part of the time in which kernels run whose grids, or warps, must be known for an estimate."""
-_BY = ("device", "step", "time")
+"""Share of kernel time with known grids, or warps, that an estimate needs. Chosen."""
 
 
 class _Ranges(NamedTuple):
@@ -37,18 +36,17 @@ class _Ranges(NamedTuple):
 
 
 def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100) -> pd.DataFrame:
-    """Utilisation of each device, graded: a kernel runs, on how many SMs, with how many warps.
+    """How full each device is: whether a kernel runs, on how many SMs, with how many warps.
 
-    "GPU utilisation", as ``nvidia-smi`` reports it, is the share of time in which any kernel runs.
-    It is 100% for a kernel of one block. What it leaves out are factors here::
+    "GPU utilization" in ``nvidia-smi`` is the share of time in which any kernel runs: 100% even for
+    a kernel of one block. The factors that it leaves out::
 
         gpu_utilization * sm_share = sm_activity       multiprocessors (SMs) that have a block
         sm_activity * warp_share = sm_occupancy        warp slots that hold a warp
 
-    All but the first are estimates from the launch geometry: blocks of a kernel are taken to last
-    equally long, and kernels that run at once add up. ``grid_coverage`` says for how much of the
-    time in which kernels run they rest on recorded grids; the rest is taken to be alike. Below a
-    half there is no estimate.
+    All but the first are estimates from launch geometry: they assume that blocks of a kernel last
+    equally long, and that concurrent kernels add up. ``grid_coverage`` is the share of kernel time
+    with recorded grids; the rest is assumed to be alike. Below a half there is no estimate.
 
     Parameters
     ----------
@@ -65,7 +63,7 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
     Raises
     ------
     QueryError
-        If there is no such grouping, or no part.
+        If ``bins`` is 0.
 
     Examples
     --------
@@ -75,10 +73,8 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
        sm_share  warp_share
     0      0.98        0.32
     """
-    if by not in _BY:
-        raise QueryError(f"there is no utilisation by {by!r}.", hint=one_of(by, _BY))
     if bins < 1:
-        raise QueryError("there is no utilisation in 0 parts.", hint="bins=100 are usual.")
+        raise QueryError("utilization: bins must be at least 1.", hint="100 is the default.")
     ranges = _ranges(dag, window, by, bins)
     whole = Window(
         int(ranges.start_ns.min(initial=window.start_ns)),
@@ -94,7 +90,7 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
 
 
 def _ranges(dag: Dag, window: Window, by: str, bins: int) -> _Ranges:
-    """The ranges of time that an answer has rows for."""
+    """The time ranges of an answer's rows."""
     if by == "step":
         steps = steps_in(dag.events, window)
         start = steps["start_ns"].to_numpy(np.int64)
@@ -106,7 +102,7 @@ def _ranges(dag: Dag, window: Window, by: str, bins: int) -> _Ranges:
 
 
 def _ratio(part: F64, whole: F64) -> F64:
-    """Shares from 0 to 1, NaN of nothing."""
+    """Shares from 0 to 1, NaN for an empty whole."""
     out = np.full(len(whole), np.nan)
     np.divide(part, whole, out=out, where=whole > 0)
     shares: F64 = np.clip(out, 0, 1)
@@ -124,7 +120,7 @@ def _one_device(dag: Dag, window: Window, device: int, ranges: _Ranges) -> dict[
     has_grids, has_warps = grids >= _ENOUGH, warps * grids >= _ENOUGH
     sm_share = np.where(has_grids, _ratio(found["sms"], found["known"]), np.nan)
     warp_share = np.where(has_warps, _ratio(found["warps"], found["counted"]), np.nan)
-    # What is known of the time in which kernels run stands for all of it.
+    # Kernels of known geometry stand for all kernels.
     per_known = np.where(has_grids, 1 / np.where(has_grids, grids, 1), np.nan)
     idle = busy == 0
     sampled = sampled_use(dag.events.samples, device, devices_of(dag), start, end)

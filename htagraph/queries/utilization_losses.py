@@ -1,4 +1,4 @@
-"""Where the warp slots of each device go: used, or empty, why, and which kernels leave them so."""
+"""Warp slots of each device: used, or why empty, and by which kernel."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from htagraph.model.window import Window
 
 __all__ = ["utilization_losses"]
 
-_ROUNDING = 1e-10
 _DIGITS = 10
+"""Digits of a share that are sorted by: less is rounding of sums, which depends on their order."""
+_ROUNDING = 1 / 10.0**_DIGITS
 
 
 def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
-    """What becomes of each device's warp slots, by kernel; the shares of a device add up to 1.
+    """Use of each device's warp slots by kernel; the shares of a device add up to 1.
 
     ::
 
@@ -32,8 +33,8 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.UTILIZATION_LOSSES`
-        By device, the largest share first. Estimates, as in `utilization`; but kernels of unknown
-        geometry are ``not_recorded`` here.
+        By device, the largest share first. Estimates as in `utilization`, except that kernels of
+        unknown geometry are ``not_recorded``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Candidates: the changes that are worth asking about, from what a path is made of."""
+"""Candidates: changes worth replaying, picked from the critical path."""
 
 from __future__ import annotations
 
@@ -9,29 +9,38 @@ import numpy as np
 import pandas as pd
 
 from htagraph.lookup.data_loaders import Loading
-from htagraph.model.kinds import Bound, Cause, KernelClass
-from htagraph.replay.changes import Change, NoWait, Remove, Scale
-from htagraph.replay.collective_changes import Bandwidth
-from htagraph.replay.device_changes import Fuse, Overlap
-from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
-from htagraph.replay.excerpt import LARGE
+from htagraph.model.kinds import Bound, Cause, EdgeKind, KernelClass
+from htagraph.replay.changes import Change, NoWait, Remove, Scale, Spare
+from htagraph.replay.collective_changes import Bandwidth, Equalise
+from htagraph.replay.device_changes import Fuse, NoGaps, Overlap
+from htagraph.replay.event_groups import (
+    ALLOCATIONS,
+    COPIES_THAT_BLOCK,
+    HOST_WAITS,
+    LOADERS,
+    of_class,
+    of_topic,
+    waits_at,
+)
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
-from htagraph.replay.repairs import repairs, spared
 
-__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
+__all__ = ["REPAIRS", "SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
 
 TWICE_AS_FAST = 0.5
+"""Share of its time left to whatever is made twice as fast."""
 SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
-"""Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
+"""Shares of its time left to a kernel: chosen, test_opportunities lists them."""
 
 _N_NAMES = 10
 _N_NAMES_OF_LARGE = 4
-"""Of a large graph: each change costs several replays, 20 ns an edge."""
+"""Kernels and operators to try; of a large graph fewer, since each costs several replays of 20 ns
+an edge. Chosen to bound the time of a report: test_candidates counts them."""
 _N_SITES = 8
-_N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
+"""Places of host code, and of waits, to try. Chosen like the names: test_candidates counts them."""
 _MIN_SHARE = 0.001
-"""Parts of a path below this share are not asked about."""
+"""Share of the path below which a part is not tried. Chosen: test_candidates has one either side.
+"""
 _ON_DEVICE = (Bound.COMPUTE, Bound.COMMUNICATION, Bound.MEMORY)
 _ON_HOST = (Bound.HOST, Bound.DATA_LOADING)
 
@@ -42,17 +51,17 @@ class Candidate(NamedTuple):
     Parameters
     ----------
     kind : str
-        Sort of change: ``repair`` of a cause, ``kernel``, ``operator``, ``wait`` …
+        ``repair`` of a cause, ``kernel``, ``operator``, ``wait`` …
     target : str
         What is changed, for people.
     left : float
-        Share of its time that the target is left with.
+        Share of its time left to the target.
     cause : str
-        Cause that is repaired; empty where the change is about something else.
+        Cause that is repaired, or empty.
     rank : int
         Rank whose lateness is repaired, else -1.
     is_last_resort : bool
-        Asked only where no other repair of the cause can be made.
+        Used only if no other repair of the cause applies.
     """
 
     kind: str
@@ -69,32 +78,29 @@ def candidates(
     attributed: pd.DataFrame,
     sequences: Sequence[tuple[str, ...]] = (),
     *,
-    n_edges: int = 0,
+    is_large: bool = False,
     done: Collection[str] = (),
 ) -> Iterator[Candidate]:
-    """Yield what is worth asking about a path; some of it may turn out not to be there.
+    """Yield what is worth trying on a path; some of it may not apply.
 
     Parameters
     ----------
     sequences : sequence of tuple of str
         Names of kernels that recur one after the other.
-    n_edges : int
-        Size of what is to be replayed.
     done : collection of str
-        Kinds of change to the whole run that it has had already, see `kinds_done`.
+        Kinds of change that the run has already, see `kinds_done`.
     """
-    is_large = n_edges >= LARGE
     yield from _of_causes(segments, attributed)
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
     yield from (one for one in _OF_THE_WHOLE if one.kind not in done)
-    for names in sequences[: _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS]:
+    for names in sequences:
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
 
 
 def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
-    """Kinds of change to the whole run that it has had: graphs are replayed, workers load ahead.
+    """Kinds of change that the run has already: it replays graphs, or its workers load ahead.
 
     Examples
     --------
@@ -117,14 +123,28 @@ def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Can
         part = attributed[(attributed["cause"] == cause) & (late == rank)]
         left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
         target = str(cause) if rank < 0 else f"{cause} {rank}"
-        *tried, rest = repairs(segments, part)
-        for changes in tried:
-            yield Candidate("repair", target, changes, left, str(cause), rank)
+        tried = REPAIRS.get(cause, ())
+        if cause == Cause.LATE_RANK:
+            tried = (Equalise().on_rank(int(rank)),)
+        for change in tried:
+            yield Candidate("repair", target, (change,), left, str(cause), rank)
+        rest = (_spared(segments, part, str(cause)),)
         yield Candidate("repair", target, rest, 0.0, str(cause), rank, is_last_resort=True)
 
 
+def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:
+    """The change that removes some attributed time from the edges of a path."""
+    at = part["segment"].to_numpy(np.int64)
+    edge = segments["edge"].to_numpy(np.int64)[at]
+    dur_ns = part["dur_ns"].to_numpy(np.int64)
+    alone = np.full(len(segments), -1, dtype=np.int64)
+    rank = (segments["rank"].to_numpy(np.int64) if "rank" in segments else alone)[at]
+    known = edge >= 0
+    return Spare(edge[known], dur_ns[known], name, rank[known])
+
+
 def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
-    """Groups with most of the path, those with little of it left out."""
+    """The groups with the most path time, if that is not negligible."""
     times = segments.groupby(by, observed=True, sort=False)["dur_ns"].sum()
     total_ns = max(int(segments["dur_ns"].sum()), 1)
     times = times[times >= _MIN_SHARE * total_ns]
@@ -155,12 +175,12 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
     for place in _largest(named, "where", _N_SITES):
         part = named[named["where"] == place]
         is_named = bool(((part["frame"] != "") | (part["place"] != "")).any())
-        whole: Change = spared(segments, part, f"code {place}")
+        whole: Change = _spared(segments, part, f"code {place}")
         yield Candidate("host code", place, (Remove(Code(place)) if is_named else whole,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
-    """Yield each site at which the host waits: a call within an operator."""
+    """Yield the sites at which the host waits: calls within an operator."""
     waits = attributed[attributed["cause"].isin([str(cause) for cause in _WAITS])]
     sites = waits.groupby(["cause", "name", "op"], sort=False)["dur_ns"].sum()
     for cause, name, op in sites.sort_values(ascending=False, kind="stable").index[:_N_SITES]:
@@ -174,11 +194,27 @@ _OF_THE_WHOLE = (
     Candidate("communication", "twice the bandwidth", (Bandwidth(2.0),), 0.5),
     Candidate(
         "overlap",
-        "all communication beside other work",
+        "overlap all communication",
         (Overlap(of_class(KernelClass.COMMUNICATION)),),
     ),
-    Candidate("data loading", "one batch ahead, beside the step", (Prefetch(),)),
-    Candidate("launches", "each step replayed as a graph", (Graphed(),)),
-    Candidate("allocation", "no allocation in the run", (Remove(ALLOCATIONS),)),
+    Candidate("data loading", "prefetch one batch ahead", (Prefetch(),)),
+    Candidate("launches", "each step captured as a CUDA graph", (Graphed(),)),
+    Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
 )
-"""What is done about all of a kind of time."""
+"""Changes to the whole run."""
+REPAIRS: dict[Cause, tuple[Change, ...]] = {
+    Cause.COMPUTE: (Scale(of_class(KernelClass.COMPUTE), TWICE_AS_FAST),),
+    Cause.COMMUNICATION: (Overlap(of_class(KernelClass.COMMUNICATION)), Bandwidth(2.0)),
+    Cause.COPIES: (Overlap(of_class(KernelClass.MEMORY)),),
+    Cause.DATA_LOADING: (Scale(LOADERS, 0.0),),
+    Cause.FULL_QUEUE: (Remove(EdgeKind.QUEUE.label),),
+    Cause.DEVICE_FULL: (Remove(EdgeKind.CONTENTION.label),),
+    Cause.DEVICE_GAPS: (NoGaps(),),
+    Cause.HOST: (Graphed(),),
+    Cause.HOST_WAIT: (Remove(HOST_WAITS),),
+    Cause.BLOCKING_COPY: (Remove(COPIES_THAT_BLOCK),),
+    Cause.COMPILATION: (Remove(of_topic(Cause.COMPILATION)),),
+    Cause.RECOMPILATION: (Remove(of_topic(Cause.RECOMPILATION)),),
+    Cause.AUTOTUNING: (Remove(of_topic(Cause.AUTOTUNING)),),
+}
+"""Alternative repairs by cause. Of a cause without one, the time charged to it is removed."""

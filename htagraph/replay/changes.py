@@ -1,4 +1,4 @@
-"""Changes to a run: what would be done about it."""
+"""Changes to a run: the base class, and changes to the time of named events."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ __all__ = [
     "insert",
     "no_wait",
     "remove",
-    "said",
     "scale",
+    "written",
 ]
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
 _MOST = 1e6
-"""Largest factor, and seconds, of a change: times stay far below what int64 holds."""
+"""Largest factor, and largest seconds, of a change. Chosen so that times of long traces stay far
+below the limit of int64; test_changes tries both sides."""
 
 
-def said(chosen: object) -> str:
-    """Events as they are written."""
+def written(chosen: object) -> str:
+    """Events as written in a call."""
     return repr(getattr(chosen, "pattern", chosen))
 
 
 class Change(ABC):
-    """Something that would be done about a run. ``str`` gives how it is written."""
+    """A change to a run. ``str`` gives the call that makes it."""
 
     @abstractmethod
     def apply(self, draft: Draft) -> None:
@@ -55,12 +56,12 @@ class Change(ABC):
         Raises
         ------
         QueryError
-            Before anything is changed: if the graph has nothing of what the change names. In a job
-            it is enough that one rank has it.
+            If the graph has nothing that the change names. It is then unchanged. In a job, one
+            rank that has it is enough.
         """
 
     def on_rank(self, rank: int) -> OnRank:
-        """The change, made on one rank of a job only.
+        """The change on one rank of a job only.
 
         Examples
         --------
@@ -72,15 +73,15 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class OnRank(Change):
-    """A change of one rank of a job."""
+    """A change on one rank of a job."""
 
     change: Change
     rank: int
 
     def apply(self, draft: Draft) -> None:
-        """Make it, if the draft is of that rank."""
+        """Apply it if the draft is of that rank."""
         if draft.members is None or draft.members.rank != self.rank:
-            hint = "hg.what_if(job, …) has the ranks of the job."
+            hint = "on_rank needs a job: hg.what_if(job, …)."
             raise QueryError(f"there is no rank {self.rank} to change.", hint=hint)
         self.change.apply(draft)
 
@@ -91,15 +92,15 @@ class OnRank(Change):
 
 @dataclass(frozen=True)
 class Scale(Change):
-    """Events take some times as long: host events with all nested in them, work by itself."""
+    """Events take longer or shorter by a factor; host events with all nested in them."""
 
     chosen: Events | Code
     by: float
 
     def apply(self, draft: Draft) -> None:
-        """Scale the time that the chosen events themselves take.
+        """Scale the chosen events' own time.
 
-        Calls within them that wait for the device may take as long as before.
+        At the least, nested calls that wait for the device take as long as before.
         """
         if isinstance(self.chosen, Code):
             draft.scale(share_of_code(draft.dag, draft.replay, self.chosen), self.by)
@@ -113,17 +114,17 @@ class Scale(Change):
 
     def __str__(self) -> str:
         """Write it."""
-        return f"scale({said(self.chosen)}, by={self.by:g})"
+        return f"scale({written(self.chosen)}, by={self.by:g})"
 
 
 def scale(chosen: Events | Code, *, by: float) -> Scale:
-    """Change: events take some times as long.
+    """Change: events take longer or shorter by a factor.
 
     Parameters
     ----------
     chosen : str, re.Pattern, Selection or Code
-        Host events and Python frames take their time with all that is nested in them; device work
-        its own. `code` names what no operator covers.
+        Host events and Python frames are scaled with all that is nested in them, device work by
+        itself. `code` names host code that no operator covers.
     by : float
         0.5 is twice as fast.
 
@@ -142,18 +143,19 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
     scale('*gemm*', by=0.5)
     """
     if not 0 <= by <= _MOST:
-        raise QueryError(f"nothing takes {by} times as long.", hint="by=0.5 is twice as fast.")
+        hint = "by=0.5 is twice as fast."
+        raise QueryError(f"scale: by must be between 0 and 1,000,000, not {by:g}.", hint=hint)
     return Scale(chosen, by)
 
 
 @dataclass(frozen=True)
 class Remove(Change):
-    """Events with all under them are not there, or edges of a kind or rule are not."""
+    """Events are gone with all under them, or all edges of a kind or rule are."""
 
     chosen: Events | Code
 
     def apply(self, draft: Draft) -> None:
-        """Take out events, or edges."""
+        """Remove events or edges."""
         if isinstance(self.chosen, Code):
             draft.spare(share_of_code(draft.dag, draft.replay, self.chosen))
             return
@@ -166,11 +168,11 @@ class Remove(Change):
 
     def __str__(self) -> str:
         """Write it."""
-        return f"remove({said(self.chosen)})"
+        return f"remove({written(self.chosen)})"
 
 
 def remove(chosen: Events | Code) -> Remove:
-    """Change: events are not there, nor what is nested in them or launched from there.
+    """Change: events are gone, with all that is nested in them or launched from them.
 
     Parameters
     ----------
@@ -192,12 +194,12 @@ def remove(chosen: Events | Code) -> Remove:
 
 @dataclass(frozen=True)
 class NoWait(Change):
-    """Calls do not wait for the device; nor do gaps before them."""
+    """Calls, and gaps before them, do not wait for the device."""
 
     chosen: Events
 
     def apply(self, draft: Draft) -> None:
-        """Take away what the chosen calls, and those within them, wait for."""
+        """Drop the waits of the chosen calls and of those nested in them."""
         chosen, replay = draft.nested(draft.events(self.chosen)), draft.replay
         head = replay.node[replay.head] >> 1
         waits = np.isin(replay.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
@@ -205,11 +207,11 @@ class NoWait(Change):
 
     def __str__(self) -> str:
         """Write it."""
-        return f"no_wait({said(self.chosen)})"
+        return f"no_wait({written(self.chosen)})"
 
 
 def no_wait(chosen: Events) -> NoWait:
-    """Change: calls do not wait for the device, and take as long as those that need not.
+    """Change: calls do not wait for the device; they take as long as calls that need not wait.
 
     Parameters
     ----------
@@ -230,16 +232,16 @@ def no_wait(chosen: Events) -> NoWait:
 
 @dataclass(frozen=True, eq=False)
 class Spare(Change):
-    """Parts of edges take no time: what of a path is charged to some cause.
+    """Parts of edges take no time: the time that a path charges to a cause.
 
     Parameters
     ----------
     row, dur_ns : ndarray of shape (n,), dtype=int64
-        Rows of the edge table, and how much of each goes.
+        Rows of the edge table, and the time to remove from each.
     name : str
-        What takes that time.
+        The cause.
     rank : ndarray of shape (n,), dtype=int64
-        Of a job, whose edge table; -1 of one trace.
+        The rank whose edge table it is; -1 of a single trace.
     """
 
     row: I64
@@ -265,17 +267,17 @@ class Spare(Change):
 
 @dataclass(frozen=True)
 class Insert(Change):
-    """Events are followed by as much more time."""
+    """Each of some events is followed by more time."""
 
     after: Events
     dur_ns: int
 
     def apply(self, draft: Draft) -> None:
-        """Lengthen what follows host events on their thread, and device work itself."""
+        """Lengthen the code after host events, and device work itself."""
         chosen, replay = draft.events(self.after), draft.replay
         tail = replay.node[replay.tail]
-        hands_over = np.isin(replay.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
-        follows = ((replay.kind == EdgeKind.THREAD) | hands_over) & (tail & 1 == 1)
+        hands_off = np.isin(replay.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
+        follows = ((replay.kind == EdgeKind.THREAD) | hands_off) & (tail & 1 == 1)
         follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
         runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
         draft.lag_ns[follows | runs] += self.dur_ns
@@ -284,11 +286,11 @@ class Insert(Change):
 
     def __str__(self) -> str:
         """Write it."""
-        return f"insert(after={said(self.after)}, dur_ns={self.dur_ns})"
+        return f"insert(after={written(self.after)}, dur_ns={self.dur_ns})"
 
 
 def insert(*, after: Events, dur_ns: int) -> Insert:
-    """Change: after each of some events, its thread or stream does something more.
+    """Change: after each of some events, its thread or stream is busy for longer.
 
     Parameters
     ----------
@@ -302,8 +304,9 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
     Raises
     ------
     QueryError
-        If the time is negative, or above a million seconds.
+        If the time is negative or above a million seconds.
     """
     if not 0 <= dur_ns <= _MOST * 1e9:
-        raise QueryError(f"nothing takes {dur_ns} ns.", hint="0 <= dur_ns <= 1e15.")
+        hint = "dur_ns=50_000 is 50 us."
+        raise QueryError(f"insert: dur_ns must be between 0 and 1e15, not {dur_ns}.", hint=hint)
     return Insert(after, dur_ns)

@@ -1,4 +1,4 @@
-"""Changes to collectives: what moves faster, and who comes in time."""
+"""Changes to collectives: bandwidth, and ranks that arrive on time."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from htagraph.replay.draft import Draft
 __all__ = ["Bandwidth", "Equalise", "bandwidth", "equalise"]
 
 _LATENCY_NS = 10_000
-"""Latency of a collective at most (NCCL on one host: 5 to 20 us)."""
+"""Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);
+test_collective_changes has both."""
 
 
 @dataclass(frozen=True)
 class Bandwidth(Change):
-    """Collectives move their data some times as fast."""
+    """Collectives move data faster by a factor."""
 
     by: float
 
     def apply(self, draft: Draft) -> None:
-        """Shorten what of each collective is transfer: all but the latency of its operation.
+        """Shorten the transfer part of each collective: all but its latency.
 
-        Where ranks are matched, their transfers are known. One rank alone does not know how long a
-        collective waited: at least, the fastest of its name is all transfer.
+        Matched ranks have known transfers. One rank alone does not know how long a collective
+        waited: at the least, the fastest of its name did not.
         """
         dag, replay = draft.dag, draft.replay
         met = draft.transfers.row
@@ -58,9 +59,9 @@ class Bandwidth(Change):
 
 
 def bandwidth(by: float) -> Bandwidth:
-    """Change: collectives move their data some times as fast; their latency stays.
+    """Change: collectives move data faster by a factor; their latency stays.
 
-    The alpha-beta model: latency plus size over bandwidth (Hockney 1994).
+    This is the alpha-beta model: latency plus size over bandwidth (Hockney 1994).
 
     Parameters
     ----------
@@ -77,23 +78,25 @@ def bandwidth(by: float) -> Bandwidth:
         If it is not above 0.
     """
     if not by > 0:
-        raise QueryError(f"there is no bandwidth of {by} times.", hint="2 is twice as much.")
+        hint = "2 is twice the bandwidth."
+        raise QueryError(f"bandwidth: by must be above 0, not {by:g}.", hint=hint)
     return Bandwidth(by)
 
 
 @dataclass(frozen=True)
 class Equalise(Change):
-    """No rank comes later to a collective than the median of its ranks; of a job only."""
+    """No rank arrives at a collective later than the median of its ranks; for jobs only."""
 
     def apply(self, draft: Draft) -> None:
-        """Shorten, where the rank became late, all its edges by one factor: by what it was late.
+        """Shorten all edges since the rank's last arrival by one factor, until it is not late.
 
-        At least, it still comes with the last of the others. Transfers stay: they are not its own
-        doing.
+        At the least, it still arrives with the last of the others. Transfers stay: the rank does
+        not control them.
         """
         members, replay = draft.members, draft.replay
         if members is None:
-            raise QueryError("one rank is never late.", hint="hg.what_if(job, hg.equalise()).")
+            hint = "hg.what_if(job, hg.equalise())."
+            raise QueryError("equalise needs a job: one rank alone is never late.", hint=hint)
         rigid = draft.assumption is Assumption.RIGID
         earlier_ns = members.earlier_ns(replay.ts_ns, at_least=rigid)
         spared = earlier_ns[replay.head] - earlier_ns[replay.tail]
@@ -110,10 +113,10 @@ class Equalise(Change):
 
 
 def equalise() -> Equalise:
-    """Change of a job: no rank comes later to a collective than the median rank.
+    """Change of a job: no rank arrives at a collective later than the median rank.
 
-    What a late rank did since it left the collective before takes so much less time, all of it by
-    one factor. Of an even number of ranks, the median is the earlier one of the two in the middle.
+    Everything a late rank did since its previous collective is shortened by one factor. Of an even
+    number of ranks, the median is the earlier of the two in the middle.
 
     Returns
     -------

@@ -1,29 +1,32 @@
-"""Changes to device work: what runs beside it, joined to it, or right behind it."""
+"""Changes to device work: no gaps, overlap, and fusion."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from htagraph.errors import QueryError
+from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.changes import Change, said
+from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events
-from htagraph.replay.fusion import later_members, only_launching
 
 __all__ = ["Fuse", "NoGaps", "Overlap", "fuse", "overlap"]
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class NoGaps(Change):
-    """Queued device work follows the work before it at once."""
+    """Queued device work starts right after the work before it."""
 
     def apply(self, draft: Draft) -> None:
-        """Clear the gaps of streams as far as they are usual."""
+        """Clear usual gaps; longer ones may have another cause."""
         stream = (draft.replay.kind == EdgeKind.STREAM) & (draft.replay.rule == Rule.STREAM_ORDER)
         usual = draft.extra_ns <= draft.dag.calibration.stream_usual_ns
         draft.clear(stream & usual)
@@ -35,20 +38,18 @@ class NoGaps(Change):
 
 @dataclass(frozen=True)
 class Overlap(Change):
-    """Device work runs beside the rest of its stream, and no other stream waits for it."""
+    """Device work runs on a stream of its own, and nothing on the device waits for it."""
 
     chosen: Events
 
     def apply(self, draft: Draft) -> None:
-        """Let nothing on the device wait for the chosen work, and join what lies around it."""
+        """Drop the waits for the chosen work, and order the rest of its stream without it."""
         dag, replay = draft.dag, draft.replay
         events = dag.events
         chosen = draft.events(self.chosen) & events.is_device
         if not chosen.any():
-            raise QueryError(
-                f"no device work is {said(self.chosen)}.",
-                hint="kernels by name, or graph.select(name=…).follow('LAUNCH').",
-            )
+            hint = "name kernels, or use graph.select(name=…).follow('LAUNCH')."
+            raise QueryError(f"{written(self.chosen)} matches no device work.", hint=hint)
         head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
         on_device = events.is_device[head] & events.is_device[tail] & (head != tail)
         awaited = on_device & np.isin(replay.kind, (EdgeKind.STREAM, EdgeKind.SYNC))
@@ -77,13 +78,13 @@ class Overlap(Change):
 
     def __str__(self) -> str:
         """Write it."""
-        return f"overlap({said(self.chosen)})"
+        return f"overlap({written(self.chosen)})"
 
 
 def overlap(chosen: Events) -> Overlap:
     """Change: device work runs on a stream of its own, and nothing on the device waits for it.
 
-    It still waits for what it waited for; calls of the host, and the end of the run, for it.
+    It still waits for the same work, and host calls and the end of the run still wait for it.
 
     Parameters
     ----------
@@ -98,19 +99,17 @@ def overlap(chosen: Events) -> Overlap:
 
 @dataclass(frozen=True)
 class Fuse(Change):
-    """Runs of kernels become one each: gaps and launches but the first go."""
+    """Each run of kernels becomes one: only the first launch stays, and no gaps."""
 
     chosen: tuple[Events, ...]
 
     def apply(self, draft: Draft) -> None:
-        """Join later members to the first, and take out their launches."""
+        """Join later members to the first, and remove their launches."""
         dag, replay = draft.dag, draft.replay
-        later = later_members(dag, *(draft.events(one) for one in self.chosen))
+        later = _later_members(dag, *(draft.events(one) for one in self.chosen))
         if not later.any():
-            raise QueryError(
-                f"no kernels follow each other as {self} wants.",
-                hint="graph.kernel_patterns() has the sequences that recur.",
-            )
+            hint = "graph.kernel_patterns() lists sequences that recur."
+            raise QueryError(f"{self}: no such kernels follow each other.", hint=hint)
         into = draft.into(later) & replay.into_start_of(later)
         draft.drop(into & (replay.kind == EdgeKind.LAUNCH))
         draft.clear(into & (replay.kind == EdgeKind.STREAM))
@@ -119,31 +118,82 @@ class Fuse(Change):
         launch = dag.launch[later]
         calls[launch[launch >= 0]] = True
         if draft.assumption is not Assumption.RIGID:
-            calls |= only_launching(dag, later)
+            calls |= _only_launching(dag, later)
         gone = draft.nested(calls)
         draft.clear(draft.own_time(gone))
         draft.drop(draft.into(gone) & (replay.kind == EdgeKind.QUEUE))
 
     def __str__(self) -> str:
         """Write it."""
-        return f"fuse({', '.join(said(one) for one in self.chosen)})"
+        return f"fuse({', '.join(written(one) for one in self.chosen)})"
 
 
 def fuse(*chosen: Events) -> Fuse:
     """Change: kernels that follow each other on a stream become one.
 
-    The parts take as long as before; gaps between them and launches but the first go. Whether the
-    operators go that only launched the others, is a part of the interval.
+    The parts take as long as before; the gaps between them, and all launches but the first, are
+    gone. The interval covers whether the operators that only launched the others are gone, too.
 
     Parameters
     ----------
     *chosen : str, re.Pattern or Selection
-        Names of the kernels in their order; or one set of kernels, whose runs are fused.
+        Names of the kernels in order; or one set of kernels, whose runs are fused.
 
     Returns
     -------
     Fuse
     """
     if not chosen:
-        raise QueryError("nothing was given to be fused.", hint="fuse('add', 'mul').")
+        raise QueryError("fuse needs at least one name.", hint="fuse('add', 'mul').")
     return Fuse(chosen)
+
+
+def _later_members(dag: Dag, *members: Bools) -> Bools:
+    """Members of each run of kernels but the first, which would take them in.
+
+    Of one mask, a run is chosen work in a row on one stream; of several, work in the masks' order.
+    Runs of a sequence do not overlap.
+    """
+    events = dag.events
+    work = np.flatnonzero(events.is_device)
+    work = work[np.lexsort((events.ts_ns[work], events.stream[work], events.device[work]))]
+    same = np.zeros(len(work), dtype=bool)
+    same[1:] = (events.stream[work[1:]] == events.stream[work[:-1]]) & (
+        events.device[work[1:]] == events.device[work[:-1]]
+    )
+    later = np.zeros(len(events), dtype=bool)
+    if len(members) == 1:
+        chosen = members[0][work]
+        chosen[1:] &= chosen[:-1] & same[1:]
+        chosen[:1] = False
+        later[work] = chosen
+        return later
+    n, length = len(work), len(members)
+    if n < length:
+        return later
+    begins = np.ones(n - length + 1, dtype=bool)
+    for place, mask in enumerate(members):
+        begins &= mask[work[place : n - length + 1 + place]]
+        if place:
+            begins &= same[place : n - length + 1 + place]
+    taken = -1
+    for first in np.flatnonzero(begins).tolist():  # one step per occurrence
+        if first > taken:
+            later[work[first + 1 : first + length]] = True
+            taken = first + length - 1
+    return later
+
+
+def _only_launching(dag: Dag, work: Bools) -> Bools:
+    """Whether each event is an operator that launches nothing but chosen work."""
+    n_all, n_chosen = (np.zeros(len(dag.events), dtype=np.int64) for _ in range(2))
+    launched = np.flatnonzero(dag.launch >= 0)
+    above, chosen = dag.launch[launched].astype(np.int64), work[launched]
+    while len(above):
+        np.add.at(n_all, above, 1)
+        np.add.at(n_chosen, above[chosen], 1)
+        above = dag.parent[above].astype(np.int64)
+        going = above >= 0
+        above, chosen = above[going], chosen[going]
+    found: Bools = (n_chosen > 0) & (n_chosen == n_all) & (dag.events.kind == EventKind.OP)
+    return found

@@ -1,4 +1,4 @@
-"""Draft: a replay that changes are made to."""
+"""Draft: a replay that changes modify."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
+from htagraph.replay.collective_members import Members, Transfers, transfers
 from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.host_code import Frames
-from htagraph.replay.members import Members, Transfers, transfers
 
 __all__ = ["Draft", "EventSet", "Events"]
 
@@ -41,17 +41,17 @@ class EventSet(Protocol):
 
 
 Events = str | re.Pattern[str] | EventSet | EventGroup
-"""Events by a name (a glob or regex), a set of them, or what holds for them."""
+"""Events by name (a glob or regex), as a set, or as a group of any graph."""
 
 
 class Draft:
-    """A replay under one assumption, to be changed in place.
+    """A replay under one assumption, changed in place.
 
     Parameters
     ----------
     members : Members, optional
-        Of a rank of a job: where it meets the others. The edges of their own time are transfers
-        there, without the wait.
+        Of a rank of a job: its members of matched collectives, whose edges are transfers without
+        the wait.
     """
 
     def __init__(self, dag: Dag, reading: Reading, members: Members | None = None) -> None:
@@ -64,27 +64,27 @@ class Draft:
         self.extra_ns = reading.replay.extra_ns.copy()
         self.release_ns = reading.replay.release_ns.copy()
         self.is_out = np.zeros(len(dag.events), dtype=bool)
-        """Whether each event was taken out."""
+        """Whether each event was removed."""
 
     @property
     def weight_ns(self) -> I64:
-        """Weights of the edges as they are by now."""
+        """Current weights of the edges."""
         return np.where(self.lag_ns == DROPPED, DROPPED, self.lag_ns + self.extra_ns)
 
     @property
     def transfers(self) -> Transfers:
-        """Edges that are transfers of collectives matched across ranks; none for a rank alone."""
+        """Edges that are transfers of matched collectives; none for a rank alone."""
         if self.members is None:
             return Transfers(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         return transfers(self.replay, self.members)
 
     def events(self, chosen: Events) -> Bools:
-        """Whether each event is chosen: host events and device work of the graph, Python frames.
+        """Whether each event is chosen: host events, device work and Python frames.
 
         Raises
         ------
         QueryError
-            If there is none, or a set is of another graph.
+            If there is none, or the set is of another graph.
         """
         table = self.dag.events
         code = table.symbols.code(chosen) if isinstance(chosen, str) else -1
@@ -95,9 +95,8 @@ class Draft:
         elif isinstance(chosen, EventGroup):
             mask = chosen.find(self.dag)
         elif not _same_events(chosen.dag, self.dag):
-            raise QueryError(
-                "the selection is of another graph.", hint="select from the graph that is changed."
-            )
+            hint = "select from the graph that you pass to what_if."
+            raise QueryError("the selection belongs to another graph.", hint=hint)
         else:
             mask = np.zeros(len(table), dtype=bool)
             mask[chosen.rows] = True
@@ -105,24 +104,24 @@ class Draft:
         found: Bools = mask & (table.is_host | table.is_device | is_frame)
         if not found.any():
             what = getattr(chosen, "pattern", chosen)
-            hint = "names are those of graph.events, or a glob such as '*gemm*'."
+            hint = "use a name from graph.events, or a glob such as '*gemm*'."
             if not is_frame.any():
-                hint += " Python frames are read with stacks=True."
-            raise QueryError(f"no event of the graph is {what!r}.", hint=hint)
+                hint += " To match Python frames, load with stacks=True."
+            raise QueryError(f"no event matches {what!r}.", hint=hint)
         return found
 
     def frames(self, chosen: Bools) -> Frames | None:
-        """The time of the Python frames among chosen events; None where there are none."""
+        """The time of the Python frames among chosen events; None without any."""
         rows = np.flatnonzero(chosen & (self.dag.events.kind == EventKind.PYTHON))
         return Frames(self.dag, rows) if len(rows) else None
 
     def nested(self, chosen: Bools) -> Bools:
-        """Chosen events, and host events within those of the host."""
+        """Chosen events, and host events nested in them."""
         chosen = self._with_framed(chosen)
         return chosen | (under_mask(self.dag, chosen & self._is_host) & self._is_host)
 
     def launched(self, chosen: Bools) -> Bools:
-        """Chosen events with all under them: nested in them, or launched from there."""
+        """Chosen events, and all that is nested in them or launched from them."""
         chosen = self._with_framed(chosen)
         return chosen | under_mask(self.dag, chosen & self._is_host)
 
@@ -136,18 +135,18 @@ class Draft:
         return self.dag.events.is_host
 
     def own_time(self, chosen: Bools) -> Bools:
-        """Whether each edge is time of the chosen events themselves."""
+        """Whether each edge is the chosen events' own time."""
         own: Bools = np.append(chosen, False)[self.replay.owner]
         return own
 
     def share(self, chosen: Bools) -> F64:
-        """Share of each edge that is time of the chosen events themselves, frames included."""
+        """Share of each edge that is the chosen events' own time, frames included."""
         frames, own = self.frames(chosen), self.own_time(chosen)
         found = np.zeros(len(own)) if frames is None else frames.share(self.replay)
         return np.where(own, 1.0, found)
 
     def into(self, chosen: Bools) -> Bools:
-        """Whether each edge leads to the start or the end of a chosen event, from another one."""
+        """Whether each edge leads from another event to the start or end of a chosen one."""
         replay, events = self.replay, np.flatnonzero(chosen)
         found = np.zeros(len(replay.head), dtype=bool)
         rows = replay.rows_into(np.concatenate([2 * events, 2 * events + 1]))
@@ -156,7 +155,7 @@ class Draft:
         return found
 
     def scale(self, share: F64, by: float) -> None:
-        """Make shares of edges take some times as long; several shares of one edge add up."""
+        """Scale shares of edges by a factor; several shares of one edge add up."""
         there = np.flatnonzero((share > 0) & (self.lag_ns != DROPPED))
         lag_ns, part, times = self.lag_ns[there], share[there], self.replay.ts_ns
         elapsed = times[self.replay.head[there]] - times[self.replay.tail[there]]
@@ -165,7 +164,7 @@ class Draft:
         self.lag_ns[there] = scaled.astype(np.int64)
 
     def spare(self, share: F64) -> None:
-        """Make shares of edges take no time, nor what no edge explains of them."""
+        """Make shares of edges, and of their unexplained time, take no time."""
         self.scale(share, 0.0)
         self.extra_ns = np.rint(self.extra_ns * (1 - share)).astype(np.int64)
 
@@ -175,19 +174,19 @@ class Draft:
         self.extra_ns[rows] = 0
 
     def drop(self, rows: Bools) -> None:
-        """Take edges away."""
+        """Remove edges."""
         self.lag_ns[rows] = DROPPED
         self.extra_ns[rows] = 0
 
     def release(self, chosen: Bools) -> None:
-        """Let chosen device work start whenever its stream allows."""
+        """Let chosen device work start as soon as its stream allows."""
         starts = 2 * np.flatnonzero(chosen)
         self.release_ns[self.replay.places[starts]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch.
 
-        What was launched before the capture is not among them: work that it holds up still is.
+        Work held up by something launched before the capture still is.
         """
         kind, into = self.replay.kind, self.into(chosen)
         self.is_out |= chosen
@@ -206,22 +205,22 @@ class Draft:
         self.extra_ns[ended & (self.replay.kind == EdgeKind.THREAD)] = 0
 
     def no_waits(self, rows: Bools) -> None:
-        """Take away edges that make the host wait; its calls take what they usually take."""
+        """Remove edges that make the host wait; its calls then take their usual time."""
         self.drop(rows)
         freed = np.zeros(len(self.replay.node), dtype=bool)
         freed[self.replay.head[rows]] = True
         self.extra_ns[freed[self.replay.head] & (self.replay.kind == EdgeKind.THREAD)] = 0
 
     def add(self, more: EdgeTable) -> None:
-        """Add edges; those against the order of time are left out."""
+        """Add edges, except those that run backward in time."""
         self.replay, self.lag_ns, self.extra_ns = self.replay.with_edges(
             more, self.lag_ns, self.extra_ns
         )
 
     def is_labelled(self, label: str) -> Bools | None:
-        """Whether each edge is of a kind or rule of this name; None if there is no such name.
+        """Whether each edge is of the kind or rule of this name; None if there is no such name.
 
-        ``sync`` are the waits of the host; a stream that waits for another needs what it waits for.
+        ``sync`` is the host's waits only: a stream that waits for another needs its results.
         """
         replay = self.replay
         head = replay.node[replay.head] >> 1
@@ -237,7 +236,7 @@ class Draft:
 
 
 def _same_events(one: Dag, other: Dag) -> bool:
-    """Whether two graphs are of one trace: a graph that is opened again is another object."""
+    """Whether two graphs have the same events, even if opened twice."""
     return one is other or (
         len(one.events) == len(other.events)
         and np.array_equal(one.events.ts_ns, other.events.ts_ns)

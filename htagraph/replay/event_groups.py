@@ -1,4 +1,4 @@
-"""Groups of events that changes are about, whatever trace they are looked for in."""
+"""Groups of events to change, defined for any trace."""
 
 from __future__ import annotations
 
@@ -34,13 +34,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class EventGroup:
-    """Events of any graph that something holds for, and what they are called.
-
-    Parameters
-    ----------
-    find : callable
-        From a graph to a mask over its events.
-    """
+    """A named group of events, found in any graph as a mask over its events."""
 
     name: str
     find: Callable[[Dag], Bools]
@@ -55,14 +49,13 @@ def of_class(member: KernelClass) -> EventGroup:
     names = {KernelClass.COMPUTE: "computation", KernelClass.MEMORY: "copies"}
 
     def find(dag: Dag) -> Bools:
-        """Look at the classes."""
         return np.equal(dag.classification.kernel_class, member)
 
     return EventGroup(names.get(member, member.label), find)
 
 
 def of_topic(topic: Cause) -> EventGroup:
-    """Host ranges, and Python frames, whose names say what they are about."""
+    """Host ranges and Python frames named like a topic."""
     return EventGroup(str(topic), lambda dag: about(dag, topic))
 
 
@@ -79,7 +72,7 @@ def _allocates(dag: Dag) -> Bools:
 
 
 def _waiting(dag: Dag, *, copies: bool) -> Bools:
-    """Whether each event is a call of the host, or ends a gap, that waits for the device."""
+    """Whether each host event, or the gap before it, waits for the device."""
     edges, events = dag.edges, dag.events
     waits = np.isin(edges.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
     waits &= (edges.rule == Rule.BLOCKING_COPY) == copies
@@ -90,14 +83,14 @@ def _waiting(dag: Dag, *, copies: bool) -> Bools:
 
 
 def _reading(dag: Dag) -> Bools:
-    """Whether each event is, or lies in, an operator that reads a value off the device."""
+    """Whether each event is or is in an operator that reads a value from the device."""
     reads = dag.events.named(dag.events.symbols.searched(READS)) & dag.events.is_host
     found: Bools = reads | under_mask(dag, reads)
     return found
 
 
 def _waits(dag: Dag) -> Bools:
-    """Whether each event waits for the device, other than for its own copy."""
+    """Whether each event waits for the device, not just for its own copy."""
     calls = _waiting(dag, copies=False) | (_waiting(dag, copies=True) & _reading(dag))
     reads = _reading(dag) & around(dag, np.flatnonzero(calls)) & dag.events.is_host
     found: Bools = calls | reads
@@ -105,22 +98,21 @@ def _waits(dag: Dag) -> Bools:
 
 
 LOADERS = EventGroup("data loading", _loads)
-"""Host ranges that say they load data."""
+"""Host ranges named like data loading."""
 ALLOCATIONS = EventGroup("memory allocation", _allocates)
-"""Calls that allocate device memory, or give it back."""
+"""Calls that allocate or free device memory."""
 COPIES_THAT_BLOCK = EventGroup(
     "blocking copies", lambda dag: _waiting(dag, copies=True) & ~_reading(dag)
 )
-"""Calls that wait for the copy that they enqueue, but to read a value."""
+"""Calls that wait for the copy they enqueue, except to read a value."""
 HOST_WAITS = EventGroup("host waits", _waits)
-"""All others that wait for the device; operators that read a value, in place of their calls."""
+"""All other events that wait for the device, with the operators that read a value."""
 
 
 def waits_at(name: str, op: str) -> EventGroup:
-    """Calls of a name within an operator that wait for the device."""
+    """Calls with a name, within an operator, that wait for the device."""
 
     def find(dag: Dag) -> Bools:
-        """Look at the calls of that name."""
         code = dag.events.symbols.code(name)
         waits = _waiting(dag, copies=True) | _waiting(dag, copies=False)
         rows = np.flatnonzero(waits & np.equal(dag.events.name, code))

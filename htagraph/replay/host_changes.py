@@ -1,4 +1,4 @@
-"""Changes to what the host does: replays in place of launches, loading beside the step."""
+"""Changes to the host: CUDA graphs instead of launches, and prefetched data."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ __all__ = ["Graphed", "Prefetch", "graphed", "prefetch"]
 Bools = npt.NDArray[np.bool_]
 
 _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
-"""What code between two operators, and a stretch within one, take at most where they only launch
-(PyTorch: 5 to 50 us)."""
-_REPLAY_NS = 10_000
-"""What a graph launch costs where none was recorded (measured on H100: 6 to 15 us)."""
-_HANDED_OVER_NS = 2_000_000
-"""What a batch of another process costs its thread at most (PyTorch 2.15: 1.4 to 1.8 ms)."""
+"""Longest code between two operators, and longest stretch within one, that only launches (PyTorch:
+5 to 50 us). test_host_changes draws both sides."""
+_GRAPH_LAUNCH_NS = 10_000
+"""Cost of a graph launch if none was recorded (measured on H100: 6 to 15 us). test_host_changes."""
+_HANDOFF_NS = 2_000_000
+"""Most time that a batch from another process costs its thread (PyTorch 2.15: 1.4 to 1.8 ms).
+test_host_changes draws longer batches."""
 
 
 @dataclass(frozen=True)
 class Graphed(Change):
-    """The host replays graphs in place of launching work by work."""
+    """The host launches one graph per step instead of each kernel."""
 
     def apply(self, draft: Draft) -> None:
-        """Take host time of operators and launches out; the first launch of each step stays.
+        """Remove the host time of operators and launches; each step's first launch stays.
 
-        What takes long by itself is no work of launching: it stays, but in the loosest reading. So
-        does all code between operators, in the tightest.
+        Long host code does more than launch, so it stays except in the loosest reading. In the
+        tightest reading, all code between operators stays.
         """
         dag, replay = draft.dag, draft.replay
         if not (dag.launch >= 0).any():
-            raise QueryError(
-                "nothing was launched, so there is nothing to replay as a graph.",
-                hint="record device work: ProfilerActivity.CUDA.",
-            )
+            hint = "record device work with ProfilerActivity.CUDA."
+            raise QueryError("no launches were recorded, so no graph replaces them.", hint=hint)
         events = dag.events
         meanings = call_meanings(events)
         loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
@@ -73,7 +72,7 @@ class Graphed(Change):
         draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0
         first = _first_launches(dag)
         cost = np.flatnonzero(graph_launches(dag))
-        cost_ns = int(np.median(events.dur_ns[cost])) if len(cost) else _REPLAY_NS
+        cost_ns = int(np.median(events.dur_ns[cost])) if len(cost) else _GRAPH_LAUNCH_NS
         at_end = (replay.kind == EdgeKind.THREAD) & first[replay.node[replay.head] >> 1]
         at_end &= replay.node[replay.head] & 1 == 1
         draft.lag_ns[at_end] += cost_ns
@@ -96,10 +95,10 @@ def _first_launches(dag: Dag) -> Bools:
 
 
 def graphed() -> Graphed:
-    """Change: each step is one replay of a graph, as far as it does not wait or load data.
+    """Change: each step is captured as a CUDA graph, except where it waits or loads data.
 
-    Operators and launches take no host time. Whether code between operators goes, too, is a part of
-    the interval.
+    Operators and launches take no host time. The interval covers whether code between operators
+    does.
 
     Returns
     -------
@@ -108,34 +107,32 @@ def graphed() -> Graphed:
     Raises
     ------
     QueryError
-        When it is made, if nothing was launched.
+        When it is applied, if nothing was launched.
     """
     return Graphed()
 
 
 @dataclass(frozen=True)
 class Prefetch(Change):
-    """Data is loaded beside the step: while one batch is used, the next is loaded."""
+    """While one batch is used, the next is loaded."""
 
     def apply(self, draft: Draft) -> None:
-        """Take loading off its thread; a batch is there as long after the one before as it took."""
+        """Free the thread of loading; each batch is ready one loading time after the last."""
         dag = draft.dag
         events = dag.events
         loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
         if not loads.any():
-            raise QueryError(
-                "no host range that loads data was recorded.",
-                hint="torch's DataLoader makes them; or name yours data_loading.",
-            )
+            hint = "PyTorch's DataLoader records them; name yours data_loading."
+            raise QueryError("no host range that loads data was recorded.", hint=hint)
         outer = np.flatnonzero(loads & ~under_mask(dag, loads))
         outer = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
         draft.clear(draft.own_time(draft.nested(loads)))
         same = events.lane[outer][1:] == events.lane[outer][:-1]
         before, after = outer[:-1][same], outer[1:][same]
-        # The first batch is waited for; others cost what it takes to be handed over, if anything.
+        # The first batch is waited for. In the tightest reading the others cost their handoff.
         own_ns = np.zeros(len(events), dtype=np.int64)
         if draft.assumption is Assumption.RIGID:
-            own_ns[after] = np.minimum(events.dur_ns[after], _HANDED_OVER_NS)
+            own_ns[after] = np.minimum(events.dur_ns[after], _HANDOFF_NS)
         first = np.setdiff1d(outer, after)
         own_ns[first] = events.dur_ns[first]
         ends = draft.replay.node[draft.replay.head]
@@ -157,9 +154,9 @@ class Prefetch(Change):
 
 
 def prefetch() -> Prefetch:
-    """Change: data is loaded beside the step, one batch ahead.
+    """Change: data is loaded one batch ahead, during the step.
 
-    The first batch of each thread that loads is still waited for.
+    The first batch of each loading thread is still waited for.
 
     Returns
     -------

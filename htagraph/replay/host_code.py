@@ -1,8 +1,8 @@
-"""Host code: what of each edge is time of Python frames, or of code at a place.
+"""Host code: the share of each edge that runs in Python frames, or in code at a place.
 
-Frames are no nodes of a graph: they lie across the edges of their thread, and an edge is theirs as
-far as it overlaps them. So is code that no operator covers; its place is the line that runs, where
-stacks were recorded, or the operators around it.
+Frames are not nodes of the graph; a share of an edge is theirs if it overlaps them. The same holds
+for code that no operator covers: its place is the running line if stacks were recorded, else the
+operators around it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Code:
-    """Host code that no operator covers, by its place."""
+    """Host code that no operator covers, by place."""
 
     place: str | re.Pattern[str]
 
@@ -45,13 +45,13 @@ class Code:
 
 
 def code(place: str | re.Pattern[str]) -> Code:
-    """Host code that no operator covers, by the place that reports give it; to scale or remove.
+    """Host code that no operator covers, by the place that reports print; to scale or remove.
 
     Parameters
     ----------
     place : str or re.Pattern
-        A glob or regex: the line that runs (``"train.py:163 in hook"``) where stacks were recorded
-        and read, else the operators around it (``"after Optimizer.step#*"``).
+        A glob or regex of the running line (``"train.py:163 in hook"``) if stacks were recorded and
+        read, else of the operators around it (``"after Optimizer.step#*"``).
 
     Returns
     -------
@@ -67,13 +67,7 @@ def code(place: str | re.Pattern[str]) -> Code:
 
 
 class Frames:
-    """The time in which some Python frames run on their threads.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-        Events of kind `EventKind.PYTHON`.
-    """
+    """The time in which some Python frames (rows of the event table) run on their threads."""
 
     def __init__(self, dag: Dag, rows: I64) -> None:
         events = dag.events
@@ -85,19 +79,19 @@ class Frames:
         }
 
     def within(self) -> Bools:
-        """Whether each host event lies in the frames of its thread; shape (n_events,)."""
+        """Whether each event is a host event within the frames of its thread."""
         events = self._dag.events
         inside = np.zeros(len(events), dtype=bool)
         for lane, cover in self._covers.items():
             mine = np.flatnonzero((events.lane == lane) & events.is_host)
             start, end = events.ts_ns[mine], events.end_ns[mine]
-            # An instant is inside where the next one is.
+            # An event without length counts as one nanosecond long.
             until = np.maximum(end, start + 1)
             inside[mine] = cover.within(start, until) == until - start
         return inside
 
     def share(self, replay: Replay) -> F64:
-        """Share of each edge of a thread that lies in the frames, 0 for other edges."""
+        """Share of each thread edge within the frames, 0 for other edges."""
         found = np.zeros(len(replay.head), dtype=np.float64)
         for rows, cover in self._of_threads(replay):
             start, end = replay.ts_ns[replay.tail[rows]], replay.ts_ns[replay.head[rows]]
@@ -105,7 +99,7 @@ class Frames:
         return found
 
     def waited_in(self, replay: Replay) -> Bools:
-        """Whether each edge makes a gap wait, and what it waits for ended while the frames ran."""
+        """Whether each edge is a gap's wait for something that ended while the frames ran."""
         found = np.zeros(len(replay.head), dtype=bool)
         hidden = np.flatnonzero((replay.kind == EdgeKind.HIDDEN_SYNC) & (replay.row >= 0))
         lane = self._dag.events.lane[replay.node[replay.head[hidden]] >> 1]
@@ -116,7 +110,7 @@ class Frames:
         return found
 
     def ends_in(self, replay: Replay) -> I64:
-        """How many of the frames end in each edge of a thread."""
+        """How many of the frames end in each thread edge."""
         found, events = np.zeros(len(replay.head), dtype=np.int64), self._dag.events
         for rows, lane in self._edges(replay):
             ends = np.sort(events.end_ns[self._rows[events.lane[self._rows] == lane]])
@@ -136,12 +130,12 @@ class Frames:
 
 
 def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
-    """Share of each edge that is time of the chosen code.
+    """Share of each edge that runs the chosen code.
 
     Raises
     ------
     QueryError
-        If there is none; the hint names the longest there is.
+        If there is none; the hint names the longest places.
     """
     edge, dur_ns, place = _places(dag, replay)
     number, places = pd.factorize(place)
@@ -150,8 +144,8 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
     if not fits.any():
         times = np.bincount(number, weights=dur_ns, minlength=len(places))
         longest = [repr(places[at]) for at in np.argsort(-times, kind="stable")[:4] if places[at]]
-        hint = f"such as {', '.join(longest)}." if longest else "no code lies between operators."
-        raise QueryError(f"no host code is at {chosen!r}.", hint=hint)
+        hint = f"try {', '.join(longest)}." if longest else "no code runs between operators."
+        raise QueryError(f"no host code matches {chosen!r}.", hint=hint)
     mine = fits[number]
     taken = np.bincount(edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]

@@ -1,8 +1,8 @@
-"""Waits that held, but cost no time in the run: in another run they may.
+"""Latent waits: they cost no time in the recorded run, but may in a faster one.
 
-A call that waits for the device returns at once where the device is idle already, and a launch
-where its queue has room. Where the host is made faster, it waits there. Edges for that arrive
-before their heads happen, so that they change no path of the run as it was.
+A call that waits for the device returns at once if the device is idle, and a launch if its queue
+has room. A faster host would wait there. The edges for these waits have slack in the recorded run,
+so they do not change its critical path.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ __all__ = ["latent_waits"]
 I64 = npt.NDArray[np.int64]
 
 _QUEUE_HOLDS = 1_022
-"""Launches that a device holds, where none of a trace met a full queue (measured: about 1,022)."""
+"""Launches that a queue holds if the trace never filled it (measured: about 1,022).
+test_latent_waits launches more."""
 _INFERRED_WAITS = (
     Rule.ENDED_RIGHT_BEFORE,
     Rule.RECURRING_IN_REPLAYS,
     Rule.RECORD_AND_WAIT_ORDER,
 )
 _MOSTLY = 0.5
+"""Share of a kernel's instances with an inferred wait from which the others wait, too. Chosen:
+test_latent_waits draws 30% and 70%."""
 _OF_DEVICE = (CallMeaning.DEVICE_SYNC, CallMeaning.FREE)
 
 
 def latent_waits(dag: Dag) -> EdgeTable:
-    """Edges of waits that cost no time: of calls, of launches for the queue, of streams.
+    """Latent waits of calls, of launches for room in the queue, and of streams for each other.
 
-    Returns
-    -------
-    EdgeTable
-        Rows that the graph has already are left out; all run forward in time.
+    Waits that the graph has already are left out; all edges run forward in time.
     """
     found = EdgeTable.concat([*_of_calls(dag), *_of_queues(dag), *_of_streams(dag)])
     times = dag.events.node_ts_ns
@@ -48,9 +48,9 @@ def latent_waits(dag: Dag) -> EdgeTable:
 
 
 def _launched(dag: Dag) -> tuple[I64, I64]:
-    """Device work with a recorded launch, and when its call began; by that time.
+    """Device work and the start of its recorded launch, sorted by that.
 
-    What one call enqueued is in the order in which it ran, whatever its order in the file.
+    Work of one launch is in the order in which it ran, not that of the file.
     """
     events = dag.events
     work = np.flatnonzero(events.is_device & (dag.launch >= 0))
@@ -60,10 +60,9 @@ def _launched(dag: Dag) -> tuple[I64, I64]:
 
 
 def _of_calls(dag: Dag) -> Iterator[EdgeTable]:
-    """Yield edges from the last work enqueued before a call that waits to its end, by stream.
+    """Yield edges from the last work enqueued on each stream to the end of a waiting call.
 
-    A wait for one stream whose work is not known is for the stream on which its thread enqueued
-    last.
+    A wait for an unknown stream is for the one on which its thread enqueued last.
     """
     events, meanings = dag.events, call_meanings(dag.events)
     known = np.zeros(len(events), dtype=bool)
@@ -83,7 +82,7 @@ def _of_calls(dag: Dag) -> Iterator[EdgeTable]:
         calls = np.concatenate([every, one[wanted == number]])
         last = np.searchsorted(called_ns[mine], events.ts_ns[calls], side="left") - 1
         calls, last = calls[last >= 0], last[last >= 0]
-        # A call that need not wait takes as long as it takes to return.
+        # A call that need not wait only takes the time to return.
         left_ns = np.maximum(events.end_ns[calls] - events.end_ns[work[mine[last]]], 0)
         yield EdgeTable.of(
             Rule.CALL_SEMANTICS,
@@ -112,7 +111,7 @@ def _stream_of_thread(dag: Dag, work: I64, called_ns: I64, stream: I64, calls: I
 def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
     """Yield edges from the start of work to the launch that takes its place in a full queue.
 
-    The queue holds as many as were ever outstanding where a launch met it full.
+    If the trace filled the queue, it holds as many as were ever outstanding.
     """
     events, edges, tiebreak = dag.events, dag.edges, dag.events.tiebreak
     work, _ = _launched(dag)
@@ -123,7 +122,7 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
     bounds = np.flatnonzero(group_starts(events.device[by_device]))
     for mine in np.split(by_device, bounds)[1:]:
         calls, n_work = np.unique(dag.launch[mine], return_counts=True)
-        calls = calls[n_work == 1]  # a graph takes one place, whatever it enqueues
+        calls = calls[n_work == 1]  # a graph launch takes one place for all its kernels
         single = mine[np.isin(dag.launch[mine], calls)]
         calls = calls[np.lexsort((tiebreak[calls], events.ts_ns[calls]))]
         started = single[np.lexsort((tiebreak[single], events.ts_ns[single]))]
@@ -131,7 +130,7 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
             events.ts_ns[started], events.end_ns[calls], side="right"
         )
         most = int(outstanding.max(initial=0)) + 1
-        holds = most if was_full and most <= 2 * _QUEUE_HOLDS else max(most, _QUEUE_HOLDS)
+        holds = most if was_full else max(most, _QUEUE_HOLDS)
         if len(calls) > holds:
             head = calls[holds:]
             tail = started[: len(head)]
@@ -139,10 +138,10 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
 
 
 def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
-    """Yield edges between streams where the same work waits elsewhere, by an inferred edge.
+    """Yield edges between streams for kernels whose other instances have an inferred wait.
 
-    Inference finds only waits that cost time. Where most instances of a kernel wait for one of
-    another stream, the others do, too: for the last of that name which was enqueued before.
+    Inference finds only waits that cost time. If most instances of a kernel wait for a kernel on
+    another stream, the others wait, too: for the last one of that name enqueued before.
     """
     events, edges = dag.events, dag.edges
     found = np.isin(edges.rule, _INFERRED_WAITS) & (edges.tail & 1 == 1)
@@ -178,7 +177,7 @@ def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
 
 
 def _alike(keys: npt.NDArray[np.integer], rows: I64) -> list[I64]:
-    """Rows by their keys, shape (n_keys, n); within each group in their order."""
+    """Rows grouped by their keys, shape (n_keys, n)."""
     order = np.lexsort(keys[::-1])
     differs = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
     return np.split(rows[order], np.flatnonzero(differs) + 1)

@@ -1,12 +1,12 @@
-"""Chains that are nearly critical: where they leave what is more critical, and where they join it.
+"""Nearly critical chains: where they leave a more critical one, and where they join it.
 
 ::
 
     more critical    ====A==========================B====>
     chain                [ c1 ][   c2   ][ c3 ]- - -        could be over later by its float
 
-All nodes of a chain have the same float. It begins when its tail on the path happens, and is over
-when it arrives at its head there; what is left until that happens is float.
+All nodes of a chain have the same float. The chain begins with its tail on the more critical
+chain, and ends when it arrives at its head there; the time left until that head happens is float.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ I64 = npt.NDArray[np.int64]
 
 
 class NearChains(NamedTuple):
-    """Chains, least float first, then the longest; and the edges of each.
+    """Chains by float, then longest first, and the edges of each.
 
     Parameters
     ----------
     start_ns, end_ns, float_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Cut at the start of the window.
     leaves, joins : ndarray of shape (n,), dtype=int64
-        Node of the graph that a chain comes from, and that it leads to; -1 for none.
+        Node that a chain comes from, and node that it leads to; -1 for none.
     chain : ndarray of shape (k,), dtype=int64
-        Chain of each part, in order of chains and of time.
+        Chain of each part, sorted by chain and time.
     edge : ndarray of shape (k,), dtype=int64
-        Edge of the replay that a part is the time of.
+        Edge of the replay whose time a part is.
     begin_ns, until_ns : ndarray of shape (k,), dtype=int64, unit=ns
         The parts of a chain tile it.
     """
@@ -60,21 +60,12 @@ class NearChains(NamedTuple):
 def near_chains(
     dag: Dag, replay: Replay, window: Window, *, within_ns: int, least_ns: int, top: int
 ) -> NearChains:
-    """Chains of a window with little float.
-
-    Parameters
-    ----------
-    within_ns : int, unit=ns
-        Most float of a chain.
-    least_ns : int, unit=ns
-        Shorter ones are left out.
-    top : int
-        As many at most.
+    """The first chains of a window with float up to ``within_ns`` and length from ``least_ns``.
 
     Raises
     ------
     GraphError
-        If the parts of a chain do not add up to it: a defect of this package.
+        If the parts of a chain do not add up to it: a bug in htagraph.
     """
     ts_ns, weight = replay.ts_ns, replay.weight_ns
     latest_ns = replay.latest_ns(replay.bounds(window).until)

@@ -1,4 +1,4 @@
-"""What calls that waited take by themselves: as long as those of their name that did not."""
+"""The own time of calls that waited: what calls of the same name take without a wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def held_calls(dag: Dag, edges: EdgeTable) -> Bools:
-    """Whether each edge is a whole call of the runtime that waited."""
+    """Whether each edge spans a runtime call that waited."""
     call = edges.event.astype(np.int64)
     held = (edges.rule == Rule.BLOCKING_CALL) & (call >= 0)
     held &= (edges.tail == 2 * call) & (edges.head == 2 * call + 1)
@@ -28,20 +28,9 @@ def held_calls(dag: Dag, edges: EdgeTable) -> Bools:
 
 
 def own_times(dag: Dag, calls: I32, share: float) -> I64:
-    """Time of calls by themselves, by those of the same name that did not wait.
+    """Quantile of the times of calls of the same name that did not wait, at most the call's own.
 
-    Of a name of which all waited: that of launches for calls that enqueue work, else none. Never
-    longer than the call took.
-
-    Parameters
-    ----------
-    calls : ndarray of shape (n,), dtype=int32
-    share : float
-        Quantile of the times of calls of that name: 0.5 the (lower) median, 1 the longest.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64, unit=ns
+    If all of a name waited, calls that enqueue work take the time of a launch, others none.
     """
     events, edges = dag.events, dag.edges
     if not len(calls):

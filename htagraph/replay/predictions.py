@@ -1,4 +1,4 @@
-"""Predictions: candidate changes replayed, and put in order of what they save."""
+"""Predictions: candidate changes, replayed and sorted by what they save."""
 
 from __future__ import annotations
 
@@ -24,41 +24,42 @@ __all__ = ["Rehearsed", "predictions"]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_N_LOOKED_AT = 10
-"""Changes of which it is said what bounds the run then, and what they save together.
-
-Of a kernel, that is twice as fast; its other speeds are points of a curve.
-"""
+_N_COMBINED = 10
+"""Changes that are also replayed together, and whose next bottleneck is found; of a kernel only at
+twice the speed. Chosen to bound the time of a report: test_predictions counts them."""
 _N_PAIRED = 6
-"""Those of them that are replayed in pairs, to see which share what they save."""
+"""Changes among them that are replayed in pairs, to find which share their savings. Chosen:
+test_predictions counts them."""
 _NOT_ADDITIVE = 0.9
-"""Two changes that together save less than this share of their sum are not additive."""
+"""Two changes share their savings if together they save less than this part of the sum. Chosen:
+test_predictions has 85% and 95%."""
 _WORTH = 0.002
-"""Share of the window below which only what is expected is replayed."""
+"""Share of the window below which a saving is replayed by the expected reading only. Chosen:
+test_predictions has one either side."""
 
 
 class Rehearsed(Protocol):
-    """A window of one trace or of a job, to be replayed under changes."""
+    """A window of a trace or of a job that can be replayed under changes."""
 
     @property
     def window(self) -> Window:
-        """What is asked about."""
+        """The window."""
 
     @property
     def clock_error_ns(self) -> int:
-        """What every saving may be off by, whatever the reading."""
+        """Error of the clocks in every saving."""
 
     def saved_ns(self, changes: Sequence[Change]) -> int:
-        """What changes are expected to save."""
+        """Expected saving of changes."""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
-        """What they save by every reading."""
+        """Saving by every reading."""
 
     def then_bound(self, changes: Sequence[Change]) -> str:
-        """What most of the critical path is bound by then; empty where that is not known."""
+        """What most of the changed critical path is bound by; empty if unknown."""
 
 
-class _Asked(NamedTuple):
+class _Prediction(NamedTuple):
     """A candidate with what it saves."""
 
     candidate: Candidate
@@ -66,26 +67,24 @@ class _Asked(NamedTuple):
 
     @property
     def change(self) -> str:
-        """What is changed, as it is written."""
+        """The calls that make the change."""
         return " + ".join(map(str, self.candidate.changes))
 
 
 def predictions(
     rehearsal: Rehearsed, asked: Iterable[Candidate], *, n_threads: int = 1
 ) -> pd.DataFrame:
-    """Candidate changes with what each saves, largest expected saving first.
+    """What each candidate saves, as `OPPORTUNITIES`, without those that do not apply.
 
     Parameters
     ----------
-    asked : iterable of Candidate
-        Those of which nothing is there are left out.
     n_threads : int, default=1
         How many are replayed at once.
     """
-    answers = _each("change", partial(_ask, rehearsal), list(asked), n_threads)
+    answers = _each("change", partial(_predict, rehearsal), list(asked), n_threads)
     found = _best_of_each([one for one in answers if one is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
-    rows = _looked_at(found)
+    rows = _combined(found)
     changes = [found[row].candidate.changes for row in rows]
     bounds = _each("bound of a changed run", rehearsal.then_bound, changes, n_threads)
     then = dict(zip((found[row].change for row in rows), bounds, strict=True))
@@ -115,7 +114,7 @@ def predictions(
 def _each(
     doing: str, ask: Callable[[Item], Answer], items: Sequence[Item], n_threads: int
 ) -> list[Answer]:
-    """The answer for each item, several at a time: replays leave the interpreter to others."""
+    """The answer for each item, several at a time, since replays release the GIL."""
     if n_threads == 1:
         return [ask(item) for item in counted(doing, items)]
     with ThreadPoolExecutor(n_threads) as pool:
@@ -126,21 +125,21 @@ def _each(
             pool.shutdown(cancel_futures=True)
 
 
-def _ask(rehearsal: Rehearsed, candidate: Candidate) -> _Asked | None:
-    """What a candidate saves, by all readings where it is worth it; None if it is not there."""
+def _predict(rehearsal: Rehearsed, candidate: Candidate) -> _Prediction | None:
+    """What a candidate saves, by all readings if that is worth it; None if it does not apply."""
     try:
         saved = rehearsal.saved_ns(candidate.changes)
     except QueryError:
         return None
     if saved < _WORTH * rehearsal.window.dur_ns and not candidate.cause:
         expected = [(Assumption.AS_BOUND, saved)]
-        return _Asked(candidate, Saving.of(expected, error_ns=rehearsal.clock_error_ns))
-    return _Asked(candidate, rehearsal.saving(candidate.changes))
+        return _Prediction(candidate, Saving.of(expected, error_ns=rehearsal.clock_error_ns))
+    return _Prediction(candidate, rehearsal.saving(candidate.changes))
 
 
-def _best_of_each(found: Sequence[_Asked]) -> list[_Asked]:
-    """Of alternative repairs of a cause the best; of other changes those that save anything."""
-    best: dict[tuple[str, str, float], _Asked] = {}
+def _best_of_each(found: Sequence[_Prediction]) -> list[_Prediction]:
+    """The best repair of each cause, and other changes that save anything."""
+    best: dict[tuple[str, str, float], _Prediction] = {}
     repaired = {one.candidate.target for one in found if not one.candidate.is_last_resort}
     for one in found:
         key = (one.candidate.kind, one.candidate.target, one.candidate.left)
@@ -152,23 +151,23 @@ def _best_of_each(found: Sequence[_Asked]) -> list[_Asked]:
 
 
 def _alone_ns(saving: Saving) -> int:
-    """What is saved if other ranks do not change."""
+    """Saving if other ranks do not change."""
     return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)
 
 
-def _looked_at(found: Sequence[_Asked]) -> list[int]:
+def _combined(found: Sequence[_Prediction]) -> list[int]:
     """Rows of the first changes, each once."""
     rows: dict[str, int] = {}
     for row, one in enumerate(found):
         if one.candidate.kind != "kernel" or one.candidate.left == TWICE_AS_FAST:
             rows.setdefault(one.change, row)
-    return list(rows.values())[:_N_LOOKED_AT]
+    return list(rows.values())[:_N_COMBINED]
 
 
 def _together(
-    rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int], n_threads: int
+    rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int], n_threads: int
 ) -> list[int]:
-    """What each row saves with those above it."""
+    """Saving of each row together with those above it."""
     made: dict[str, Candidate] = {}
     asked: list[list[Change]] = []
     place: list[int] = []
@@ -181,8 +180,10 @@ def _together(
     return [saved_ns[number] for number in place]
 
 
-def _shared(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]) -> dict[str, int]:
-    """By change: the first row above with which it is not additive."""
+def _shared(
+    rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int]
+) -> dict[str, int]:
+    """By change, the first row above with which it is not additive."""
     shared: dict[str, int] = {}
     for place, row in enumerate(counted("change beside others", rows)):
         own = found[row]

@@ -1,4 +1,4 @@
-"""Rehearsal: runs of one window under changes, by every reading of its trace."""
+"""Rehearsal: replays of one window under changes, by every reading of its trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class Saving(NamedTuple):
-    """Time that a change saves; negative where it costs.
+    """Time that a change saves; negative if it costs time.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Saving(NamedTuple):
     expected_ns : int, unit=ns
         By the first reading, `Assumption.AS_BOUND`.
     readings : tuple of (Assumption, int)
-        What it saves by each.
+        The saving by each.
     """
 
     low_ns: int
@@ -49,10 +49,10 @@ class Saving(NamedTuple):
 
     @classmethod
     def of(cls, found: Iterable[tuple[Assumption, int]], *, error_ns: int = 0) -> Self:
-        """Saving by some readings, the expected one first, give or take an error.
+        """Saving by some readings, the expected one first, plus or minus an error.
 
-        What is off in both runs does not make a saving of none, nor turn one into a cost: at most,
-        half of what is saved is in doubt.
+        The error is in both runs, so it is at most half of the saving: it neither makes a saving of
+        none nor turns one into a cost.
         """
         readings = tuple(found)
         saved = [saved_ns for _, saved_ns in readings]
@@ -61,11 +61,11 @@ class Saving(NamedTuple):
 
     @property
     def width_ns(self) -> int:
-        """How much the trace leaves open."""
+        """Width of the interval."""
         return self.high_ns - self.low_ns
 
     def __str__(self) -> str:
-        """Say it as people do."""
+        """The interval, for people."""
         ends = [human_duration(end_ns) for end_ns in (self.low_ns, self.high_ns)]
         return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
@@ -78,7 +78,7 @@ class Run(NamedTuple):
     replay : Replay
         With the edges that the changes added.
     lag_ns, weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Of each edge: its lag alone, and with what of a residual belongs to it.
+        Of each edge, without and with its unexplained time.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
@@ -90,24 +90,24 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What replays of a window under changes share."""
+    """A window of a graph, to replay under changes."""
 
     dag: Dag
     window: Window
 
     @property
     def clock_error_ns(self) -> int:
-        """What a saving may be off by whatever the reading: nothing, as there is one clock."""
+        """Error of the clocks in a saving: none, as there is one clock."""
         return 0
 
     @cached_property
     def replay(self) -> Replay:
-        """The run as it was: nodes, edges and lags."""
+        """The recorded run: nodes, edges and lags."""
         return replay_of(self.dag)
 
     @cached_property
     def expected(self) -> Reading:
-        """The first reading, by which a run is expected."""
+        """The first reading, which gives the expected saving."""
         return next(readings(self.dag, self.replay))
 
     @cached_property
@@ -118,17 +118,17 @@ class Rehearsal:
 
     @cached_property
     def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:
-        """What changes were found to save by the first reading, by their ids."""
+        """Expected savings found so far, by the ids of the changes."""
         return {}
 
     @cached_property
     def hold_out(self) -> HoldOut:
-        """How well steps are predicted from each other."""
+        """How well steps predict each other."""
         return hold_out(self.dag, self.expected.replay)
 
     @cached_property
     def bounds(self) -> Bounds:
-        """What is done when the window begins, and when it ends."""
+        """The work done by the start and by the end of the window."""
         return self.replay.bounds(self.window)
 
     def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
@@ -137,7 +137,7 @@ class Rehearsal:
         Raises
         ------
         QueryError
-            If a change names nothing that is there.
+            If a change names nothing in the trace.
         """
         draft = Draft(self.dag, reading or self.expected)
         for change in changes:
@@ -148,9 +148,9 @@ class Rehearsal:
         return Run(replay, draft.lag_ns, weight_ns, times_ns)
 
     def bounds_of(self, run: Run) -> dict[Bound, int]:
-        """Time of the window's critical path in a run, by what bounds it; most first.
+        """Time of the window's critical path in a run by bound, most first.
 
-        Without the graph of the run: what is longer than usual is not told apart.
+        Found without the graph of the run, so that unusually long delays are not separated.
         """
         replay, times_ns = run.replay, run.times_ns
         window = replay.window_in(times_ns, self.window)
@@ -174,7 +174,7 @@ class Rehearsal:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def dur_ns(self, times_ns: I64) -> int:
-        """Length of the window in other times."""
+        """Length of the window at other times."""
         before, until, lead_ns, tail_ns = self.bounds
         if not len(until):
             return self.window.dur_ns
@@ -183,19 +183,19 @@ class Rehearsal:
         return max(end_ns - start_ns, 0)
 
     def saved_ns(self, changes: Sequence[Change]) -> int:
-        """What changes are expected to save in the window."""
+        """Expected saving of changes in the window."""
         known, key = self._expected_ns, tuple(map(id, changes))
         if key not in known:
             known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes).times_ns)
         return known[key][1]
 
     def then_bound(self, changes: Sequence[Change]) -> str:
-        """What most of the window's critical path is bound by under changes."""
+        """What bounds most of the window's critical path under changes."""
         bounds = self.bounds_of(self.run(changes))
         return next(iter(bounds)).label if bounds else ""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
-        """What changes save in the window, by every reading."""
+        """Saving of changes in the window, by every reading."""
         expected, *others = self.readings
         return Saving.of(
             [

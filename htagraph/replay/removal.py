@@ -1,8 +1,7 @@
-"""Many removals at once: how long a window would be if one group after the other took no time.
+"""Many removals at once: how long a window would be without each of many groups of events.
 
-Each group is a column of one pass over the graph (`retime_without`). That is what `Remove` does to
-the events of one group, without the rest of what it can do: what is nested in them or launched from
-there belongs to its own group.
+Each group is a column of one pass over the graph (`retime_without`). The result is that of `Remove`
+for the events of one group, but not for what is nested in them or launched from them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Removal(NamedTuple):
     Parameters
     ----------
     group : ndarray of shape (m, 2), dtype=int32
-        Up to two groups of each edge, which differ; -1 for none.
+        Up to two different groups of each edge; -1 for none.
     without_ns : ndarray of shape (m, 2), dtype=int64, unit=ns
         At most the weight of the edge.
     """
@@ -46,14 +45,9 @@ class Removal(NamedTuple):
 
     @classmethod
     def of_events(cls, dag: Dag, replay: Replay, group: I64, n_groups: int) -> Self:
-        """Removal of groups of events: they take no time, and neither wait nor need a launch.
+        """Removal of groups of events (-1 for none) as by `Draft.take_out`.
 
-        As `Draft.take_out` does it.
-
-        Parameters
-        ----------
-        group : ndarray of shape (n_events,), dtype=int64
-            -1 for none.
+        They take no time, and neither wait nor need a launch.
         """
         weight, kind, edges = replay.weight_ns, replay.kind, replay.edges
         head = edges.head >> 1
@@ -74,23 +68,21 @@ class Removal(NamedTuple):
 
     @classmethod
     def of_edges(cls, replay: Replay, group: I64, without_ns: I64, n_groups: int) -> Self:
-        """Removal of up to two groups of each edge; what would not change it is no group of it."""
+        """Removal of up to two groups of each edge, without groups that do not change it."""
         idle = without_ns >= replay.weight_ns[:, None]
         return cls(replay, np.where(idle, -1, group).astype(np.int32), without_ns, n_groups)
 
     def drags_ns(self, window: Window) -> I64:
-        """By how much shorter a window would be without each group; negative where longer.
+        """By how much shorter a window would be without each group, as by `Rehearsal.dur_ns`.
 
-        As `Rehearsal.dur_ns` measures it: the window begins and ends when all work is done that was
-        done by then, and both move.
+        The start and the end of the window move with the work that was done by then.
         """
         replay, found = self.replay, np.zeros(self.n_groups, dtype=np.int64)
         bounds = replay.bounds(window)
         if not len(bounds.until):
             return found
-        # Weights only become less, so that nothing happens later. One chain of edges without float
-        # leads to the last node of each bound, and is as long as it takes that to happen: a group
-        # with no edge without float leaves the chain as it is, and the bound where it is.
+        # Weights only decrease, so nothing happens later. Each bound of the window is held in place
+        # by a chain of edges without float, so only groups with such an edge can move it.
         matters = np.zeros(self.n_groups, dtype=bool)
         for done in (bounds.before, bounds.until):
             latest = replay.latest_ns(done)

@@ -1,11 +1,11 @@
 """Replay: a graph as a simulation of its run.
 
-Every node happens when the last of its edges lets it. With the weights of the run, that gives back
-every recorded time; with others, the run as it would have been. Waits that cost no time in the run
-are there as well (`htagraph.replay.latent_waits`).
+Every node happens as soon as all its edges allow. With the recorded weights, that reproduces every
+recorded time; with others, it predicts the changed run. Waits that cost no time in the recorded run
+are included (`htagraph.replay.latent_waits`).
 
-What no edge explains of a node's time, its residual, is part of a weight. To which edge it belongs
-is one of the things that a trace does not tell: see `Assumption`.
+The time of a node that no edge explains, its residual, is part of an edge's weight. A trace does
+not tell which edge that is: see `Assumption`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.retime import NO_DEADLINE, latest_times, retime
+from htagraph.algorithms.retime import NO_DEADLINE, latest_times
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
@@ -35,14 +35,14 @@ I64 = npt.NDArray[np.int64]
 
 
 class Bounds(NamedTuple):
-    """Work that is done when a window begins, and when it ends.
+    """The work done by the start and by the end of a window.
 
     Parameters
     ----------
     before, until : ndarray, dtype=int64
         Positions of nodes of work.
     lead_ns, tail_ns : int, unit=ns
-        What the window's bounds lie behind the last of them.
+        How long after the last of them the window starts and ends.
     """
 
     before: I64
@@ -60,23 +60,23 @@ class Replay:
     node : ndarray of shape (n,), dtype=int64
         Node of the graph at each position.
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When it happened.
+        Recorded time.
     release_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When it may happen at the earliest: when it did, if no edge leads to it.
+        Earliest possible time: the recorded one if no edge leads to it.
     is_work : ndarray of shape (n,), dtype=bool
         Only work can begin or end a window.
     offsets : ndarray of shape (n + 1,), dtype=int64
     tail, head : ndarray of shape (m,), dtype=int32
         Positions; sorted by head.
     lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Least time from tail to head, and what of the residual belongs to the edge.
+        Least time from tail to head, and the residual that belongs to the edge.
     kind, rule : ndarray of shape (m,), dtype=int8
     event : ndarray of shape (m,), dtype=int32
         As in the edge table.
     row : ndarray of shape (m,), dtype=int64
-        Row of the edge table, -1 for what is not in it.
+        Row of the edge table, -1 for others.
     places : ndarray of shape (2 * n_events + 1,), dtype=int64
-        Position of each node of the graph, -1 for what is not in it.
+        Position of each node of the graph, -1 for others.
     """
 
     node: I64
@@ -101,7 +101,7 @@ class Replay:
 
     @property
     def first_ns(self) -> int:
-        """When the first node happened: nothing can happen before."""
+        """Time of the first node: nothing can happen before."""
         return int(self.ts_ns[0]) if len(self.ts_ns) else 0
 
     @property
@@ -130,7 +130,7 @@ class Replay:
         return begins
 
     def rows_into(self, nodes: I64) -> I64:
-        """The edges that lead to some nodes of the graph, as far as these are in it."""
+        """The edges that lead to some nodes of the graph."""
         places = self.places[nodes]
         places = places[places >= 0]
         first, n = self.offsets[places], self.offsets[places + 1] - self.offsets[places]
@@ -138,7 +138,7 @@ class Replay:
 
     @cached_property
     def owner(self) -> I32:
-        """Event whose own time each edge is, -1 for none: it goes where that takes no time."""
+        """Event whose own time each edge is, -1 for none."""
         runs = np.isin(self.kind, (EdgeKind.SPAN, EdgeKind.THREAD, EdgeKind.CONTENTION))
         runs |= self.rule == Rule.STREAM_OVERLAP
         runs |= (self.node[self.tail] == 2 * self.event.astype(np.int64)) & np.isin(
@@ -147,7 +147,7 @@ class Replay:
         return np.where(runs, self.event, -1).astype(np.int32)
 
     def bounds(self, window: Window) -> Bounds:
-        """What is done when a window begins, and when it ends."""
+        """The work done by the start and by the end of a window."""
         done, gaps = [], []
         for at_ns in (window.start_ns, window.end_ns):
             last = int(np.searchsorted(self.ts_ns, at_ns, side="right"))
@@ -157,7 +157,7 @@ class Replay:
         return Bounds(done[0], done[1], gaps[0], gaps[1])
 
     def window_in(self, times_ns: I64, window: Window) -> Window:
-        """A window of the run in other times: until all is done that was done by its end.
+        """A window of the run at other times: until all work is done that was done by its end.
 
         Windows that touch where work begins or ends, as steps do, still touch.
         """
@@ -173,15 +173,10 @@ class Replay:
             anchor = int(self.node[last[-1]])
         return Window(start_ns, max(end_ns, start_ns), window.name, anchor)
 
-    def times(self, weight_ns: I64 | None = None) -> I64:
-        """Time of each position; with the weights of the run when it happened."""
-        weight_ns = self.weight_ns if weight_ns is None else weight_ns
-        return retime(self.offsets, self.tail, weight_ns, self.release_ns)
-
     def latest_ns(self, done: I64) -> I64:
-        """Latest time of each position that lets some positions be done when they were.
+        """Latest time of each position that does not delay some positions.
 
-        Beyond every time (more than half of `NO_DEADLINE`) for what these do not depend on.
+        More than half of `NO_DEADLINE` for what these do not depend on.
         """
         deadline = np.full(len(self.ts_ns), NO_DEADLINE)
         if len(done):
@@ -189,17 +184,16 @@ class Replay:
         return latest_times(self.offsets, self.tail, self.weight_ns, deadline)
 
     def float_ns(self, window: Window) -> I64:
-        """Total float: by how much each position may be later without the window ending later.
+        """Total float: by how much each position may be later without delaying the window's end.
 
-        The window ends when all work is done that was done by its end. More than half of
-        `NO_DEADLINE` for what that does not depend on.
+        More than half of `NO_DEADLINE` for what the end does not depend on.
         """
         return self.latest_ns(self.bounds(window).until) - self.ts_ns
 
     def free_float_ns(self) -> I64:
-        """Free float: by how much each position may be later without any other being later.
+        """Free float: by how much each position may be later without delaying any other.
 
-        `NO_DEADLINE` for what nothing follows.
+        `NO_DEADLINE` if nothing follows.
         """
         found = np.full(len(self.ts_ns), NO_DEADLINE)
         left_ns = self.ts_ns[self.head] - self.ts_ns[self.tail] - self.weight_ns
@@ -207,10 +201,7 @@ class Replay:
         return found
 
     def with_edges(self, more: EdgeTable, lag_ns: I64, extra_ns: I64) -> tuple[Self, I64, I64]:
-        """The replay with more edges, and weights in their order.
-
-        Edges against the order of time are left out.
-        """
+        """The replay with more edges, except those backward in time, and weights in that order."""
         place = self.places
         tail, head = place[more.tail], place[more.head]
         more = more.take((tail >= 0) & (tail < head))

@@ -1,4 +1,4 @@
-"""The graph of a run that did not happen: the same events at other times."""
+"""The graph of a replayed run: the same events at other times."""
 
 from __future__ import annotations
 
@@ -23,22 +23,17 @@ I64 = npt.NDArray[np.int64]
 
 
 def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
-    """Graph of a replayed run: every question can be asked of it.
+    """Graph of a replayed run, which answers every question. Events keep their rows.
+
+    Events that are not nodes (Python frames, profiler records) move with those around them on their
+    thread.
 
     Parameters
     ----------
-    dag : Dag
-        The graph that was replayed.
     lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Lag of each edge of the replay in the other run, `DROPPED` where it is not there.
+        Lag of each edge in the replayed run, `DROPPED` for removed edges.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When each position happened there.
-
-    Returns
-    -------
-    Dag
-        Events keep their rows. What is no node of the graph (Python frames, records of the
-        profiler) moves with what lies around it on its thread.
+        Time of each position there.
     """
     events = _moved(dag, replay, times_ns)
     there = lag_ns != DROPPED
@@ -96,12 +91,12 @@ def _moved(dag: Dag, replay: Replay, times_ns: I64) -> EventTable:
         events,
         ts_ns=start_ns.copy(),
         dur_ns=np.maximum(end_ns - start_ns, 0),
-        samples=SampleTable(),  # they are of the run as it was
+        samples=SampleTable(),  # counters were sampled in the recorded run only
     )
 
 
 def _steps(before_ns: I64, after_ns: I64) -> tuple[I64, I64]:
-    """Times before and after, both ascending, one of each instant."""
+    """Times before and after, both ascending, each instant once."""
     order = np.argsort(before_ns, kind="stable")
     before, after = before_ns[order], np.maximum.accumulate(after_ns[order])
     last = np.append(before[1:] != before[:-1], True)
@@ -109,7 +104,7 @@ def _steps(before_ns: I64, after_ns: I64) -> tuple[I64, I64]:
 
 
 def _at(ts_ns: I64, before_ns: I64, after_ns: I64) -> I64:
-    """Where times go of which those before and after lie so; beyond the ends as far as before."""
+    """Times interpolated between those before and after; beyond the ends shifted with the end."""
     place = np.clip(np.searchsorted(before_ns, ts_ns, side="right") - 1, 0, len(before_ns) - 1)
     following = np.minimum(place + 1, len(before_ns) - 1)
     length = before_ns[following] - before_ns[place]

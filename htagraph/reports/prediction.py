@@ -75,7 +75,7 @@ def trust_in_words(scenario: Scenario | JobScenario) -> str:
     >>> import htagraph as hg
     >>> graph = hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ]")).compile()
     >>> print(trust_in_words(hg.what_if(graph)))
-    No two steps do the same, so that no step was predicted from another.
+    No two steps do the same, so no step was predicted from another.
     """
     if isinstance(scenario, Scenario):
         said = str(scenario.hold_out)

@@ -223,7 +223,7 @@ def test_names_of_a_trace_are_data(desk):
         ("path", {"path": SLOW, "by": "rank"}, "by rank is for a folder"),
         ("diff", {"before": SLOW, "after": "job"}, "has several ranks"),
         ("what_if", {"path": SLOW, "equalise": True}, "need the ranks of a job"),
-        ("what_if", {"path": SLOW, "scale": ["gemm"]}, "is no NAME=VALUE"),
+        ("what_if", {"path": SLOW, "scale": ["gemm"]}, "is not NAME=VALUE"),
         ("what_if", {"path": SLOW, "remove": ["nothing"]}, "nothing"),
         ("ask", {"path": SLOW, "question": "stragglers"}, "is a question about a job"),
         ("ask", {"path": SLOW, "question": "slakc"}, "unknown question 'slakc'"),

@@ -77,7 +77,7 @@ def pipeline(trace: Path) -> None:
             graph.queue_blocked,
             lambda: graph.counters(name="memory_bandwidth"),
             graph.annotation_breakdown,
-            graph.device_annotation_breakdown,
+            lambda: graph.annotation_breakdown(on="device"),
         ):
             ask()
     graph.save(saved_graph(trace))

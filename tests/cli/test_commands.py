@@ -155,7 +155,7 @@ def test_info_shows_repairs(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "empty"), (b"hello", "no json trace"), (None, "no such file")],
+    [(b"", "empty"), (b"hello", "not a json trace"), (None, "no such file")],
     ids=["empty", "text", "absent"],
 )
 def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path, content, says):
@@ -251,8 +251,8 @@ def test_inference_can_be_switched_off(run, trace):
         for args in (("dot", trace), ("info", trace), ("diff", trace, trace))
     ]
 
-    assert "hand-over" in {row["rule"] for row in json.loads(inferred)}
-    assert "hand-over" not in {row["rule"] for row in json.loads(recorded)}
+    assert "handoff" in {row["rule"] for row in json.loads(inferred)}
+    assert "handoff" not in {row["rule"] for row in json.loads(recorded)}
     assert json.loads(none) == []
     assert codes == [0, 0, 0]
 
@@ -265,14 +265,14 @@ def test_a_report_without_inference_says_so_in_one_line(run, trace):
     assert off.splitlines()[2].startswith("Nothing was inferred (--no-infer):")
     assert "of the path is inferred" not in off
     assert "Nothing was inferred" not in on
-    assert "0.6% of the path is inferred: hand-over 0.6%." in on
+    assert "0.6% of the path is inferred: handoff 0.6%." in on
 
 
 def test_segments_are_marked_where_they_are_inferred(run, trace):
     """A column of the path itself."""
     _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
 
-    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {"hand-over"}
+    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {"handoff"}
 
 
 def test_the_whole_trace_can_be_asked_for(run, trace):

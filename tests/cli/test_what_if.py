@@ -171,7 +171,7 @@ def test_a_name_that_the_rank_has_not_is_named(run, folder):
 
     assert (code, err.partition(" Hint: ")[0]) == (
         1,
-        "error: no event of the graph is 'no such kernel'.",
+        "error: no event matches 'no such kernel'.",
     )
 
 
@@ -193,14 +193,14 @@ def test_a_job_that_is_too_large_for_a_report_is_still_replayed(run, folder, mon
 
 
 WRONG = [
-    (("--on-rank", "3"), "--on-rank says where changes are made, and there are none."),
-    (("--scale", "gemm*"), "'gemm*' is no NAME=VALUE."),
-    (("--scale", "gemm*=fast"), "'fast' is no factor."),
-    (("--scale", "gemm*=-1"), "nothing takes -1.0 times as long."),
-    (("--scale", "gemm*=inf"), "nothing takes inf times as long."),
-    (("--insert", "aten::mm=5"), "'5' is no time."),
-    (("--fuse", "kernel<a, b>"), "'kernel<a, b>' is not two names or more."),
-    (("--bandwidth", "0"), "there is no bandwidth of 0.0 times."),
+    (("--on-rank", "3"), "--on-rank needs a change to make on that rank."),
+    (("--scale", "gemm*"), "'gemm*' is not NAME=VALUE."),
+    (("--scale", "gemm*=fast"), "'fast' is not a number."),
+    (("--scale", "gemm*=-1"), "scale: by must be between 0 and 1,000,000, not -1."),
+    (("--scale", "gemm*=inf"), "scale: by must be between 0 and 1,000,000, not inf."),
+    (("--insert", "aten::mm=5"), "'5' is not a duration."),
+    (("--fuse", "kernel<a, b>"), "--fuse needs two names or more, not 'kernel<a, b>'."),
+    (("--bandwidth", "0"), "bandwidth: by must be above 0, not 0."),
     (("--out", "x.pftrace"), "--out writes the changed run, and no change is given."),
     (("--out", "x.json", "--graphed"), "x.json: the run is written as a Perfetto trace."),
 ]
@@ -229,5 +229,5 @@ def test_a_name_that_nothing_has_is_named(run, trace):
 
     assert (code, err.partition(" Hint: ")[0]) == (
         1,
-        "error: no event of the graph is 'no such kernel'.",
+        "error: no event matches 'no such kernel'.",
     )

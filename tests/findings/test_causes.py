@@ -10,7 +10,7 @@ import pytest
 from htagraph.findings.advice import TITLES
 from htagraph.findings.rules import ADVICE
 from htagraph.model.kinds import Cause
-from htagraph.replay.repairs import OF_CAUSE
+from htagraph.replay.candidates import REPAIRS
 from tests.findings.planted import CAUSES
 from tests.findings.test_planted_captures import PLANTED
 
@@ -62,11 +62,11 @@ def test_a_cause_has_a_title_and_advice(cause: Cause) -> None:
 @every_cause
 def test_a_cause_has_a_repair(cause: Cause) -> None:
     """What a replay changes to tell what it is worth."""
-    has_repair = cause in OF_CAUSE or cause is Cause.LATE_RANK
+    has_repair = cause in REPAIRS or cause is Cause.LATE_RANK
 
     assert has_repair != (cause in TIME_GOES), (
-        f"{cause!r} needs a change in htagraph/replay/repairs.py, or a place in TIME_GOES here if "
-        "its advice names no events: one of the two"
+        f"{cause!r} needs a change in htagraph/replay/candidates.py, or a place in TIME_GOES "
+        "here if its advice names no events: one of the two"
     )
 
 

@@ -24,10 +24,10 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
     stated = re.findall(r"^\| ([^|]+) \| ([0-9,]+)", _DOCUMENT.read_text(), re.MULTILINE)
 
     assert {what: int(most.replace(",", "")) for what, most in stated} == {
-        "an event, or a value beside the events": MAX_VALUE,
+        "an event, or a value outside the events": MAX_VALUE,
         "lists and objects within each other": MAX_DEPTH,
         "JSON documents that follow each other in a file": MAX_DOCUMENTS,
-        "broken keys and values beside the events": MAX_BROKEN,
+        "broken keys and values outside the events": MAX_BROKEN,
         "what gzip unpacks to, from 256 MiB on": MAX_RATIO,
         "times, before and after 1970": MAX_TIME_NS,
         "streams that run work, of all devices": MAX_STREAMS,

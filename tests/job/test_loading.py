@@ -246,6 +246,7 @@ def test_a_function_that_fails_on_a_rank_names_the_rank(folder: Path) -> None:
         assert load_job(folder, on_error="skip").map(fail_on_rank_1) == {0: 0, 2: 2, 3: 3}
 
 
+@pytest.mark.slow
 def test_errors_of_other_processes_arrive_whole(folder: Path, processes: Executor) -> None:
     """What they say, and what they carry."""
     with pytest.raises(RankFailedError, match="rank 0: no counters") as caught:
@@ -261,6 +262,7 @@ def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:
     assert load_job(folder).map(names) == {1: ("one", 1), 3: ("three", 3)}
 
 
+@pytest.mark.slow
 def test_a_function_that_cannot_travel_is_said_to_be(folder: Path, processes: Executor) -> None:
     """A lambda has no name by which another process could find it."""
     job = load_job(folder, executor=processes)
@@ -268,6 +270,7 @@ def test_a_function_that_cannot_travel_is_said_to_be(folder: Path, processes: Ex
         job.map(lambda graph: graph.rank)
 
 
+@pytest.mark.slow
 def test_processes_and_threads_give_equal_answers(folder: Path, processes: Executor) -> None:
     """As one after the other in this process."""
     serial = load_job(folder)

@@ -7,8 +7,8 @@ import numpy as np
 from htagraph.compiler.passes import compile_events
 from htagraph.job.merged_replay import MergedReplay
 from htagraph.replay.assumptions import Assumption, Reading
+from htagraph.replay.collective_members import Members
 from htagraph.replay.draft import Draft
-from htagraph.replay.members import Members
 from htagraph.replay.replay import replay_of
 from htagraph.synth import timeline
 

@@ -155,7 +155,7 @@ def test_what_no_rank_has_is_an_error() -> None:
 
 def test_one_rank_is_not_equalised() -> None:
     """It is never late."""
-    with pytest.raises(QueryError, match="one rank is never late"):
+    with pytest.raises(QueryError, match="one rank alone is never late"):
         _ = hg.what_if(late_on_rank_one()[0], hg.equalise()).saves_ns
 
 

@@ -22,6 +22,7 @@ from htagraph.model.window import Window
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import replay_of
 from tests.event_rows import taken
+from tests.replay.drawn import replayed
 from tests.synth.mechanisms import KINDS
 from tests.synth.simulator import simulate
 from tests.synth.strategies import inference_programs, programs
@@ -127,7 +128,7 @@ def test_a_replay_without_changes_gives_back_every_time(events, infer):
     """The graph explains the trace, by every reading of what it leaves open."""
     dag = compile_events(events, infer=infer)
     for reading in Rehearsal(dag, dag.span).readings:
-        assert reading.replay.ts_ns.tolist() == reading.replay.times().tolist()
+        assert reading.replay.ts_ns.tolist() == replayed(reading.replay).tolist()
 
 
 @with_and_without_inference

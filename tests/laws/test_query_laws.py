@@ -30,7 +30,6 @@ from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
-from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.drag import drag
 from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
@@ -39,7 +38,6 @@ from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.idle_time import idle_time
 from htagraph.queries.inferences import inferences
-from htagraph.queries.kernel_annotations import kernel_annotations
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
@@ -141,10 +139,9 @@ QUESTIONS = {
         lambda d, w: kernel_patterns(d, w, under="aten::*", min_length=1), answers.KERNEL_PATTERNS
     ),
     "annotation_breakdown": Question(annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
-    "device_annotation_breakdown": Question(
-        device_annotation_breakdown, answers.DEVICE_ANNOTATION_BREAKDOWN
+    "annotation_breakdown on the device": Question(
+        lambda d, w: annotation_breakdown(d, w, on="device"), answers.ANNOTATION_BREAKDOWN
     ),
-    "kernel_annotations": Question(kernel_annotations, answers.KERNEL_ANNOTATIONS),
     "operator_breakdown": Question(operator_breakdown, answers.OPERATOR_BREAKDOWN),
     "operator_tree": Question(operator_tree, answers.OPERATOR_TREE),
     "cupti_counters": Question(

@@ -11,10 +11,23 @@ from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import TRACES, cases, located
+from tests.replay.drawn import replayed
 
 MAX_EDGES = 60_000
 
-pytestmark = pytest.mark.parametrize("graph", cases(TRACES), indirect=True)
+_MANY = ("captures/jobs/", "captures/pipelines/")
+"""Ranks that are like each other."""
+
+pytestmark = pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(*one.values, id=one.id, marks=pytest.mark.slow)
+        if one.values[0].startswith(_MANY)
+        else one
+        for one in cases(TRACES)
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +79,9 @@ def test_longest_path_of_rustworkx_is_the_window(graph: hg.TraceGraph) -> None:
 def test_a_replay_without_changes_gives_back_every_timestamp(graph: hg.TraceGraph) -> None:
     """By every reading of what the trace leaves open."""
     for reading in Rehearsal(graph.dag, graph.interval).readings:
-        assert np.array_equal(reading.replay.times(), graph.dag.events.node_ts_ns[graph.dag.order])
+        assert np.array_equal(
+            replayed(reading.replay), graph.dag.events.node_ts_ns[graph.dag.order]
+        )
 
 
 def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:

@@ -150,7 +150,7 @@ def test_the_median_step_of_a_job_is_alike_on_every_rank(job) -> None:
 def test_a_job_whose_ranks_end_with_different_steps_has_no_last_one(job) -> None:
     """Nobody could tell which is meant; ranks are named."""
     shorter = dict(job.summaries)
-    shorter[1] = replace(shorter[1], steps=shorter[1].steps[:-1])
+    shorter[1] = replace(shorter[1], starts=shorter[1].starts[:-1])
     graphs = replace(job.graphs, summaries=shorter)
     other = replace(job, timeline=replace(job.timeline, graphs=graphs))
 

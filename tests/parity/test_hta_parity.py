@@ -20,7 +20,6 @@ from htagraph.queries.annotation_breakdown import annotation_breakdown
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
-from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_patterns import kernel_patterns
@@ -244,9 +243,7 @@ def test_annotations(trace, where, hta, as_hta_sees):
     if theirs is None:
         pytest.skip("HTA has none")
     dag = as_hta_sees(trace)
-    mine = {"cpu": annotation_breakdown, "gpu": device_annotation_breakdown}[where](
-        dag, _everything(dag)
-    )
+    mine = annotation_breakdown(dag, _everything(dag), on="host" if where == "cpu" else "device")
     theirs = _first_rank(theirs)
 
     assert {

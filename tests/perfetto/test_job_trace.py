@@ -45,14 +45,15 @@ select max(ts + dur) - min(ts + dur) from (
 """
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     """Four ranks whose clocks are off by up to 20 ms, of which rank 2 is late."""
     program = training_job(
         ranks=4, tensor=2, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
     )
-    simulate_job(program).write(tmp_path / "job")
-    return load_job(tmp_path / "job")
+    folder = tmp_path_factory.mktemp("job")
+    simulate_job(program).write(folder)
+    return load_job(folder)
 
 
 def test_the_path_of_the_job_is_one_track(tmp_path: Path, ask, job: Job) -> None:

@@ -39,3 +39,12 @@ def test_times_are_clipped_to_the_window():
     frame = annotation_breakdown(_DAG, Window(30_000, 50_000, "part")).set_index("name")
 
     assert frame.loc["forward", ["sum_ns", "device_ns"]].tolist() == [7_000, 15_000]
+
+
+def test_annotations_on_the_device_hold_what_begins_in_them():
+    """The profiler's projection of forward has gemm."""
+    frame = annotation_breakdown(_DAG, _DAG.span, on="device")
+
+    assert frame[["name", "sum_ns", "n_kernels", "self_device_ns"]].to_numpy().tolist() == [
+        ["forward", 21_000, 1, 21_000]
+    ]

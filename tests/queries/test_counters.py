@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from htagraph.compiler.passes import compile_events
-from htagraph.errors import QueryError
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters
@@ -139,9 +136,3 @@ def test_bytes_and_durations_give_the_bandwidth_where_durations_are_in_nanosecon
     recorded = {"Memcpy A": 9.655, "Memcpy B": 9.804, "Memcpy C": 9.607}
 
     assert _copy_rates(_rates(recorded, cut=False)) == [10, 10, 10]
-
-
-def test_an_unknown_counter_is_an_error_that_says_which_there_are():
-    """A mistyped name is no empty answer."""
-    with pytest.raises(QueryError, match="queue_length, memory_bandwidth"):
-        counters(_DAG, _DAG.span, name="temperature")

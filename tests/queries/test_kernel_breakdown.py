@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
@@ -57,7 +58,11 @@ def test_work_across_a_bound_counts_with_the_time_inside():
     }
 
 
-def test_an_unknown_group_is_an_error_that_says_which_there_are():
-    """Kernels have no color."""
-    with pytest.raises(QueryError, match="by class, name, op, stream, rule"):
-        kernel_breakdown(_DAG, _DAG.span, by="color")
+def test_an_unknown_option_value_is_refused_with_those_there_are():
+    """By every method, since they declare their values."""
+    graph = hg.Trace.from_events(_DAG.events).compile()
+
+    with pytest.raises(QueryError, match="class, name, op, stream, rule"):
+        graph.kernel_breakdown(by="color")
+    with pytest.raises(QueryError, match="queue_length, memory_bandwidth"):
+        graph.counters(name="temperature")

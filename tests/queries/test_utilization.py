@@ -181,11 +181,9 @@ def test_a_simulated_kernel_is_estimated_as_it_was_launched() -> None:
     assert graph.utilization()[["sm_share", "warp_share"]].to_numpy().tolist() == [[1.0, 0.75]]
 
 
-def test_a_group_or_a_number_of_parts_that_is_none_is_refused() -> None:
+def test_no_bins_are_refused() -> None:
     dag = gridded("stream 7 |[k ]", k=(1, 128))
-    with pytest.raises(QueryError, match="no utilisation by 'name'"):
-        utilization(dag, dag.span, by="name")
-    with pytest.raises(QueryError, match="0 parts"):
+    with pytest.raises(QueryError, match="at least 1"):
         utilization(dag, Window(0, 1, "short"), by="time", bins=0)
 
 

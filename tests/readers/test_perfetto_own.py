@@ -250,7 +250,7 @@ def test_original_json_cannot_be_written_from_a_perfetto_trace(tmp_path: Path) -
     """There are no bytes of it to keep; the error tells what can be written."""
     written = kineto_trace().compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     path = hg.load(written).compile().critical_path()
-    with pytest.raises(MissingEventsError, match=r"is no JSON.* Hint: write a Perfetto trace"):
+    with pytest.raises(MissingEventsError, match=r"is not JSON.* Hint: write a Perfetto trace"):
         path.to_chrome_json(tmp_path / "x.json")
 
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 import htagraph as hg
+from htagraph.algorithms.retime import retime
 from htagraph.model.kinds import EventKind
 from htagraph.replay.changes import Change
+from htagraph.replay.replay import Replay
 from htagraph.synth import timeline
 
-__all__ = ["drawn", "saved_us"]
+__all__ = ["drawn", "replayed", "saved_us"]
 
 
 def drawn(
@@ -27,6 +30,11 @@ def drawn(
     is_frame = np.isin(events.names(), [(names or {}).get(frame, frame) for frame in frames])
     kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
     return hg.Trace.from_events(replace(events, kind=kind)).compile()
+
+
+def replayed(replay: Replay) -> npt.NDArray[np.int64]:
+    """The time of each position of a replay without changes."""
+    return retime(replay.offsets, replay.tail, replay.weight_ns, replay.release_ns)
 
 
 def saved_us(graph: hg.TraceGraph, *changes: Change) -> float:

@@ -64,3 +64,13 @@ def test_what_is_not_there_cannot_be_changed(change):
 
     with pytest.raises(QueryError):
         hg.what_if(graph, change).dur_ns  # noqa: B018
+
+
+def test_changes_beyond_a_million_are_refused():
+    """Times would leave the range of int64."""
+    assert str(hg.scale("gemm", by=9e5)) == "scale('gemm', by=900000)"
+    assert hg.insert(after="gemm", dur_ns=9 * 10**14).dur_ns == 9 * 10**14
+    with pytest.raises(QueryError, match="between 0 and 1,000,000"):
+        hg.scale("gemm", by=1.1e6)
+    with pytest.raises(QueryError, match="between 0 and 1e15"):
+        hg.insert(after="gemm", dur_ns=11 * 10**14)

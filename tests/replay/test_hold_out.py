@@ -7,6 +7,7 @@ import json
 import pytest
 
 import htagraph as hg
+from htagraph.replay.hold_out import HoldOut
 from tests.synth.program import (
     Annotation,
     Launch,
@@ -57,7 +58,7 @@ def test_one_step_predicts_nothing_and_says_so():
 
     assert found.error is None
     assert not found.is_too_large
-    assert str(found) == "no two steps do the same, so that no step was predicted from another"
+    assert str(found) == "no two steps do the same, so no step was predicted from another"
 
 
 def test_of_steps_that_do_not_predict_each_other_nothing_is_predicted():
@@ -80,3 +81,12 @@ def test_steps_in_which_nothing_was_recorded_are_not_compared():
 
     assert hg.what_if(graph).hold_out.error is None
     assert graph.opportunities().empty
+
+
+def test_the_last_twelve_pairs_of_steps_are_predicted():
+    assert len(hg.what_if(stepping(*[30] * 30)).hold_out.errors) == 12
+
+
+def test_a_median_error_above_a_fifth_is_too_large():
+    assert not HoldOut((0.01, 0.15, 0.9)).is_too_large
+    assert HoldOut((0.01, -0.25, 0.9)).is_too_large

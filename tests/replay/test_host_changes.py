@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 import htagraph as hg
+from htagraph.replay.assumptions import Assumption
+from htagraph.synth import timeline
 from tests.replay.drawn import drawn, saved_us
 
 
@@ -29,3 +33,28 @@ def test_a_graphed_step_costs_one_launch():
     """)
 
     assert saved_us(graph, hg.graphed()) == 18
+
+
+def test_a_long_batch_costs_its_thread_a_handoff_at_most():
+    """Batches of 5.6 ms, steps of 8 ms: two of three batches cost 2 ms each at the least saving."""
+    drawing = "cpu 1 |" + "{data_loading}[work              ]" * 3
+    graph = hg.Trace.from_events(timeline(drawing, us_per_column=400)).compile()
+
+    saving = hg.what_if(graph, hg.prefetch(), on="window").saves_ns
+
+    assert dict(saving.readings)[Assumption.RIGID] == 2 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("between_us", "within_us", "is_gone"),
+    [(80, 0, True), (150, 0, False), (0, 800, True), (0, 1_500, False)],
+)
+def test_code_that_takes_long_is_no_launching(between_us, within_us, is_gone):
+    """Up to 100 us between operators and 1 ms within them, both are part of launching."""
+    between, within = " " * between_us, " " * within_us
+    graph = drawn(f"""
+        cpu 1    |[op [launch >a]]{between}[op {within}[launch >b]]
+        stream 7 |         [k1 <a]         {between}{within}[k2 <b]
+    """)
+
+    assert (saved_us(graph, hg.graphed()) >= between_us + within_us) is is_gone

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
+from htagraph.replay.latent_waits import latent_waits
 from htagraph.synth import timeline
 from tests.event_rows import taken
 from tests.replay.drawn import drawn, saved_us
@@ -76,4 +79,21 @@ def test_no_more_is_outstanding_in_a_faster_run_than_the_queue_holds():
     outstanding = np.arange(len(work)) + 1 - np.searchsorted(started, returned, side="right")
 
     assert changed.dur_ns < graph.dur_ns
-    assert outstanding.max() <= LIMIT
+    assert outstanding.max() == LIMIT
+
+
+@pytest.mark.parametrize(("n_waits", "n_latent"), [(7, 3), (3, 0)])
+def test_a_kernel_waits_where_most_of_its_instances_do(n_waits, n_latent):
+    """Of ten, some start right as the other stream's kernel ends; the rest start later."""
+    cpu = stream = waiting = ""
+    for number in range(10):
+        start = 66 if number < n_waits else 80
+        cpu += f"[launch >a{number}][launch >b{number}]".ljust(110)
+        stream += f"      {f'[gemm <a{number}'.ljust(59)}]".ljust(110)
+        waiting += f"{' ' * start}[nccl <b{number}]".ljust(110)
+    drawing = f"cpu 1 |{cpu}\nstream 7 |{stream}\nstream 9 |{waiting}"
+    graph = hg.Trace.from_events(timeline(drawing)).compile()
+
+    found = latent_waits(graph.dag).rule == Rule.RECURRING_IN_REPLAYS
+
+    assert found.sum() == n_latent

@@ -160,7 +160,7 @@ def test_what_was_learnt_is_told_with_its_chance() -> None:
     """Only rules that learn from pairs have support."""
     frame = pd.DataFrame(
         {
-            "rule": ["recurring in replays", "hand-over"],
+            "rule": ["recurring in replays", "handoff"],
             "n_pairs": [2, 0],
             "n_matched": [40, 0],
             "n_all": [42, 0],

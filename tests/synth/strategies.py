@@ -96,7 +96,7 @@ def _flat_actions() -> st.SearchStrategy[tuple[Action, ...]]:
 
 
 def _backward(body: tuple[Action, ...], lead_ns: int) -> tuple[Action, ...]:
-    """The hand-over to a backward operator on another thread."""
+    """The handoff to a backward operator on another thread."""
     work = Op("autograd::engine::evaluate_function: MmBackward0", (Spend(lead_ns), *body))
     return (HandOver((work,), wake_ns=lead_ns),)
 

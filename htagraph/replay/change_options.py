@@ -1,4 +1,4 @@
-"""Changes as options of the command line say them: ``--scale 'gemm*=0.5'``."""
+"""Changes as the command line writes them: ``--scale 'gemm*=0.5'``."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from htagraph.replay.collective_changes import bandwidth, equalise
 from htagraph.replay.device_changes import fuse, overlap
 from htagraph.replay.host_changes import graphed, prefetch
 
-__all__ = ["Asked"]
+__all__ = ["ChangeOptions"]
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
 _COMMA = re.compile(r",(?![^<(]*[>)])")
-"""A comma between names, not one within the brackets of a template."""
+"""A comma between names, not one between template arguments."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Options that name changes, as they were typed.
+class ChangeOptions:
+    """Options that name changes, as typed.
 
     Parameters
     ----------
     rank : int, optional
-        Of a job, the rank on which they are made; None for all.
+        The only rank of a job to change; None for all.
     """
 
     scale: Sequence[str] | None
@@ -43,26 +43,24 @@ class Asked:
     rank: int | None = None
 
     @property
-    def is_of_a_job(self) -> bool:
-        """Whether what is asked makes sense of a job only."""
+    def needs_job(self) -> bool:
+        """Whether the options only make sense for a job."""
         return self.equalise or self.rank is not None
 
     def changes(self) -> tuple[Change, ...]:
-        """Changes in the order of the options above; those of one option as they were typed.
+        """Changes in the order of the options above.
 
         Raises
         ------
         QueryError
-            If one of them is no change, or a rank is named and no change.
+            If an option cannot be parsed, or a rank is named without a change.
         """
         found = self._on_every_rank()
         if self.rank is None:
             return found
         if not found:
-            hint = "name one, for example --on-rank 3 --scale 'gemm*=0.5'."
-            raise QueryError(
-                "--on-rank says where changes are made, and there are none.", hint=hint
-            )
+            hint = "add one, for example --on-rank 3 --scale 'gemm*=0.5'."
+            raise QueryError("--on-rank needs a change to make on that rank.", hint=hint)
         return tuple(change.on_rank(self.rank) for change in found)
 
     def _on_every_rank(self) -> tuple[Change, ...]:
@@ -81,32 +79,31 @@ class Asked:
 
 
 def _scaled(text: str) -> Change:
-    """Change that ``NAME=FACTOR`` says."""
-    name, factor = _parts(text, "--scale 'gemm*=0.5' is twice as fast.")
+    """The change of ``NAME=FACTOR``."""
+    hint = "--scale 'gemm*=0.5' is twice as fast."
+    name, factor = _parts(text, hint)
     try:
-        return scale(name, by=float(factor))
-    except ValueError as exc:
-        if isinstance(exc, QueryError):
-            raise
-        hint = "--scale 'gemm*=0.5' is twice as fast."
-        raise QueryError(f"{factor!r} is no factor.", hint=hint) from None
+        by = float(factor)
+    except ValueError:
+        raise QueryError(f"{factor!r} is not a number.", hint=hint) from None
+    return scale(name, by=by)
 
 
 def _inserted(text: str) -> Change:
-    """Change that ``NAME=50us`` says."""
+    """The change of ``NAME=50us``."""
     hint = "--insert 'aten::mm=50us', in ns, us, ms or s."
     name, time = _parts(text, hint)
     found = _DURATION.fullmatch(time)
     if found is None:
-        raise QueryError(f"{time!r} is no time.", hint=hint)
+        raise QueryError(f"{time!r} is not a duration.", hint=hint)
     return insert(after=name, dur_ns=round(float(found[1]) * _UNITS[found[2]]))
 
 
 def _fused(text: str) -> Change:
-    """Change that ``NAME,NAME`` says."""
+    """The change of ``NAME,NAME``."""
     names = [name.strip() for name in _COMMA.split(text)]
     if len(names) == 1 or not all(names):
-        raise QueryError(f"{text!r} is not two names or more.", hint="--fuse 'add*,mul*'.")
+        raise QueryError(f"--fuse needs two names or more, not {text!r}.", hint="'add*,mul*'.")
     return fuse(*names)
 
 
@@ -114,5 +111,5 @@ def _parts(text: str, hint: str) -> tuple[str, str]:
     """Both sides of the last ``=``."""
     name, separator, value = text.rpartition("=")
     if not separator or not name:
-        raise QueryError(f"{text!r} is no NAME=VALUE.", hint=hint)
+        raise QueryError(f"{text!r} is not NAME=VALUE.", hint=hint)
     return name, value.strip()

@@ -1,4 +1,4 @@
-"""Where a rank of a job meets others: its members of matched collectives, as its replay has them.
+"""One rank's members of matched collectives, as edges of its replay.
 
 ::
 
@@ -7,7 +7,7 @@
                 '---> all are there ----'
                            transfer
 
-What moves data begins when all are there. In another run another rank may be the last.
+Data moves once all ranks have arrived. In a changed run, another rank may be the last.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Members:
-    """Members of matched collectives of one rank, in common time; by arrival.
+    """Members of one rank's matched collectives in common time, sorted by arrival.
 
     Parameters
     ----------
     match : ndarray of shape (n,), dtype=int64
         Number of the matched collective across ranks.
     event, came : ndarray of shape (n,), dtype=int64
-        The kernel or host range, and that with whose start the rank came: itself, or the half that
-        sends.
+        The kernel or host range, and the one whose start is the rank's arrival: itself, or the half
+        that sends.
     waits, is_awaited : ndarray of shape (n,), dtype=bool
         Whether its end waits for others, and others for it.
     arrived_ns : ndarray of shape (n,), dtype=int64, unit=ns
     met_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When the last of those whom others wait for had come.
+        Arrival of the last rank that others wait for.
     since_ns, late_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        How much later than the median rank it came, beyond what it was late at its last arrival
-        already, and since when it may have spent that.
+        By how much the rank became late, against the median rank, since this time.
     least_since_ns, least_late_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The same beyond the last of the others.
+        The same against the last of the others.
     """
 
     rank: int
@@ -65,14 +64,14 @@ class Members:
     least_late_ns: I64
 
     def without(self, matches: npt.NDArray[np.integer]) -> Members:
-        """The members, of which nobody waits in some of the collectives."""
+        """The members, without waits in some of the collectives."""
         sound = ~np.isin(self.match, matches)
         return replace(self, waits=self.waits & sound, is_awaited=self.is_awaited & sound)
 
     def earlier_ns(self, ts_ns: I64, *, at_least: bool = False) -> npt.NDArray[np.float64]:
-        """By how much each time would be earlier, had the rank never been late by then.
+        """By how much each time would be earlier if the rank had not been late until then.
 
-        At least: later than all others, in place of the median.
+        At the least, late means later than all others, not than the median.
         """
         since_ns, late_ns = (
             (self.least_since_ns, self.least_late_ns) if at_least else (self.since_ns, self.late_ns)
@@ -80,7 +79,7 @@ class Members:
         late = np.flatnonzero(late_ns > 0)
         if not len(late):
             return np.zeros(ts_ns.shape)
-        first = since_ns[late[0]]  # floats have no nanoseconds at times since 1970
+        first = since_ns[late[0]]  # float64 cannot hold epoch times to the nanosecond
         times = np.column_stack([since_ns[late], self.arrived_ns[late]]).ravel() - first
         spared = np.cumsum(np.column_stack([np.zeros(len(late)), late_ns[late]]).ravel())
         earlier: npt.NDArray[np.float64] = np.interp(ts_ns - first, times, spared)
@@ -103,14 +102,9 @@ class Transfers(NamedTuple):
 
 
 def transfers(replay: Replay, members: Members) -> Transfers:
-    """The edges during which the last rank came: members' own time, from before to after that.
+    """The edges of members' own time during which the last rank arrived, in common time.
 
-    One leads to the end of the member. Others lead to what needed no more of it, by the clocks.
-
-    Parameters
-    ----------
-    replay : Replay
-        In common time.
+    One leads to the end of the member; others lead to work that by the clocks needed less of it.
     """
     waits = np.flatnonzero(members.waits)
     size = int(max(members.event.max(initial=-1), replay.owner.max(initial=-1))) + 1
@@ -125,9 +119,9 @@ def transfers(replay: Replay, members: Members) -> Transfers:
 
 
 def without_waits(replay: Replay, members: Members) -> Replay:
-    """The replay with transfers that begin when all are there, without the wait before.
+    """The replay without the waits before transfers.
 
-    By itself it is too early wherever the rank waited: see `htagraph.job.merged_replay`.
+    By itself it runs too early where the rank waited: see `htagraph.job.merged_replay`.
     """
     row, member = transfers(replay, members)
     waited = members.met_ns[member] - replay.ts_ns[replay.tail[row]]

@@ -1,0 +1,44 @@
+"""Readings of a trace: which apply, and the typical lags they start from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import htagraph as hg
+from htagraph.model.rules import Rule
+from htagraph.replay.assumptions import Assumption, readings
+from htagraph.replay.replay import replay_of
+from htagraph.synth import timeline
+
+
+def _compiled(drawing: str) -> hg.TraceGraph:
+    return hg.Trace.from_events(timeline(drawing)).compile()
+
+
+@pytest.mark.parametrize(("left_us", "waits"), [(100, True), (150, False)])
+def test_a_gap_may_wait_for_work_that_ends_in_its_last_tenth(left_us, waits):
+    """A gap of 1 ms; 24 us more are usual, four times the launch delay."""
+    kernel = "[gemm <a".ljust(1_004 - left_us) + "]"
+    graph = _compiled(
+        f"cpu 1 |[launch >a]{' ' * 1_000}[aten::b]\nstream 7 |      {kernel}",
+    )
+    found = {reading.assumption for reading in readings(graph.dag, replay_of(graph.dag))}
+
+    assert (Assumption.GAPS_WAIT in found) is waits
+
+
+@pytest.mark.parametrize(("n_bound", "expected_us"), [(4, 6), (6, 10)])
+def test_launches_that_did_not_bind_take_what_five_others_took(n_bound, expected_us):
+    """The last kernel is queued. One launch took 6 us, which is the floor, the others 10."""
+    cpu = "".join(f"[launch >{n}]".ljust(30) for n in range(n_bound)) + "[launch >q]"
+    starts = [6, *[10] * (n_bound - 1)]
+    kernels = [(" " * us + f"[k <{n}]").ljust(30) for n, us in enumerate(starts)]
+    kernels[-1] = " " * 10 + f"[long <{n_bound - 1}".ljust(60) + "][queued <q]"
+    graph = _compiled(f"cpu 1 |{cpu}\nstream 7 |{''.join(kernels)}")
+    usual = next(readings(graph.dag, replay_of(graph.dag))).replay
+    event = usual.node[usual.head] >> 1
+    launches = np.flatnonzero(usual.rule == Rule.CORRELATION)
+    last = launches[np.argmax(graph.dag.events.ts_ns[event[launches]])]
+
+    assert usual.lag_ns[last] == expected_us * 1_000
