@@ -82,7 +82,9 @@ def instance_window(
             f"there is no clock {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
         )
     if not isinstance(instance, SupportsIndex):
-        raise QueryError(f"instance={instance!r} is not an integer.", hint="0 is the first.")
+        raise QueryError(
+            f"instance={instance!r} is not an integer.", hint="instance=0 is the first."
+        )
     if not -len(rows) <= instance < len(rows):
         steps = find_steps(dag.events)["name"].tolist()
         if len(rows):
