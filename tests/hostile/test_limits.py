@@ -34,7 +34,7 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
         "ranks of a job": MAX_RANKS - 1,
         "collectives of a job, of its last steps": MOST_COLLECTIVES,
         "waits of a job that `delay_costs` compares, the longest": MOST_COMPARED,
-        "events of a job that a report replays, with 4,000 more for each rank": (
+        f"events of a job that a report replays, with {job._EVENTS_OF_A_RANK:,} more for each rank": (
             job._REPLAYED_EVENTS
         ),
         "events of a job that `what-if` replays": rehearsal._MOST_EVENTS,
