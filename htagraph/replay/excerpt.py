@@ -33,8 +33,8 @@ LARGE = 1_000_000
 limit of time, chosen: test_excerpt draws graphs on either side."""
 
 _N_EVENTS = 40_000
-"""Events of an excerpt. A limit of time, chosen: test_excerpt asks for a third of its events instead,
-as drawn graphs have fewer."""
+"""Events of an excerpt. A limit of time, chosen: drawn graphs have fewer, so that test_excerpt asks
+for a third of its events instead."""
 _HALF = 0.5
 """Steps that do the same stand for a window if they take this share of it, and are replayed alone
 if they are no more than this share of the graph: else the whole graph is. Chosen: test_excerpt."""
