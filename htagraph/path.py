@@ -368,7 +368,7 @@ def write_path_trace(
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
     from htagraph.explain.segment_causes import segment_causes  # noqa: PLC0415
-    from htagraph.lookup.links import work_links  # noqa: PLC0415
+    from htagraph.lookup.edges import work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 

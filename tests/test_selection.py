@@ -195,5 +195,5 @@ def test_a_selection_is_written_as_a_smaller_trace(tmp_path):
 
 def test_a_condition_reaches_columns_only(graph):
     """No module of this package, and none that those have imported."""
-    with pytest.raises(QueryError, match="is no condition"):
+    with pytest.raises(QueryError, match="is not a condition"):
         graph.select(where="@pd.io.common.os.getcwd() == name")

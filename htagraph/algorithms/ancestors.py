@@ -1,4 +1,4 @@
-"""Ancestors in a forest of parent pointers: each event is visited once, however deep it lies."""
+"""Ancestors in a forest of parent pointers: each event is visited once, whatever its depth."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ def _inherit(parent: Parents, order: I64, holds: Bool, from_above: bool, found: 
 def _first_of_code(
     parent: Parents, order: I64, code: I64, is_open: Bool, kin: tuple[I64, I64], out: I64
 ) -> None:
-    """Make the code -1 of events below another of the same code; a walk in depth.
+    """Make the code -1 of events below another of the same code, depth first.
 
-    `kin`, all -1, is for the first child and the next sibling of each event; `out` is the code.
+    `kin`, all -1, takes the first child and the next sibling of each event; `out` is a copy of the
+    code.
     """
     child, sibling = kin
     first = -1
@@ -98,9 +99,7 @@ def parents_first(parent: Parents, events: I64) -> I64:
 
     Parameters
     ----------
-    parent : ndarray of shape (n_events,), dtype=int
-        -1 for none.
-    events : ndarray of shape (n,), dtype=int64
+    parent, events : ndarray of int
         -1 for none.
 
     Examples
@@ -160,16 +159,7 @@ def _inherited(parent: Parents, events: I64, holds: Bool, *, from_above: bool) -
 def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
     """Sum of the values at and under the events of each code; a value counts once for a code.
 
-    Parameters
-    ----------
-    parent : ndarray of shape (n_events,), dtype=int
-    code : ndarray of shape (n_events,), dtype=int64
-        -1 for none.
-    values : ndarray of shape (n_events,), dtype=int64
-
-    Returns
-    -------
-    ndarray of shape (n_codes,), dtype=int64
+    Parent, code and value are of each event, -1 for no parent or code.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The exact critical path: of all edges into a node, the one that arrives last is binding.
 
 With ``arrival(u, v) = ts(u) + lag(u, v)``, the residual of a node is ``ts(v) - max arrival >= 0``.
-Walking binding edges back from any node covers every instant down to where the walk ends exactly
-once: consecutive edges share a node.
+A walk back along binding edges (`htagraph.algorithms.walks`) covers every instant exactly once:
+consecutive edges share a node.
 
 This is the forward pass of the critical path method (Kelley and Walker, "Critical-path planning and
 scheduling", 1959) on measured times. Textbook lengths add up lags alone and so miss the time that
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from htagraph.native.passes import compiled
 
-__all__ = ["bind", "topological_order", "walk_back"]
+__all__ = ["bind", "topological_order"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -58,8 +58,7 @@ def _bind(
 def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> tuple[I32, I64]:
     """Binding edge and residual of every node.
 
-    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail:
-    deterministic.
+    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail.
 
     Parameters
     ----------
@@ -91,35 +90,6 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
     shift = int(len(tiebreak) < len(node_ts))
     _bind((tail, head, kind, lag), node_ts, tiebreak, shift, binding, latest)
     return binding, np.subtract(node_ts, latest, out=latest)
-
-
-@compiled
-def _walk_back(node: int, binding: I32, tail: I32, node_ts: I64, until_ns: int, out: I32) -> int:
-    """Fill edges from the given node back until a tail at or before a time; return their number."""
-    count = 0
-    while binding[node] >= 0 and node_ts[node] > until_ns:
-        edge = binding[node]
-        out[count] = edge
-        count += 1
-        node = tail[edge]
-    return count
-
-
-def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
-    """Binding edges that lead to a node, earliest first.
-
-    The walk ends at the first edge whose tail is at or before `until_ns`, or at a node without
-    edges.
-
-    Examples
-    --------
-    >>> tail = np.array([0, 1], np.int32)
-    >>> walk_back(2, np.array([-1, 0, 1], np.int32), tail, np.array([0, 4, 9]), until_ns=0).tolist()
-    [0, 1]
-    """
-    out = np.empty(len(node_ts), dtype=np.int32)
-    count = _walk_back(node, binding, tail, node_ts, until_ns, out)
-    return out[:count][::-1].copy()
 
 
 @compiled
@@ -166,9 +136,9 @@ def _levels(head: I32, offsets: I64, indegree: I64, level: I32, queue: I32) -> i
 def topological_order(
     tail: I32, head: I32, node_ts: I64, nodes: I32
 ) -> tuple[I32, npt.NDArray[np.bool_]]:
-    """Nodes in a topological order, and the edges that stand against every such order.
+    """Nodes in a topological order, and the edges that contradict every such order.
 
-    Time orders all but the edges that take no time; those are ordered by their depth (Kahn, 1962).
+    Time orders all edges but those that take no time; these are ordered by depth (Kahn, 1962).
 
     Parameters
     ----------

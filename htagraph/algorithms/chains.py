@@ -17,19 +17,14 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Chains(NamedTuple):
-    """Chains of nodes, in the order in which they were found.
-
-    Parameters
-    ----------
-    chain : ndarray of shape (n_nodes,), dtype=int32
-        Number of the chain of each node, -1 for none.
-    first, last : ndarray of shape (n_chains,), dtype=int64
-        Nodes at which each begins and ends.
-    """
+    """Chains of nodes, in the order in which they were found."""
 
     chain: I32
+    """Number of the chain of each node, -1 for none."""
     first: I64
+    """Node at which each chain begins."""
     last: I64
+    """Node at which each chain ends."""
 
 
 @compiled
@@ -56,19 +51,17 @@ def _chains(last: I64, is_near: Bools, binding: I32, tail: I32, chain: I32, ends
 def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> Chains:
     """Chains along binding edges, least float first; each ends at nodes of another, or before.
 
-    A node is at most as far from critical as what it binds, and no node outside of the chains found
-    so far is nearer than the next: all nodes of a chain have one float. So the last of them in time
-    leads back along all of it, and what it leads to is nearer.
+    A node has at most the float of what it binds. Chains are found by ascending float, so all nodes
+    of one have the same float: its last node leads back along all of it, to nodes of less float.
 
     Parameters
     ----------
     float_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
         Nodes in a topological order.
     is_near : ndarray of shape (n_nodes,), dtype=bool
-        Nodes that chains are made of.
+        Nodes that chains may contain.
     binding : ndarray of shape (n_nodes,), dtype=int32
-        Edge into each node by which it is as late as it is, -1 for none.
-    tail : ndarray of shape (n_edges,), dtype=int32
+        Edge into each node, -1 for none.
 
     Examples
     --------

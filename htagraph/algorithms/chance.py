@@ -1,4 +1,4 @@
-"""Chance: how likely it is that so many of so many match by accident."""
+"""How likely it is that so many of so many match by chance."""
 
 from __future__ import annotations
 
@@ -11,23 +11,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayLike) -> Floats:
-    """Upper bound of the logarithm of the chance that at least `n_matched` of `n_all` match.
+    """Upper bound of the log of the chance that at least `n_matched` of `n_all` match.
 
-    Parameters
-    ----------
-    n_matched, n_all : array_like of int
-        ``0 <= n_matched <= n_all``.
-    share : array_like of float
-        Chance of each by itself.
-
-    Returns
-    -------
-    ndarray of float
-        0 where no more match than is to be expected.
-
-    Notes
-    -----
-    Chernoff's bound, ``n * KL(n_matched / n || share)`` (Hoeffding 1963, theorem 1).
+    Chernoff's bound, ``-n * KL(n_matched / n || share)`` (Hoeffding 1963, theorem 1); 0 where no
+    more match than expected. `share` is the chance of a single match.
 
     Examples
     --------

@@ -1,15 +1,15 @@
-"""Clocks of members that meet: offset and drift from common instants, and how sure they are.
+"""Clocks of ranks that meet in collectives: offset and drift, and how sure they are.
 
-Members of a collective end together, up to a small jitter, and no member ends before all have
-started. The first gives an estimate, the second a bound: of two members ``r`` and ``q``, what has
-to be added to the clock of ``r`` lies in ``[max(start_q - end_r), min(end_q - start_r)]``.
-Some members end each on its own, as those of a one-sided all-to-all: they give the bound only.
+The members of a collective end together, up to a small jitter: this gives an estimate. And none
+ends before all have started, which gives a bound: of two members ``r`` and ``q``, what must be
+added to the clock of ``r`` is in ``[max(start_q - end_r), min(end_q - start_r)]``. Where members
+end independently, as in a one-sided all-to-all, only the bound holds.
 
 The bound is the clock condition of message passing, for collectives: Rabenseifner, "The controlled
 logical clock", 1997; Becker et al., "Scalable timestamp synchronization for event traces", 2009.
-There every violation moves events; here it moves a clock as a whole, so that durations within a
-rank stay as measured. The estimate has to bear outliers, as some collectives end late on one
-member: medians do (Theil, 1950; Sen, 1968), least squares do not.
+They move single events; here the whole clock moves, so that durations within a rank stay as
+measured. Some collectives end late on one member, so the estimate uses medians, which bear
+outliers (Theil, 1950; Sen, 1968).
 """
 
 from __future__ import annotations
@@ -28,13 +28,19 @@ Bools = npt.NDArray[np.bool_]
 
 _PPB = 1_000_000_000
 _FEWEST_FOR_DRIFT = 8
+"""Collectives that a slope needs: fewer fit a line by chance. Chosen."""
 _DRIFT_MUST_HELP = 0.5
+"""A drift counts only if it reduces the spread to this share: without drift, a slope does harm."""
 _LARGEST_DRIFT_PPB = 200_000
+"""Crystal oscillators are off by at most about 100 ppm each; a steeper slope is not drift."""
 _UNNOTICED_DRIFT_PPB = 5_000
+"""Drift that may remain where none was fitted; widens the bounds. Chosen."""
 _SPREADS_OF_A_SLOPE = 4
+"""Spreads by which a fitted drift may be wrong over the run; widens the bounds. Chosen."""
 _UNBOUNDED_NS = 1 << 50
+"""Thirteen days: the bound on a side that no collective bounds."""
 _ONE_HOST_NS = 100_000
-"""Processes of one host read one clock; each converts its ticks by a calibration of its own."""
+"""Processes of one host read one clock, but each calibrates its ticks: they may differ by this."""
 
 
 def to_common(
@@ -43,13 +49,7 @@ def to_common(
     drift_ppb: npt.ArrayLike,
     origin_ns: npt.ArrayLike,
 ) -> I64:
-    """Times of one clock or of several on the common clock: integers, in the same order.
-
-    Parameters
-    ----------
-    ts_ns : array_like of int, unit=ns
-    offset_ns, drift_ppb, origin_ns : array_like of int
-        As of `Clock`; one for all times, or one for each.
+    """Times on the common clock, by one `Clock` for all or one for each; order is kept.
 
     Examples
     --------
@@ -67,19 +67,12 @@ def to_common(
 
 @dataclass(frozen=True)
 class Clock:
-    """How to turn a member's time into common time: ``t + offset + drift * (t - origin)``.
+    """Converts a member's time to common time: ``t + offset + drift * (t - origin)``.
 
     Parameters
     ----------
-    offset_ns : int, unit=ns
-    drift_ppb : int, unit=1e-9
     origin_ns : int, unit=ns
         Member's time at which the offset holds.
-
-    Examples
-    --------
-    >>> Clock(100, 2_000, 0).to_common(np.array([0, 1_000_000])).tolist()
-    [100, 1000102]
     """
 
     offset_ns: int = 0
@@ -87,7 +80,7 @@ class Clock:
     origin_ns: int = 0
 
     def to_common(self, ts_ns: npt.ArrayLike) -> I64:
-        """Times of one clock or of several on the common clock: integers, in the same order."""
+        """Times on the common clock; order is kept."""
         return to_common(ts_ns, self.offset_ns, self.drift_ppb, self.origin_ns)
 
 
@@ -98,9 +91,8 @@ class ClockFit:
     Parameters
     ----------
     low_ns, high_ns : int, unit=ns
-        Feasible offsets: what the matched collectives allow if the drift is wrong by no more than
-        is not noticed (5 ppm where none was fitted). ``low_ns > high_ns`` if no clock fits; months
-        apart on a side from which nothing bounds them.
+        Feasible offsets, if the drift is wrong by at most what goes unnoticed (5 ppm where none
+        was fitted). ``low_ns > high_ns`` if no clock fits; days away on a side without a bound.
     spread_ns : int, unit=ns
         Median distance of the ends of a matched collective after alignment.
     """
@@ -120,8 +112,7 @@ class ClockFit:
 def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
     """Slope between the medians of the first and of the second half.
 
-    It replaces the median of all slopes (Theil, 1950; Sen, 1968), which takes quadratic time,
-    and bears single late ends as well.
+    As robust as the median of all slopes (Theil, 1950; Sen, 1968), which takes quadratic time.
     """
     half = len(time_ns) // 2
     early, late = slice(None, half), slice(len(time_ns) - half, None)
@@ -147,9 +138,8 @@ def fit_clock(
     """Clock of a member against a reference, from the collectives that both took part in.
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
-    fitted only where it halves the spread of the differences: without drift, fitting it does harm.
-    Both are taken from collectives that end together. Without any, the ends still give a
-    first guess of the offset, but no drift.
+    fitted only where it halves the spread of the differences. Both come from collectives that end
+    together; without any, all ends give the offset, and there is no drift.
 
     Parameters
     ----------
@@ -158,10 +148,9 @@ def fit_clock(
     reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
         The same matched collectives on the reference's clock.
     waits, is_awaited : ndarray of shape (n,), dtype=bool, optional
-        Whether the member waits for the reference, and the reference for the member; both always,
-        by default.
+        Whether the member waits for the reference, and the reference for the member; default: both.
     ends_together : ndarray of shape (n,), dtype=bool, optional
-        Whether members leave the collective together; always, by default.
+        Whether members leave the collective together; default: always.
 
     Examples
     --------
@@ -227,8 +216,8 @@ def _follow(low: I64, high: I64, gap: I64, shift: I64) -> None:
 def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
     """Shifts of a clock that drifts: one for each busy time, which change only between them.
 
-    A stretch of busy times has one shift for as long as there is one in all of their intervals. It
-    is the one nearest to that of the stretch before, the first the one nearest to zero.
+    Busy times share a shift as long as one fits the bounds of all. It is the shift nearest to the
+    one before, the first the one nearest to zero.
 
     Parameters
     ----------
@@ -236,10 +225,6 @@ def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
         Bounds in each busy time, in order of time; where they contradict, the lower one holds.
     gap_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Time since the busy time before; a shift drops by no more, so that order is kept.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64, unit=ns
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns of small numbers, such as lanes, symbols and rows: which occur, and where some do.
+"""Columns of small numbers, such as lanes, symbols and rows: which occur, and where.
 
 A table with a place for each number answers in one pass, without a sort or a hash.
 """
@@ -24,12 +24,7 @@ def _marked(codes: Codes, n: int) -> npt.NDArray[np.bool_]:
 
 
 def distinct(codes: Codes) -> I64:
-    """Numbers that occur, each once, ascending.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n,), dtype=int
-        None is negative.
+    """Numbers that occur, each once, ascending; none may be negative.
 
     Examples
     --------
@@ -40,12 +35,7 @@ def distinct(codes: Codes) -> I64:
 
 
 def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
-    """Whether each number is one of those wanted.
-
-    Parameters
-    ----------
-    codes, wanted : ndarray of shape (n,) and (m,), dtype=int
-        None is negative.
+    """Whether each number is wanted; none may be negative.
 
     Examples
     --------

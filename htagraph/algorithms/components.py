@@ -37,14 +37,6 @@ def components(tail: I32, head: I32, n_nodes: int) -> I32:
     Union and find with path halving (Tarjan and van Leeuwen, "Worst-case analysis of set union
     algorithms", 1984).
 
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n_edges,), dtype=int32
-
-    Returns
-    -------
-    ndarray of shape (n_nodes,), dtype=int32
-
     Examples
     --------
     >>> components(np.array([3, 1], np.int32), np.array([1, 0], np.int32), 4).tolist()

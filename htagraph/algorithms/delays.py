@@ -1,4 +1,4 @@
-"""When delays arose that were seen at some instants: each is counted once."""
+"""When delays arose that were observed at some instants: each is counted once."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def new_delays(seen_ns: I64, since_ns: I64, delay_ns: I64) -> tuple[I64, I64]:
     seen_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Instants, ascending.
     since_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Until when what leads to each instant was in time; not after it.
+        Until when the run was in time before each instant; not after it.
     delay_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        How late it was seen to be.
+        How late it was at each instant.
 
     Returns
     -------
@@ -51,13 +51,13 @@ def new_delays(seen_ns: I64, since_ns: I64, delay_ns: I64) -> tuple[I64, I64]:
 
     Examples
     --------
-    What is 5 late at 20 and 7 late at 30, both since 10, became 2 later in between.
+    5 ns late at 20 and 7 at 30, both since 10: 2 ns arose in between.
 
     >>> seen, since, delay = np.array([20, 30]), np.array([10, 10]), np.array([5, 7])
     >>> new_delays(seen, since, delay)
     (array([10, 20]), array([5, 2]))
 
-    Since 25, all 7 are new, but only 5 fit.
+    If in time until 25, all 7 are new, but only 5 fit.
 
     >>> new_delays(seen, np.array([10, 25]), delay)
     (array([10, 25]), array([5, 5]))

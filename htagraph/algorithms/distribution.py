@@ -40,12 +40,7 @@ class Distribution(NamedTuple):
 def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
     """Statistics of the values of each group.
 
-    A quantile is one of the values: the largest at or below its rank, so that integers stay
-    integers.
-
-    Parameters
-    ----------
-    group, value : ndarray of shape (n,), dtype=int64
+    A quantile is one of the values, the largest at or below its rank: integers stay integers.
 
     Examples
     --------

@@ -13,26 +13,19 @@ def dominators(
 ) -> npt.NDArray[np.bool_]:
     """Whether each node of a graph without cycles comes before or after every other node.
 
-    Of the transitive reduction of the graph, these are the nodes that every way from its roots to
-    its leaves leads through; that edges are implied by others makes no difference here.
+    In the transitive reduction of the graph, every path from a root to a leaf passes these nodes;
+    implied edges make no difference here.
 
-    All earlier nodes lead to a node if each of them leads to another one no later than it; all
-    later nodes come after it if each of them comes after another one no earlier. So it takes two
-    running extremes, and no tree.
+    All earlier nodes lead to a node if each has an edge to a node no later than it, and all later
+    nodes follow it if each has an edge from a node no earlier. Two running extremes tell, no tree.
+
+    ``O(nodes + edges)``; graphs with cycles would need Lengauer and Tarjan, "A fast algorithm for
+    finding dominators in a flowgraph", 1979.
 
     Parameters
     ----------
     tail, head : ndarray of shape (n_edges,), dtype=int
         Positions in a topological order: ``tail < head``.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes,), dtype=bool
-
-    Notes
-    -----
-    ``O(nodes + edges)``. Lengauer and Tarjan, "A fast algorithm for finding dominators in a
-    flowgraph", 1979, is for graphs with cycles.
 
     Examples
     --------

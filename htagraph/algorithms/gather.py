@@ -1,4 +1,4 @@
-"""Looking up rows of which some are -1: nothing."""
+"""Looking up rows, where -1 stands for none."""
 
 from __future__ import annotations
 
@@ -10,26 +10,14 @@ import numpy.typing as npt
 __all__ = ["gather"]
 
 _AT_ONCE = 1 << 16
-"""Rows that numpy makes 64 bits wide at once: a copy of few, which stays in the cache."""
+"""Rows a block: numpy copies 32-bit rows to 64 bits, and the copy fits into the cache. Changes only
+the speed."""
 
 
 def gather(
     values: npt.NDArray[Any], rows: npt.NDArray[np.integer], default: object = -1
 ) -> npt.NDArray[Any]:
-    """Values at some rows, and a default where the row is -1.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
-    rows : ndarray of shape (k,), dtype=int
-        Negative for none.
-    default : object, default=-1
-        Taken for these; cast to the type of the values.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        Of the type of `values`.
+    """Values at some rows, and where the row is negative a default, cast to their type.
 
     Examples
     --------

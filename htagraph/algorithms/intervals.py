@@ -1,8 +1,7 @@
 """Sets of intervals on a line: unions, what runs at once, and how much of a set lies before a time.
 
-One sort of all boundaries and running counts answer every question (a sweep over the line, as of
-Bentley, "Algorithms for Klee's rectangle problems", 1977); intervals are half-open
-``[start, end)``.
+A sweep line: one sort of all boundaries, then running counts (Bentley, "Algorithms for Klee's
+rectangle problems", 1977). Intervals are half-open, ``[start, end)``.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ _EXACT_IN_FLOAT = 2.0**52
 
 
 class Intervals(NamedTuple):
-    """Intervals of several groups, by group, then in order.
-
-    Parameters
-    ----------
-    group, start, end : ndarray of shape (n,), dtype=int64
-    """
+    """Intervals of several groups, by group, then in order."""
 
     group: I64
     start: I64
@@ -36,11 +30,7 @@ class Intervals(NamedTuple):
 class States(NamedTuple):
     """Consecutive stretches of time in which nothing begins or ends, and what runs in each.
 
-    Parameters
-    ----------
-    group, start, end : ndarray of shape (n,), dtype=int64
-    mask : ndarray of shape (n,), dtype=int64
-        Bit ``b`` is set where an interval of class ``b`` runs; never 0.
+    Bit ``b`` of `mask` is set where an interval of class ``b`` runs; it is never 0.
     """
 
     group: I64
@@ -75,10 +65,7 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
         [a    ]    [c ]
            [b    ]     [d]         ->    [       ]  [    ]
 
-    Parameters
-    ----------
-    group, start, end : ndarray of shape (n,), dtype=int64
-        ``start <= end``; intervals of no length count for nothing.
+    ``start <= end``; empty intervals count for nothing.
 
     Examples
     --------
@@ -104,7 +91,6 @@ def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
         A union, within the bounds.
     group : ndarray of shape (k,), dtype=int64
         Groups, ascending; a group that is never busy is one gap.
-    start_ns, end_ns : int
 
     Examples
     --------
@@ -131,11 +117,7 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
         bit 0  [a    ]
         bit 1     [b    ]      ->   mask 1 | 3 | 2
 
-    Parameters
-    ----------
-    group, start, end : ndarray of shape (n,), dtype=int64
-    bit : ndarray of shape (n,), dtype=int
-        Class of each interval, ``0 <= bit < n_bits``.
+    `bit` is the class of each interval, below `n_bits`.
 
     Examples
     --------

@@ -13,17 +13,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def match_keys(keys: I64, table_keys: I64) -> I64:
-    """Position of the first occurrence of each key in a table, -1 where it is absent.
-
-    Parameters
-    ----------
-    keys : ndarray of shape (n,), dtype=int64
-    table_keys : ndarray of shape (m,), dtype=int64
-        Need not be sorted nor unique.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64
+    """Position of the first occurrence of each key in an unsorted table, -1 where it is absent.
 
     Examples
     --------
@@ -40,9 +30,9 @@ def match_keys(keys: I64, table_keys: I64) -> I64:
 
 @compiled
 def _last_before(group: I64, time: I64, query_group: I64, query_time: I64, position: I64) -> None:
-    """Fill the position of the last row before each query; from that of the query before, if later.
+    """Fill the position of the last row before each query.
 
-    Steps of doubling length find where to bisect: queries in order take one pass over the rows.
+    The search starts where the query before ended, in doubling steps: sorted queries take one pass.
     """
     n = len(group)
     low, last_group, last_time = 0, query_group[0], query_time[0]
@@ -74,19 +64,9 @@ def last_before(
     query_group: npt.NDArray[np.integer],
     query_time: I64,
 ) -> I64:
-    """Position of the last row before each query, in the query's group; -1 for none.
+    """Position of the last row with ``time < query_time`` in the query's group; -1 for none.
 
-    Before means ``row time < query time``.
-
-    Parameters
-    ----------
-    group, time : ndarray of shape (n,), dtype=int
-        Rows, sorted by group, then time.
-    query_group, query_time : ndarray of shape (q,), dtype=int64
-
-    Returns
-    -------
-    ndarray of shape (q,), dtype=int64
+    Rows are sorted by group, then time.
 
     Examples
     --------
@@ -130,13 +110,9 @@ def _running_latest(value: I64, starts: npt.NDArray[np.bool_], best: I64) -> Non
 
 
 def running_latest(value: I64, starts: npt.NDArray[np.bool_]) -> I64:
-    """Position of the largest value so far in its group, for each row; the later of equal ones.
+    """Position of the largest value so far in its group, for each row; ties go to the later one.
 
-    Parameters
-    ----------
-    value : ndarray of shape (n,), dtype=int64
-    starts : ndarray of shape (n,), dtype=bool
-        Where groups start; the first row does.
+    `starts` says where groups start; the first row does.
 
     Examples
     --------

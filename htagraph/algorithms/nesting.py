@@ -6,12 +6,11 @@
              A A A A B B B A A   - C       innermost after each: A B A - C -
 
 Intervals of one lane may overlap partially (real threads do): innermost is then the one that
-started last and has not ended, which is what a person reads off a timeline. One sweep over the
-boundaries with a stack finds it.
+started last and has not ended. One sweep over the boundaries with a stack finds it.
 
-Some intervals cannot call what outlasts them, such as API calls: operators are timed by another
-clock, and one may seem to begin microseconds before the call in front of it returns. Such an
-interval is no parent of what overhangs it; the parent is what encloses both.
+API calls are timed by another clock than operators: an operator may seem to begin microseconds
+before the call in front of it returns. So a call is no parent of what overhangs it; the parent is
+what encloses both.
 
 ::
 
@@ -38,7 +37,7 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _RUN = 16
-"""Intervals that are sorted by insertion."""
+"""Intervals that are sorted by insertion, before runs are merged. Changes only the speed."""
 
 
 class Nesting(NamedTuple):
@@ -65,7 +64,7 @@ class Nesting(NamedTuple):
 
 
 class _Intervals(NamedTuple):
-    """Intervals, and which of equal ones are the outer ones: those of lower rank, then number."""
+    """Intervals; of equal ones, the outer one has the lower rank, then the lower number."""
 
     start: I64
     end: I64
@@ -75,7 +74,7 @@ class _Intervals(NamedTuple):
 
 @inlined
 def _is_before(a: int, b: int, of: _Intervals, by_start: I32, of_ends: bool) -> bool:
-    """Whether the start of an interval, or of places in that order their end, is before another."""
+    """Whether interval `a` starts before `b`; of ends, these are places in `by_start`."""
     before = False
     if of_ends:
         end_a, end_b = of.end[by_start[a]], of.end[by_start[b]]
@@ -95,7 +94,7 @@ def _is_before(a: int, b: int, of: _Intervals, by_start: I32, of_ends: bool) -> 
 def _sort(
     items: I32, begin: int, end: int, spare: I32, of: _Intervals, by_start: I32, of_ends: bool
 ) -> None:
-    """Sort what is nearly in order: short runs by insertion, then merged where that is needed."""
+    """Sort what is nearly in order: short runs by insertion, then merged where needed."""
     for low in range(begin, end, _RUN):
         for position in range(low + 1, min(low + _RUN, end)):
             item, at = items[position], position
@@ -125,7 +124,7 @@ def _sort(
 
 @compiled
 def _count(rows: I32, lane: I32, first: I64) -> None:
-    """Count the intervals of each lane, one place further on."""
+    """Count the intervals of each lane, at the place after its own."""
     for row in rows:
         first[lane[row] + 1] += 1
 
@@ -268,7 +267,7 @@ def nest(
     is_call : ndarray of shape (n,), dtype=bool, optional
         Intervals that are never the parent of one that overhangs them and is no call itself.
     rows : ndarray of shape (k,), dtype=int, optional
-        Intervals to look at, ascending; all by default. The others have no boundaries.
+        Intervals to nest, ascending; all by default. The others have no boundaries.
 
     Notes
     -----

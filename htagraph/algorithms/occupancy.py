@@ -1,9 +1,9 @@
-"""How many blocks of a kernel fit on a multiprocessor at once, and what keeps more from fitting.
+"""How many blocks of a kernel fit on a multiprocessor at once, and what limits them.
 
-The rules are those of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit,
-``cudaOccMaxActiveBlocksPerMultiprocessor``): warps, registers (given out to warps, in units of 256,
+The rules of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit,
+``cudaOccMaxActiveBlocksPerMultiprocessor``): warps, registers (allocated to warps in units of 256,
 from four equal parts), shared memory (in units of 128 or 256 bytes, with what the system reserves),
-and blocks. What a profiler did not write down limits nothing.
+and blocks. What a profiler did not record limits nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Limit", "Residency", "residency"]
 I64 = npt.NDArray[np.int64]
 
 _REGISTER_UNIT = 256
-"""Registers are given out to warps in multiples of this."""
+"""Registers are allocated to warps in multiples of this (``cuda_occupancy.h``)."""
 _PARTS = 4
-"""Parts of a multiprocessor, each with its own registers; the P100 (6.0) has two."""
+"""Parts of a multiprocessor with registers of their own (``cuda_occupancy.h``); a P100 has two."""
 _P100 = (6, 0)
 _NO_LIMIT = np.iinfo(np.int64).max
 
@@ -45,7 +45,7 @@ class Residency(NamedTuple):
     blocks : ndarray of shape (n,), dtype=int64
         At least one, as each has run.
     limit : ndarray of shape (n,), dtype=int64
-        Codes of `Limit`; of several that are as tight, the first.
+        Codes of `Limit`; ties go to the first.
     """
 
     blocks: I64
@@ -64,19 +64,16 @@ def residency(
 
     Parameters
     ----------
-    device : DeviceProperties
-        With its threads per multiprocessor and the size of its warps.
     threads : ndarray of shape (n,), dtype=int64
-        Threads of a block.
+        Of a block.
     registers : ndarray of shape (n,), dtype=int64
-        Registers of a thread; 0 or less for unknown.
+        Of a thread; 0 or less for unknown.
     shared_memory : ndarray of shape (n,), dtype=int64, unit=byte
-        Shared memory of a block, static and dynamic; less than 0 for unknown.
+        Of a block, static and dynamic; less than 0 for unknown.
 
     Examples
     --------
-    A kernel of 256 threads with 64 registers each: an A100 holds 64 warps of it by their number,
-    32 by their registers.
+    A multiprocessor of an A100 has room for 64 warps, but registers for only 32 of this kernel.
 
     >>> a100 = DeviceProperties(0, "A100", 108, 32, 2_048, 0, 65_536, 167_936, 0, 8, 0)
     >>> fit = residency(a100, np.array([256]), np.array([64]), np.array([0]))

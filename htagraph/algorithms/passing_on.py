@@ -17,7 +17,7 @@ I64 = npt.NDArray[np.int64]
 def _pass_on(
     amount: I64, first: I64, weight: F64, to: I64, own: I64, passed: I64, received: I64
 ) -> None:
-    """Split each row from the last to the first, as its parts add to rows that come later here."""
+    """Split each row, the last one first, since parts pass on to earlier rows."""
     for row in range(len(amount) - 1, -1, -1):
         whole = 0.0
         for part in range(first[row], first[row + 1]):
@@ -39,8 +39,7 @@ def _pass_on(
 def pass_on(amount: I64, first: I64, weight: F64, to: I64) -> tuple[I64, I64]:
     """Split the amount of each row among its parts, by weight; parts may pass theirs on.
 
-    What is passed to a row is split in the same way. All that parts keep is the sum of the amounts,
-    exactly.
+    What is passed to a row is split in the same way. The parts keep exactly the sum of the amounts.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def pass_on(amount: I64, first: I64, weight: F64, to: I64) -> tuple[I64, I64]:
     weight : ndarray of shape (n_parts,), dtype=float64
         ``> 0``.
     to : ndarray of shape (n_parts,), dtype=int64
-        An earlier row, which takes the part; -1 where it is kept.
+        An earlier row that takes the part; -1 if it is kept.
 
     Returns
     -------

@@ -3,29 +3,19 @@
 The forward and the backward pass of the critical path method (Kelley and Walker, "Critical-path
 planning and scheduling", 1959). The forward pass with other weights is a simulation of the run.
 
-Nodes are positions in a topological order, so that both passes go through memory in order. Edges
-are sorted by head: those into ``v`` are ``offsets[v]:offsets[v + 1]``. What a node needs beyond its
-edges (a residual) is part of their weights.
+Nodes are numbered in a topological order, so that both passes go through memory in order. Edges
+are sorted by head: those into ``v`` are ``offsets[v]:offsets[v + 1]``. The residual of a node is
+part of the weights of its edges.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.native.passes import compiled
 
-__all__ = [
-    "DROPPED",
-    "NO_DEADLINE",
-    "latest_times",
-    "retime",
-    "retime_at",
-    "retime_in_order",
-    "retime_without",
-]
+__all__ = ["DROPPED", "NO_DEADLINE", "latest_times", "retime", "retime_without"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -33,23 +23,27 @@ I64 = npt.NDArray[np.int64]
 DROPPED = -(2**61)
 """Weight of an edge that is not there."""
 NO_DEADLINE = 2**62
-"""Deadline of what may happen whenever it likes."""
+"""Deadline of a node that nothing waits for."""
 
+_AS_NUMBERED = np.empty(0, dtype=np.int32)
 _BLOCK = 16
-_AT_ONCE = 3
+"""Groups per pass: two cache lines of times a node."""
 
 
 @compiled
-def _retime(offsets: I64, tail: I32, weight: I64, out: I64) -> None:
+def _retime(order: I32, offsets: I64, tail: I32, weight: I64, out: I64) -> None:
     """Raise ``out``, which holds releases, to the latest arrival, in order."""
-    for node in range(len(out)):
+    for at in range(len(out)):
+        node = order[at] if len(order) > 0 else at
         latest = out[node]
         for edge in range(offsets[node], offsets[node + 1]):
             latest = max(latest, out[tail[edge]] + weight[edge])
         out[node] = latest
 
 
-def retime(offsets: I64, tail: I32, weight_ns: I64, release_ns: I64) -> I64:
+def retime(
+    offsets: I64, tail: I32, weight_ns: I64, release_ns: I64, order: I32 = _AS_NUMBERED
+) -> I64:
     """Time of every node: its latest arrival, but not before its release.
 
     Parameters
@@ -60,100 +54,17 @@ def retime(offsets: I64, tail: I32, weight_ns: I64, release_ns: I64) -> I64:
     weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
         `DROPPED` for an edge that is not there.
     release_ns : ndarray of shape (n,), dtype=int64, unit=ns
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64, unit=ns
+    order : ndarray of shape (n,), dtype=int32, optional
+        A topological order; by default that of the numbers of nodes.
 
     Examples
     --------
-    >>> retime(
-    ...     np.array([0, 0, 1]), np.array([0], np.int32), np.array([7]), np.array([100, 0])
-    ... ).tolist()
+    >>> tail, releases = np.array([0], np.int32), np.array([100, 0])
+    >>> retime(np.array([0, 0, 1]), tail, np.array([7]), releases).tolist()
     [100, 107]
     """
     out = release_ns.copy()
-    _retime(offsets, tail, weight_ns, out)
-    return out
-
-
-@compiled
-def _retime_at(
-    offsets: I64, tail: I32, weight: I64, slot: I32, other: I64, first: int, out: I64
-) -> None:
-    """As `_retime`, in columns: in column ``c``, the edge of slot ``s`` weighs ``other[s, c]``."""
-    n_columns = out.shape[1]
-    for node in range(len(out)):
-        for edge in range(offsets[node], offsets[node + 1]):
-            before, by, own = tail[edge], weight[edge], slot[edge]
-            for column in range(n_columns):
-                if own >= 0:
-                    by = other[own, first + column]
-                out[node, column] = max(out[node, column], out[before, column] + by)
-
-
-def retime_at(graph: tuple[I64, I32, I64, I64], rows: I64, other_ns: I64) -> Iterator[I64]:
-    """Yield the time of every node, if some edges had other weights, for each of several.
-
-    Parameters
-    ----------
-    graph : tuple
-        ``offsets, tail, weight_ns, release_ns``, as for `retime`.
-    rows : ndarray of shape (k,), dtype=int64
-        Edges of other weights.
-    other_ns : ndarray of shape (k, n_weights), dtype=int64, unit=ns
-
-    Examples
-    --------
-    >>> graph = (np.array([0, 0, 1]), np.array([0], np.int32), np.array([7]), np.array([100, 0]))
-    >>> [times.tolist() for times in retime_at(graph, np.array([0]), np.array([[7, 3]]))]
-    [[100, 107], [100, 103]]
-    """
-    offsets, tail, weight_ns, release_ns = graph
-    slot = np.full(len(tail), -1, dtype=np.int32)
-    slot[rows] = np.arange(len(rows))
-    for first in range(0, other_ns.shape[1], _AT_ONCE):
-        n_columns = min(_AT_ONCE, other_ns.shape[1] - first)
-        out = np.empty((len(release_ns), n_columns), dtype=np.int64)
-        out[:] = release_ns[:, None]
-        _retime_at(offsets, tail, weight_ns, slot, other_ns, first, out)
-        for column in range(n_columns):
-            yield out[:, column]
-
-
-@compiled
-def _retime_in_order(order: I32, offsets: I64, tail: I32, weight: I64, out: I64) -> None:
-    """As `_retime`, node by node in another order than that of their numbers."""
-    for node in order:
-        latest = out[node]
-        for edge in range(offsets[node], offsets[node + 1]):
-            latest = max(latest, out[tail[edge]] + weight[edge])
-        out[node] = latest
-
-
-def retime_in_order(order: I32, graph: tuple[I64, I32, I64, I64]) -> I64:
-    """Time of every node, where the topological order is not that of their numbers.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n,), dtype=int32
-    graph : tuple
-        ``offsets, tail, weight_ns, release_ns``, as for `retime`.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64, unit=ns
-
-    Examples
-    --------
-    >>> offsets, tail = np.array([0, 1, 1]), np.array([1], np.int32)
-    >>> graph = (offsets, tail, np.array([7]), np.array([0, 100]))
-    >>> retime_in_order(np.array([1, 0], np.int32), graph).tolist()
-    [107, 100]
-    """
-    offsets, tail, weight_ns, release_ns = graph
-    out = release_ns.copy()
-    _retime_in_order(order, offsets, tail, weight_ns, out)
+    _retime(order, offsets, tail, weight_ns, out)
     return out
 
 
@@ -240,18 +151,13 @@ def latest_times(offsets: I64, tail: I32, weight_ns: I64, deadline_ns: I64) -> I
     offsets, tail, weight_ns
         As for `retime`.
     deadline_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Usually the end of the window for what has to be done by then, else `NO_DEADLINE`.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64, unit=ns
-        Beyond every time (more than half of `NO_DEADLINE`) for what no deadline depends on.
+        Usually the end of the window for what has to be done by then, else `NO_DEADLINE`: then
+        the result, too, is beyond every time (more than half of `NO_DEADLINE`).
 
     Examples
     --------
-    >>> latest_times(
-    ...     np.array([0, 0, 1]), np.array([0], np.int32), np.array([7]), np.array([110, 110])
-    ... ).tolist()
+    >>> tail, deadlines = np.array([0], np.int32), np.array([110, 110])
+    >>> latest_times(np.array([0, 0, 1]), tail, np.array([7]), deadlines).tolist()
     [103, 110]
     """
     out = deadline_ns.copy()

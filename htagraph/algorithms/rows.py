@@ -1,4 +1,4 @@
-"""Rows of a lane: intervals that overlap partially get rows of their own, so that each row nests.
+"""Rows of a lane: intervals that overlap partially get separate rows, so that each row nests.
 
 ::
 
@@ -6,7 +6,7 @@
                [B      ]       row 1       [B      ]
                  [C]           row 0     nests in A: [C]
 
-First fit, as in the coloring of interval graphs; here a row may also hold what nests in it.
+First fit, as in the coloring of interval graphs; but a row also holds what nests in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class Rows(NamedTuple):
-    """A row for each interval, and the boundaries in the order in which a viewer must read them.
+    """A row for each interval, and the boundaries in the order in which a viewer reads them.
 
     Parameters
     ----------
@@ -52,8 +52,7 @@ def _fill(
 ) -> None:
     """Put each interval on the first row whose open intervals all enclose it.
 
-    `below` is for what an interval was put upon, -1 for nothing; `top` for the innermost open
-    interval of each row.
+    `below` takes the interval under each, -1 for none; `top` the innermost open one of each row.
     """
     start, end = span
     n = len(order)
@@ -90,17 +89,7 @@ def _fill(
 
 
 def rows(lane: I32, start: I64, end: I64) -> Rows:
-    """Rows on which intervals nest strictly, as few as first fit needs.
-
-    Parameters
-    ----------
-    lane : ndarray of shape (n,), dtype=int32
-    start, end : ndarray of shape (n,), dtype=int64
-        ``start <= end``.
-
-    Notes
-    -----
-    ``O(n log n)`` for the sort, and the pass visits each row of a lane once per interval.
+    """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``.
 
     Examples
     --------

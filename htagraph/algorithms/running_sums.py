@@ -1,7 +1,4 @@
-"""Sums over what runs at once, as steps over time, and their integrals.
-
-One sort of all starts and ends and one running sum per quantity (a sweep over the line).
-"""
+"""Sums over what runs at once, as steps over time, and their integrals: a sweep line."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ class RunningSums:
 
     Examples
     --------
-    Two intervals overlap from 2 to 3; the second counts twice.
+    Two intervals overlap from 2 to 3; the second counts double.
 
     >>> sums = RunningSums(np.array([0.0, 2.0]), np.array([3.0, 5.0]))
     >>> level = sums.of(np.array([1, 2]))

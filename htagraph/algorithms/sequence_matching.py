@@ -1,4 +1,4 @@
-"""Alignment of sequences that should be one: which element of each is the same."""
+"""Alignment of sequences that should be equal: which elements correspond."""
 
 from __future__ import annotations
 
@@ -13,27 +13,11 @@ __all__ = ["align"]
 I64 = npt.NDArray[np.int64]
 
 
-def _common(reference: Sequence[int], other: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Runs that both have, in order: position in reference, position in other, length."""
-    matcher: SequenceMatcher[int] = SequenceMatcher(None, reference, other, autojunk=False)
-    return [(run.a, run.b, run.size) for run in matcher.get_matching_blocks() if run.size]
-
-
 def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
-    """Position of each element of each sequence in a common reference, -1 for none.
+    """Position of each element of each sequence in the longest one, -1 for none.
 
-    Equal sequences are aligned element by element. Others are aligned with the longest one by
-    common runs (the gestalt matching of Ratcliff and Obershelp, as in `difflib`); what cannot be
-    placed stays apart.
-
-    Parameters
-    ----------
-    sequences : sequence of ndarray of shape (n_i,)
-        Symbols.
-
-    Returns
-    -------
-    list of ndarray of shape (n_i,), dtype=int64
+    Sequences are aligned by common runs (the gestalt matching of Ratcliff and Obershelp, as in
+    `difflib`).
 
     Examples
     --------
@@ -44,11 +28,12 @@ def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
     reference = max(sequences, key=len)
     out = []
     for sequence in sequences:
-        if np.array_equal(sequence, reference):
+        if np.array_equal(sequence, reference):  # usual, and matching takes quadratic time
             out.append(np.arange(len(reference), dtype=np.int64))
             continue
         place = np.full(len(sequence), -1, dtype=np.int64)
-        for at, position, length in _common(reference.tolist(), sequence.tolist()):
-            place[position : position + length] = np.arange(at, at + length)
+        matcher = SequenceMatcher(None, reference.tolist(), sequence.tolist(), autojunk=False)
+        for run in matcher.get_matching_blocks():
+            place[run.b : run.b + run.size] = np.arange(run.a, run.a + run.size)
         out.append(place)
     return out

@@ -1,9 +1,9 @@
-"""Repeated sequences of codes: runs of neighbors that occur again, each only in its longest form.
+"""Repeated sequences of codes, each only in its longest form.
 
-These are maximal repeats (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1997) without
-those that overlap themselves. They grow by one code at a time, named as in Karp, Miller and
-Rosenberg ("Rapid identification of repeated patterns in strings, trees and arrays", 1972): the
-number of a sequence is that of the shorter one and the next code, so that a length costs one sort.
+Maximal repeats (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1997) that do not overlap
+themselves. They grow by one code at a time (Karp, Miller and Rosenberg, "Rapid identification of
+repeated patterns in strings, trees and arrays", 1972): a sequence is numbered by its shorter form
+and the next code, so that each length costs one sort.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _numbered(*keys: I64) -> tuple[I64, I64]:
 def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeats:
     """Sequences of neighbors that occur at least twice without overlapping themselves.
 
-    A sequence that occurs as often as one that is longer by one code, on either side, is left out,
-    for the longer one says more; and so is one that is a shorter one repeated.
+    Left out are sequences that occur as often as one that is longer by one code, on either side,
+    and those that are a shorter one repeated.
 
     Parameters
     ----------
@@ -76,10 +76,6 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
         Sequences do not cross from one lane to another; ascending.
     min_length, max_length : int
         ``1 <= min_length <= max_length``.
-
-    Notes
-    -----
-    Sequences grow by one code at a time, and what occurs once is dropped: ``O(n log n)`` a length.
 
     Examples
     --------
@@ -142,7 +138,7 @@ def _is_power(position: I64, code: I64, length: int) -> Bool:
 
 
 def _occurrences(position: I64, number: I64, length: int, first_number: int) -> Repeats:
-    """Occurrences of sequences of one length, numbered from a first number on."""
+    """Occurrences of sequences of one length, numbered from a first number."""
     order = np.lexsort((position, number))
     start = position[order]
     _, dense = np.unique(number[order], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Spreading a mark over a graph in topological order: descendants and ancestors in one pass."""
+"""Descendants and ancestors of nodes: marks spread over a graph in topological order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _backward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) 
 
 
 def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
-    """Nodes that can be reached from the seeds, the seeds included.
+    """Nodes that can be reached from the seeds, the seeds included, over the allowed edges.
 
     Parameters
     ----------
@@ -44,18 +44,6 @@ def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool)
         Nodes in topological order.
     offsets : ndarray of shape (n_nodes + 1,), dtype=int64
         Edges into node ``v`` are ``offsets[v]:offsets[v + 1]``.
-    tail : ndarray of shape (n_edges,), dtype=int32
-    allowed : ndarray of shape (n_edges,), dtype=bool
-        Edges that may be used.
-    seeds : ndarray of shape (n_nodes,), dtype=bool
-
-    Returns
-    -------
-    ndarray of shape (n_nodes,), dtype=bool
-
-    Notes
-    -----
-    ``O(nodes + edges)``, a few nanoseconds each.
 
     Examples
     --------

@@ -30,12 +30,7 @@ def check_tiling(
     windows : (int, int) or two arrays of shape (n_windows,)
         Starts and ends.
     of : ndarray of shape (n,), dtype=int, optional
-        Number of the window that each piece is of; ascending. All are of the first by default.
-
-    Raises
-    ------
-    GraphError
-        If they do not: a defect of this package.
+        Number of the window of each piece, ascending; default: all of the first.
 
     Examples
     --------
@@ -61,7 +56,7 @@ def check_tiling(
 
 
 def not_tiled(what: str, start_ns: int, end_ns: int) -> GraphError:
-    """The error that says that pieces do not tile their window."""
+    """The error for pieces that do not tile their window."""
     return GraphError(
         f"{what} does not tile the window from {start_ns:,} to {end_ns:,} ns.",
         hint="this is a defect of htagraph; please report it with the trace.",

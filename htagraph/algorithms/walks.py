@@ -1,4 +1,4 @@
-"""Many walks back along binding edges at once: from each node to a time of its own."""
+"""Walks back along binding edges: from a node to a time, or to an anchor."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy.typing as npt
 from htagraph.errors import TraceLimitError
 from htagraph.native.passes import compiled
 
-__all__ = ["Walks", "walks_back"]
+__all__ = ["Walks", "origins", "walk_back", "walks_back"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
-
+Bools = npt.NDArray[np.bool_]
 
 MOST_STEPS = 10_000_000
 MOST_STEPS_PER_EDGE = 32
-"""Edges that walks may take together: so many, and so often each edge. Walks of one stream do not
-overlap; only those of very many streams exceed it."""
+"""Walks together may take this many edges, plus each edge this often. Walks of one stream do not
+overlap; only very many streams exceed it."""
 
 
 class Walks(NamedTuple):
@@ -81,7 +81,7 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     Raises
     ------
     TraceLimitError
-        If the walks together take more edges than stated above.
+        Beyond `MOST_STEPS` and `MOST_STEPS_PER_EDGE`.
 
     Examples
     --------
@@ -104,3 +104,46 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     edges = np.empty(len(walks), dtype=np.int64)
     _fill(node, length, binding, tail, walks, edges)
     return Walks(walks, edges, last)
+
+
+def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
+    """Binding edges that lead to one node, earliest first.
+
+    Examples
+    --------
+    >>> tail = np.array([0, 1], np.int32)
+    >>> walk_back(2, np.array([-1, 0, 1], np.int32), tail, np.array([0, 4, 9]), until_ns=0).tolist()
+    [0, 1]
+    """
+    found = walks_back(np.array([node]), np.array([until_ns]), binding, tail, node_ts)
+    return found.edge[::-1].astype(np.int32)
+
+
+@compiled
+def _origins(order: I32, binding: I32, tail: I32, is_anchor: Bools, out: I32) -> None:
+    """Fill the anchor that the walk back from each node meets first."""
+    for node in order:
+        if is_anchor[node]:
+            out[node] = node
+        elif binding[node] >= 0:
+            out[node] = out[tail[binding[node]]]
+
+
+def origins(order: I32, binding: I32, tail: I32, is_anchor: Bools) -> I32:
+    """Anchor that the walk back from each node meets first, -1 for none; anchors meet themselves.
+
+    Parameters
+    ----------
+    order : ndarray of shape (k,), dtype=int32
+        Nodes in topological order.
+
+    Examples
+    --------
+    >>> binding, tail = np.array([-1, 0, 1], np.int32), np.array([0, 1], np.int32)
+    >>> order, is_anchor = np.arange(3, dtype=np.int32), np.array([False, True, False])
+    >>> origins(order, binding, tail, is_anchor).tolist()
+    [-1, 1, 1]
+    """
+    out = np.full(len(binding), -1, dtype=np.int32)
+    _origins(order, binding, tail, is_anchor, out)
+    return out

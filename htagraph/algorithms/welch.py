@@ -1,13 +1,13 @@
-"""How far two means may lie apart by chance: Student's intervals for two samples.
+"""How far two means may differ by chance: Student's intervals for two samples.
 
-Of two samples with means and standard deviations s, their difference has the standard error
-``sqrt(s1**2 / n1 + s2**2 / n2)``. Divided by that, it follows Student's distribution with the
-degrees of freedom of Welch and Satterthwaite, whatever the spread of either side is (B. L. Welch,
-Biometrika 34, 1947). Two samples of one distribution lie farther apart than `half_width` in one of
-a hundred cases; ``tests/benchmarks/bench_noise.py`` measures that, also where steps are not normal.
+The difference of two means has the standard error ``sqrt(s1**2 / n1 + s2**2 / n2)``. Divided by
+it, the difference follows Student's distribution with the degrees of freedom of Welch and
+Satterthwaite (B. L. Welch, Biometrika 34, 1947). The means of two samples of one distribution
+differ by more than `half_width` in one of a hundred cases; ``tests/benchmarks/bench_noise.py``
+measures that, also where steps are not normal.
 
-Where the first or the last value is apart from the others for a reason that both samples share, it
-says nothing of their spread: `half_width_ends_apart` leaves that out.
+Where the first or the last value differs from the others for a reason that both samples share,
+`half_width_ends_apart` leaves it out of the spread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FEWEST", "Sample", "half_width", "half_width_ends_apart", "range_if_
 F64 = npt.NDArray[np.float64]
 
 FEWEST = 3
-"""Values of either sample from which its spread can be told."""
+"""Values that a sample needs: of two, the spread is known too badly for any verdict."""
 
 _FREEDOM = np.array([2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 60, np.inf])
 _QUANTILE = np.array(
@@ -31,32 +31,19 @@ _QUANTILE = np.array(
         *(3.169, 3.055, 2.947, 2.845, 2.75, 2.66, 2.576),
     ]
 )
-"""Student's quantile at 99.5% by degrees of freedom: 99% lie within it."""
+"""Student's quantile at 99.5% by degrees of freedom (any table): 99% lie within it."""
 
 
 def _quantile(freedom: F64) -> F64:
-    """Student's quantile; between those of the table, its logarithm is a line in 1 / freedom.
-
-    Examples
-    --------
-    >>> _quantile(np.array([2.0, 2.5, 1e9])).round(2).tolist()
-    [9.92, 7.22, 2.58]
-    """
+    """Student's quantile; between those of the table, its log is linear in 1 / freedom."""
     at = np.interp(-1 / freedom, -1 / _FREEDOM, np.log(_QUANTILE))
     return np.asarray(np.exp(at), dtype=np.float64)
 
 
 class Sample(NamedTuple):
-    """What is known of samples, one for each of several quantities.
+    """Statistics of samples of `n` values each, one sample for each of several quantities.
 
-    Parameters
-    ----------
-    n : int
-        Values of each sample.
-    mean, std : ndarray of float
-        Mean and standard deviation (of n - 1).
-    first, last, least, most : ndarray of float
-        First, last, smallest and largest value.
+    `std` is the deviation of a sample (n - 1); `least` and `most` are the extremes.
     """
 
     n: int
@@ -69,7 +56,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, values: npt.ArrayLike) -> Sample:
-        """What is to be known of the values of one quantity."""
+        """Statistics of the values of one quantity."""
         known = np.asarray(values, dtype=np.float64)
         std = known.std(ddof=1, keepdims=True) if len(known) > 1 else np.zeros(1)
         ends = (known[:1], known[-1:], known.min(keepdims=True), known.max(keepdims=True))
@@ -77,12 +64,9 @@ class Sample(NamedTuple):
 
 
 def half_width(before: Sample, after: Sample) -> F64:
-    """How far the means of two samples of one distribution lie apart in 99 of 100 cases, at most.
+    """How far the means of two samples of one distribution differ in 99 of 100 cases, at most.
 
-    Returns
-    -------
-    ndarray of float
-        Infinite where either sample has fewer than `FEWEST` values.
+    Infinite where either sample has fewer than `FEWEST` values.
 
     Examples
     --------
@@ -105,21 +89,11 @@ def half_width(before: Sample, after: Sample) -> F64:
 def half_width_ends_apart(
     before: Sample, after: Sample, *, first: bool = False, last: bool = False
 ) -> F64:
-    """The same for samples of one size, whose ends are apart from the others for a reason.
+    """The same for samples of one size, whose first or last values differ for a reason.
 
-    It is the analysis of variance with one spread for both. The first is apart by as much in both
-    samples, so that one degree of freedom is left of the two. The last may be apart by another
-    amount in each; only where fewer than two others are left, by as much.
-
-    Parameters
-    ----------
-    first, last : bool
-        Which ends are apart.
-
-    Returns
-    -------
-    ndarray of float
-        Infinite for fewer than `FEWEST` values.
+    Analysis of variance with one spread for both. The first value differs by the same amount in
+    both samples, so that one degree of freedom is left of the two. The last may differ by another
+    amount in each; only where fewer than two others are left, by the same.
 
     Examples
     --------
@@ -155,15 +129,10 @@ def half_width_ends_apart(
 
 
 def range_if_apart(before: Sample, after: Sample) -> F64:
-    """How far the values of either sample lie apart, where the samples lie farther apart than that.
+    """Range of the wider sample, where the samples are farther apart than that; else infinite.
 
-    Of three normal values each, chance does so in 0.8 of 100 cases, of more hardly ever; whatever
-    distribution they are of, all of one lie above all of the other in 10 of 100.
-
-    Returns
-    -------
-    ndarray of float
-        Infinite elsewhere, and for fewer than `FEWEST` values.
+    Of three normal values each, chance does so in 0.8 of 100 cases, of more hardly ever. (All of
+    one sample are above all of the other in 10 of 100, whatever the distribution.)
 
     Examples
     --------

@@ -22,7 +22,7 @@ import pandas as pd
 from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.delays import new_delays
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED, retime_in_order
+from htagraph.algorithms.retime import DROPPED, retime
 from htagraph.job.timeline import Timeline
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
@@ -123,8 +123,8 @@ class MergedReplay:
         )
         release = np.concatenate([*releases, np.full(self.n_collectives, DROPPED)])
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-        graph = (offsets.astype(np.int64), tail.astype(np.int32), weight, release)
-        times = retime_in_order(self.order, graph)
+        offsets, tail = offsets.astype(np.int64), tail.astype(np.int32)
+        times = retime(offsets, tail, weight, release, self.order)
         return {
             rank: times[self.first[rank] : self.first[rank] + len(draft.replay.node)]
             for rank, draft in drafts.items()

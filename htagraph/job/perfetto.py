@@ -18,7 +18,7 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.job.timeline import Timeline
-from htagraph.lookup.links import work_links
+from htagraph.lookup.edges import work_links
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable

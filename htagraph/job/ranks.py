@@ -40,9 +40,8 @@ from htagraph.job.kept_steps import (
 )
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
-from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.find_window import annotations_like_words
-from htagraph.lookup.readiness import Readiness, readiness
+from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
 
 __all__ = [

@@ -18,7 +18,7 @@ from htagraph.job.path import JobBreakdownKey, JobPath
 from htagraph.job.ranks import RankGraphs, RankSummary, rank_ends
 from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
-from htagraph.lookup.anchors import first_anchor
+from htagraph.lookup.readiness import first_anchor
 from htagraph.model.dag import Dag
 from htagraph.model.frames import RANK_LENGTHS
 from htagraph.model.units import human_duration

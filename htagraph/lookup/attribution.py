@@ -1,4 +1,4 @@
-"""To which operator, annotation and lane an event belongs."""
+"""Which operator, annotation and track an event belongs to."""
 
 from __future__ import annotations
 
@@ -46,15 +46,6 @@ def innermost(dag: Dag, events: Rows, kinds: tuple[EventKind, ...]) -> I64:
     """Innermost host event of some kinds around each event, itself included; -1 for none.
 
     Device events belong to where they were launched.
-
-    Parameters
-    ----------
-    events : ndarray of shape (n,), dtype=int64
-        -1 gives -1.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64
     """
     return nearest(dag.parent, host_of(dag, events), among(dag.events.kind, kinds))
 
@@ -87,7 +78,7 @@ def under_pattern(dag: Dag, events: Rows, pattern: re.Pattern[str]) -> Mask:
 def track_labels(dag: Dag, events: Rows) -> npt.NDArray[np.object_]:
     """Label of the track of each event: ``stream 7``, or the thread id of host events.
 
-    Streams are named with their device where there are several.
+    With several devices, streams are named with theirs: ``gpu 0 stream 7``.
     """
     codes, texts = track_codes(dag, events)
     labels: npt.NDArray[np.object_] = texts[codes]

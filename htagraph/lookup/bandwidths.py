@@ -1,4 +1,4 @@
-"""Bandwidth of copies and fills: bytes by duration, or as recorded where that knows more."""
+"""Bandwidth of copies and fills: bytes by duration, or the recorded value where it is better."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ F64 = npt.NDArray[np.float64]
 
 _US_NS = 1_000
 _TOLERANCE = 0.01
+"""Share by which a recorded bandwidth may differ from bytes by duration: profilers round it."""
 _FEWEST_DURATIONS = 3
-"""Copies of so many different durations cannot be cut by the same factor."""
+"""Durations that must differ before one factor between both counts as systematic: cutting to whole
+microseconds changes each by another factor."""
 
 
 class Bandwidths(NamedTuple):
@@ -30,11 +32,11 @@ class Bandwidths(NamedTuple):
     rate : ndarray of shape (n,), dtype=float64
         Bytes per nanosecond, which is 1e9 bytes per second.
     n_fit, n_compared : int
-        Recorded bandwidths that fit bytes and duration, and those for which both are known.
+        Recorded bandwidths that fit bytes and duration, and all for which both are known.
     factor : float
-        Recorded bandwidth of the median copy as a share of bytes by duration; 1 if not known.
+        Recorded bandwidth of the median copy as a share of bytes by duration; 1 if unknown.
     is_as_recorded : bool
-        Whether recorded values were taken where there are bytes, too.
+        Whether recorded values were used although bytes are known.
     """
 
     event: I64
@@ -50,7 +52,7 @@ def bandwidths(dag: Dag) -> Bandwidths:
 
     Bytes by duration is exact where durations are in nanoseconds. Older profilers computed the
     bandwidth first and then cut durations to whole microseconds: there the recorded value is
-    better, unless it is off by one factor throughout, or by more than such a cut.
+    better, unless all are off by one factor, or one by more than such a cut explains.
     """
     events = dag.events
     work = np.flatnonzero(

@@ -16,13 +16,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class Clipped(NamedTuple):
-    """Events and the part of each that lies in a window.
-
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int64
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    """
+    """Events and the part of each that is in a window."""
 
     event: I64
     start_ns: I64
@@ -39,10 +33,7 @@ class Clipped(NamedTuple):
 
 
 def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
-    """Events that overlap a window, cut at its bounds.
-
-    One of no length is in the window if it begins in it.
-    """
+    """Events that overlap a window, cut at its bounds; empty ones, if they begin in it."""
     start, end = dag.events.ts_ns[events], dag.events.end_ns[events]
     inside = (start < window.end_ns) & ((end > window.start_ns) | (start >= window.start_ns))
     if not inside.all():

@@ -1,4 +1,4 @@
-"""Whether work already comes from compiled code, or from a graph that is replayed."""
+"""Whether work comes from compiled code, or from a captured graph."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from htagraph.model.window import Window
 __all__ = ["compiled_share", "graph_launches", "is_replayed"]
 
 _COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
-"""Ranges of code that torch.compile made."""
+"""Ranges of code that torch.compile generated."""
 _GENERATED = re.compile(r"^triton_(poi|red|per|tem|mm|for|spl)_")
-"""Kernels that it wrote."""
+"""Kernels that torch.compile generated."""
 _COMPILES = re.compile(r"\(dynamo_timed\)$|^dynamo$")
+"""Ranges in which torch.compile itself runs."""
 _REPLAYED = re.compile(r"^(cuda|cu|hip)GraphLaunch")
 """Calls that launch a captured graph."""
 _MOST = 0.5
+"""More than half is most."""
 
 
 def graph_launches(dag: Dag) -> npt.NDArray[np.bool_]:
@@ -31,10 +33,10 @@ def graph_launches(dag: Dag) -> npt.NDArray[np.bool_]:
 
 
 def compiled_share(dag: Dag, window: Window) -> float:
-    """Share of the work of a window that comes from code that torch.compile made.
+    """Share of a window's device time that comes from code that torch.compile generated.
 
-    Of the device time; where there is none, of the time of operators. A graph that replays some
-    kernels that torch.compile wrote was captured from compiled code.
+    Without device work, of the time of operators. A captured graph with some generated kernels was
+    captured from compiled code.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def compiled_share(dag: Dag, window: Window) -> float:
             within |= replayed
         dur_ns = work.dur_ns
         return float(dur_ns[(within | wrote)[work.event]].sum() / max(dur_ns.sum(), 1))
-    # The own time of operators; those that run while something is compiled make nothing.
+    # The own time of operators; those that run while torch.compile traces compute nothing.
     compiles = _named(dag, _COMPILES)
     computes = dag.events.kind == EventKind.OP
     computes &= ~compiles & ~under_mask(dag, compiles)

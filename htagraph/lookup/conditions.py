@@ -1,7 +1,7 @@
-"""Conditions on rows: columns compared, computed and joined, and nothing else is ever called.
+"""Conditions on rows, in a small language of their own.
 
-What pandas evaluates may call functions, write files and reach modules, and a condition may come
-from a program that read names out of a trace. So only the grammar below exists.
+`DataFrame.query` can call functions, write files and reach modules, and a condition may come from
+an agent that read names out of a trace. So only the grammar below exists.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def rows_where(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     ----------
     where : str
         Columns, numbers and texts, compared (``<``, ``==``, ...), added or multiplied, and joined
-        by ``and``, ``or``, ``not``. ``'gemm' in name`` holds where the name contains the text, as
-        ``name.str.contains('gemm')`` does (``startswith``, ``endswith``), ``stream in [7, 20]``
-        where the value is one of these. Names of columns that are no words stand in backticks.
+        by ``and``, ``or``, ``not``. ``'gemm' in name`` holds where the name contains the text, like
+        ``name.str.contains('gemm')`` (also ``startswith``, ``endswith``); ``stream in [7, 20]``
+        where the value is in the list. Column names with spaces are put in backticks.
 
     Raises
     ------
     QueryError
-        If it is no such condition; the hint lists the columns.
+        The hint lists the columns.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def rows_where(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     ['gemm']
     >>> rows_where(frame, "name.to_csv('out')")
     Traceback (most recent call last):
-    htagraph.errors.QueryError: "name.to_csv('out')" is no condition: Call is not allowed. ...
+    htagraph.errors.QueryError: "name.to_csv('out')" is not a condition: Call is not allowed. ...
     """
     quoted = list(dict.fromkeys(_QUOTED.findall(where)))
     words = {f"_quoted_{number}": name for number, name in enumerate(quoted)}
@@ -91,21 +91,21 @@ def rows_where(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     for word, name in words.items():
         text = text.replace(f"`{name}`", word)
     try:
-        with np.errstate(all="ignore"):  # what is no number is neither more nor less
+        with np.errstate(all="ignore"):  # NaN compares as False
             mask = _Rows(frame, words).truth(ast.parse(text, mode="eval").body)
     except _NO_CONDITION as exc:
         said = str(exc) if isinstance(exc, _WrongError) else "it cannot be read"
         meant = did_you_mean(exc.word, map(str, frame.columns)) if hasattr(exc, "word") else ""
         columns = ", ".join(map(str, frame.columns))
         raise QueryError(
-            f"{where!r} is no condition: {said}.", hint=f"{meant}{_HINT}; columns are {columns}."
+            f"{where!r} is not a condition: {said}.", hint=f"{meant}{_HINT}; columns are {columns}."
         ) from None
     holds: pd.DataFrame = frame[mask]
     return holds
 
 
 class _WrongError(ValueError):
-    """What is wrong with a condition, and the word that is no column."""
+    """What is wrong with a condition, and the word that is not a column."""
 
     def __init__(self, message: str, word: str = "") -> None:
         self.word = word
@@ -127,7 +127,7 @@ class _Rows:
         if isinstance(value, pd.Series) and value.dtype == object:
             value = value.infer_objects()
         if not hasattr(value, "dtype") or not pd.api.types.is_bool_dtype(value.dtype):
-            raise _WrongError("it is neither true nor false")
+            raise _WrongError("it is not true or false")
         return _known(value)
 
     def number(self, node: ast.expr) -> Any:  # noqa: ANN401  a column, or one value
@@ -166,7 +166,7 @@ class _Rows:
                 raise _WrongError(f"{type(node).__name__} is not allowed")
 
     def _called(self, node: ast.Call) -> Bool:
-        """Whether texts of a column have a part: the only calls that there are."""
+        """Whether texts of a column have a part: the only calls that are allowed."""
         match node:
             case ast.Call(
                 func=ast.Attribute(
@@ -176,7 +176,7 @@ class _Rows:
                 keywords=[],
             ) if method in _OF_TEXTS:
                 if _PATTERN.search(text):
-                    raise _WrongError(f"{text!r} looks like a pattern: texts are taken as they are")
+                    raise _WrongError(f"{text!r} looks like a regex: text is matched literally")
                 return self._of_texts(column, method, text)
             case _:
                 raise _WrongError("Call is not allowed")
@@ -209,21 +209,21 @@ class _Rows:
         if isinstance(right, ast.List | ast.Tuple):
             wanted = [self.value(one) for one in right.elts]
             if not all(isinstance(one, int | float | str) for one in wanted):
-                raise _WrongError("a list has numbers and texts")
+                raise _WrongError("a list holds numbers and texts")
             return _known(pd.Series(value).isin(wanted))
         if not isinstance(value, str) or not isinstance(right, ast.Name):
-            raise _WrongError("`in` looks for a text in a column, or for a column in a list")
+            raise _WrongError("`in` takes a text and a column, or a column and a list")
         return self._of_texts(right, "contains", value)
 
     def _of_texts(self, column: ast.Name, method: str, text: str) -> Bool:
-        """Whether the texts of a column have a part, each distinct text looked at once."""
+        """Whether the texts of a column have a part; each distinct text is tested once."""
         codes, texts = pd.factorize(self._column(column.id))
         has = np.array([_OF_TEXTS[method](str(one), text) for one in texts] + [False], dtype=bool)
         return has[codes]
 
 
 def _known(value: Any) -> Bool:  # noqa: ANN401  a column, an array or one value
-    """Whether a comparison holds: not where a value is absent."""
+    """Whether a comparison holds; absent values never do."""
     if isinstance(value, pd.Series):
         return value.to_numpy(dtype=bool, na_value=False)
     return np.asarray(value, dtype=bool)

@@ -1,4 +1,4 @@
-"""Values of counters over time: what changes them, and the level from one change to the next."""
+"""Counters over time: their changes, and the level from one change to the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BYTES_PER_S = 1_000_000_000
 
 
 class CounterChanges(NamedTuple):
-    """By how much the counter of a track changes when.
+    """When, and by how much, the counter of each track changes.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class CounterChanges(NamedTuple):
     name : ndarray of shape (n_tracks,), dtype=object
         What is counted.
     unit : int
-        Change that stands for 1.
+        Change that counts as 1.
     """
 
     track: I64
@@ -51,12 +51,7 @@ class CounterChanges(NamedTuple):
 
 
 class CounterLevels(NamedTuple):
-    """Values of the tracks from one change to the next, within a window.
-
-    Parameters
-    ----------
-    track, start_ns, end_ns, value : ndarray of shape (n,), dtype=int64
-    """
+    """Values of the tracks from one change to the next, within a window."""
 
     track: I64
     start_ns: I64
@@ -65,9 +60,9 @@ class CounterLevels(NamedTuple):
 
 
 def queue_changes(dag: Dag) -> CounterChanges:
-    """Launches outstanding per stream: one more when a call begins, one less when its work starts.
+    """Launches outstanding per stream: +1 when a call begins, -1 when its work starts.
 
-    A graph launch of many kernels counts as one, and until its first work starts.
+    A graph launch counts as one, until its first kernel starts.
     """
     by, events = queues(dag, "stream"), dag.events
     work = np.flatnonzero(dag.launch >= 0)
@@ -86,16 +81,10 @@ def queue_changes(dag: Dag) -> CounterChanges:
 
 
 def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
-    """Bandwidth of each copy or fill from its start to its end, per device and direction.
-
-    Parameters
-    ----------
-    by_stream : bool, default=False
-        Also apart by stream.
-    """
+    """Bandwidth of each copy or fill, per device and direction, and per stream if `by_stream`."""
     events, found = dag.events, bandwidths(dag)
     work = found.event
-    # Whole bytes per second, so that what a copy adds it also takes away exactly.
+    # Whole bytes per second: sums of floats would not return to exactly 0.
     whole = np.rint(found.rate * _BYTES_PER_S).astype(np.int64)
     texts = np.array([text.partition(" (")[0] for text in events.symbols.texts], dtype=object)
     names, label = np.unique(texts[events.name[work]].astype(str), return_inverse=True)
@@ -114,7 +103,7 @@ def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
 
 
 def counter_levels(changes: CounterChanges, window: Window) -> CounterLevels:
-    """Values between changes; what happens at one instant is one change."""
+    """Values between changes; changes at one instant count as one."""
     order = np.lexsort((changes.ts_ns, changes.track))
     track, ts_ns = changes.track[order], changes.ts_ns[order]
     total = np.cumsum(changes.change[order])

@@ -19,6 +19,7 @@ _LOADER = re.compile(r"_(SingleProcess|MultiProcessing)DataLoaderIter")
 _WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 _PINS = re.compile(r"^aten::pin_memory$")
 _MOST = 0.5
+"""More than half is most."""
 
 
 def find_loading(dag: Dag) -> Loading:
@@ -27,9 +28,9 @@ def find_loading(dag: Dag) -> Loading:
     Returns
     -------
     str
-        "in process": batches are made within the step. "by workers": the step waits for them.
-        "after workers": in operators of its own. "pinned by a thread": that one takes as long.
-        Empty where there is no DataLoader.
+        "in process": the step makes batches itself. "by workers": the step waits for workers.
+        "after workers": operators in the step, after the workers. "pinned by a thread": pinning
+        takes most of that time. "": there is no DataLoader.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def devices_of(dag: Dag) -> I64:
 
 
 def device_states(dag: Dag, window: Window) -> States:
-    """Classes that run at once on each device; its stretches tile the window.
+    """Classes that run at once on each device; the stretches tile the window.
 
     ::
 
@@ -65,19 +65,10 @@ def runs(found: States, kernel_class: KernelClass) -> npt.NDArray[np.bool_]:
 
 
 def time_by_class(found: States, device: int, start_ns: I64, end_ns: I64) -> dict[str, I64]:
-    """What a device did in each of some ranges; together, the range.
+    """Time of a device in each range by ``idle`` and `CLASSES`, which add up to the range.
 
-    Parameters
-    ----------
-    found : States
-        Of a window with all ranges in it.
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-
-    Returns
-    -------
-    dict of str to ndarray of shape (n,), dtype=int64
-        ``idle``, and each of `CLASSES` while none before it runs: communication is what no
-        computation hides.
+    A class counts while none before it runs: communication that no compute hides. `found` covers
+    all ranges.
     """
     mine = found.group == device
     part = np.select(

@@ -1,4 +1,4 @@
-"""Edges as a table for people."""
+"""Edges as a table, and as the arrows of a timeline."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.schema import categorical
 
-__all__ = ["edge_frame"]
+__all__ = ["edge_frame", "work_links"]
+
+I32 = npt.NDArray[np.int32]
 
 
 def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
-    """Rows of the edge table with their times and slack.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n,)
-    """
+    """Rows of the edge table with their times and slack."""
     edges, times = dag.edges, dag.events.node_ts_ns
     tail, head = edges.tail[rows].astype(np.int64), edges.head[rows].astype(np.int64)
     return EDGES.frame(
@@ -39,4 +36,18 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
             "is_binding": dag.binding[head] == rows,
             "rule": categorical(edges.rule[rows], Rule.labels()),
         }
+    )
+
+
+def work_links(dag: Dag) -> tuple[I32, I32]:
+    """Pairs of events of which one passed work to the other.
+
+    A launch leads to its device work, and FLOW edges from one host thread to another: forward to
+    backward, and a caller to the autograd thread that works for it.
+    """
+    launched = np.flatnonzero(dag.launch >= 0)
+    flows = dag.edges.take(dag.edges.kind == EdgeKind.FLOW)
+    return (
+        np.concatenate([dag.launch[launched], flows.tail >> 1]).astype(np.int32),
+        np.concatenate([launched, flows.head >> 1]).astype(np.int32),
     )

@@ -1,8 +1,8 @@
-"""From what a person calls a window to its bounds.
+"""From the name of a window to its bounds.
 
-A window is called by a name of the trace, a glob or a regex; by a step's number or place (``5``,
-``first``, ``last``, ``median``); or by times. An annotation that is really called ``last`` or ``5``
-goes first; only ``trace`` is always the whole trace, as nothing else says it.
+A window is named by a host range of the trace, as a name, glob or regex; by a step's number or
+place (``5``, ``first``, ``last``, ``median``); or by times. An annotation that is really called
+``last`` or ``5`` wins; only ``trace`` always means the whole trace.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = [
 I64 = npt.NDArray[np.int64]
 
 WHOLE = "trace"
-"""What the window is called that is the whole trace."""
+"""The window that is the whole trace."""
 
 FIRST, LAST, MEDIAN = "first", "last", "median"
-"""What steps are called: the first, the last, the representative one of those that are alike."""
+"""Words for steps; the median step is the representative one of those that are alike."""
 
 WINDOWS_IN_WORDS = (
     "Window to analyze: a step or other host range by name, glob or regex; a step by number (5: "
     f"ProfilerStep#5), or {FIRST}, {LAST} or {MEDIAN} (a representative step); START:END from the "
     f"start of the trace (10ms:20ms; default unit ns); {WHOLE}: all of it."
 )
-"""What a window may be called, for the help of commands."""
+"""Help of the option."""
 
 _HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
 _FIRST_NS, _LAST_NS = -(2**62), 2**62
-"""Times beyond these could not be subtracted from each other in 64 bits."""
+"""Differences of times beyond these do not fit into 64 bits."""
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = r"(\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
@@ -64,7 +64,7 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 def is_step_word(window: str) -> bool:
-    """Whether a text can stand for a step without being its name.
+    """Whether a text is a number or word for a step.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def is_step_word(window: str) -> bool:
 
 
 def annotations_like_words(dag: Dag) -> tuple[str, ...]:
-    """Names of annotations that could as well be words for a window."""
+    """Names of annotations that are also words for a window."""
     events = dag.events
     names = np.unique(events.name[events.kind == EventKind.ANNOTATION]).tolist()
     texts = (events.symbols.texts[name] for name in names)
@@ -83,14 +83,9 @@ def annotations_like_words(dag: Dag) -> tuple[str, ...]:
 
 
 def times_in(window: str) -> tuple[int, int] | None:
-    """Times from the start of a trace, in ns, that a text says; None for any other text.
+    """Times from the start of a trace, in ns, as in ``10ms:20ms``; None for any other text.
 
-    A number without a unit has the unit of the other one; without any, they are nanoseconds.
-
-    Raises
-    ------
-    QueryError
-        If the first is after the second.
+    A number without a unit has the unit of the other one; the default is nanoseconds.
 
     Examples
     --------
@@ -130,40 +125,34 @@ def numbered_steps(names: Sequence[str], number: str) -> list[int]:
 
 
 def warn_of_others(window: str, n_matching: int, taken: str, *, stacklevel: int) -> None:
-    """Warn that several ranges have the name of a window, and say which was taken."""
+    """Warn that several ranges match, and which one was taken."""
     if n_matching > 1:
         warnings.warn(
             f"{n_matching:,} ranges match {window!r}; this is the first, {taken}. Name another "
-            "one to see it.",
+            "to see it.",
             AmbiguousWindowWarning,
             stacklevel=stacklevel + 1,
         )
 
 
 def bounds_of(window: object) -> tuple[int, int]:
-    """Bounds of a window in ns.
-
-    Raises
-    ------
-    QueryError
-        If it is no pair of numbers, or they are too large.
-    """
+    """Bounds in ns of a window that is a pair of numbers."""
     pair = pair_of(window, hint=_HINT)
     if not all(_FIRST_NS <= one <= _LAST_NS for one in pair):
-        raise QueryError(f"{window!r} is outside of what 64 bits can say.", hint=_HINT)
+        raise QueryError(f"{window!r} does not fit into 64 bits.", hint=_HINT)
     return int(pair[0]), int(pair[1])
 
 
 def _step_rows(dag: Dag, window: str) -> I64:
-    """Events of the steps that a word stands for; several where a number is not unique."""
+    """Events of the steps that a word names; several where a number is not unique."""
     steps = find_steps(dag.events)
     rows = steps["event"].to_numpy(np.int64)
     if window == MEDIAN and len(rows):
         found = steady_steps(dag)
         if not found.is_steady.any():
             raise QueryError(
-                f"no step is the median one: fewer than {FEWEST_ALIKE} are alike.",
-                hint=f"name a step, or take {FIRST} or {LAST}; steady_state says why.",
+                f"there is no median step: fewer than {FEWEST_ALIKE} are alike.",
+                hint=f"name a step, or use {FIRST} or {LAST}; steady_state shows how they differ.",
             )
         return found.parts.step[[found.usual]]
     if window in (FIRST, MEDIAN):
@@ -178,33 +167,27 @@ def find_window(
     on: WindowClock = "host",
     instance: int | None = None,
 ) -> Window:
-    """Window that a name, a pattern, a word or a pair of times stands for.
+    """Window that a name, a pattern, a word or a pair of times means.
 
     Parameters
     ----------
     window : str, re.Pattern or (int, int)
         Name of a host range (``"ProfilerStep#5"``), a glob or regex; a step by its number
-        (``"5"``), ``"first"``, ``"last"`` or ``"median"``, which is the representative one; times
-        from the start of the trace (``"10ms:20ms"``); ``"trace"`` for all of it; or
-        ``(start_ns, end_ns)``, as the trace has them.
+        (``"5"``), ``"first"``, ``"last"`` or ``"median"`` (the representative one); times from the
+        start of the trace (``"10ms:20ms"``); ``"trace"`` for all of it; or ``(start_ns, end_ns)``
+        on the trace's clock.
     on : {"host", "device"}
         The host range itself, or the span of the device work launched in it.
     instance : int, optional
-        Which of several ranges of this name, in order of time; negative from the end. By default
-        the first, with a warning where there are more.
+        Which of several matching ranges, in order of time; negative from the end. By default the
+        first, with an `AmbiguousWindowWarning` if there are more.
 
     Raises
     ------
     WindowNotFoundError
-        If nothing has this name, or there are not as many; the hint lists the steps.
+        If nothing matches, or too few ranges for `instance`; the hint lists the steps.
     QueryError
-        If this is no window, its times are in the wrong order, or the pattern is no regular
-        expression.
-
-    Warns
-    -----
-    AmbiguousWindowWarning
-        If several ranges match, and `instance` does not say which.
+        If this is not a window.
     """
     text = getattr(window, "pattern", window)
     if isinstance(window, tuple) or not isinstance(text, str):

@@ -1,7 +1,7 @@
-"""Which node of a captured graph each piece of replayed device work is, the same in every replay.
+"""Which node of a CUDA graph each piece of its device work is, the same in every replay.
 
-A node has its id where the profiler recorded one; else it is known by its position in its stream,
-and replays in which the same work has the same positions are replays of one graph.
+The profiler may record the node's id. Otherwise its position in its stream identifies it, and
+replays with the same work at the same positions are replays of one graph.
 """
 
 from __future__ import annotations
@@ -48,12 +48,7 @@ class GraphNodes(NamedTuple):
 
 
 def graph_nodes(dag: Dag) -> GraphNodes:
-    """Nodes of captured graphs in a trace, with all their replays.
-
-    Returns
-    -------
-    GraphNodes
-        Empty where nothing was replayed.
+    """Nodes of CUDA graphs in a trace, with all their replays.
 
     Examples
     --------
@@ -71,7 +66,7 @@ def graph_nodes(dag: Dag) -> GraphNodes:
     node_id = events.column("graph_node").astype(np.int64)
     launched = (dag.launch >= 0) & graph_launches(dag)[dag.launch]
     rows = np.flatnonzero(events.is_device & (launched | (node_id > 0)))
-    # What was launched before the capture has a correlation id in place of a call.
+    # A graph launched before the profiler started has a correlation id, but no call.
     launch = dag.launch[rows].astype(np.int64)
     call = np.where(launch >= 0, launch, len(events) + 1 + events.correlation[rows])
     alphabet = np.argsort(np.argsort(events.symbols.array, kind="stable"), kind="stable")

@@ -1,4 +1,4 @@
-"""Collectives that the host runs: their ranges, and the calls that gave them to a worker thread."""
+"""Collectives that the host runs: their ranges, and the calls that passed them to a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def host_ranges(dag: Dag) -> I64:
 
 
 def host_collectives(dag: Dag) -> I64:
-    """Host events that stand for collectives, ascending: ranges, and calls in place of theirs."""
+    """Host events of collectives, ascending: a call replaces the range in it."""
     ranges, calls = host_ranges(dag), dag.events.named(dag.events.symbols.searched(HOST_CALL))
     around = dag.parent[ranges]
     by_call = (around >= 0) & calls[around]
@@ -30,7 +30,7 @@ def host_collectives(dag: Dag) -> I64:
 
 
 def given_ranges(dag: Dag, ranges: I64) -> tuple[I64, I64]:
-    """Those of some ranges that a worker thread runs for a caller, and the call of each."""
+    """The ranges that a worker thread runs for a caller, and the call of each."""
     edges = dag.edges
     begins = (edges.rule == Rule.HANDOFF) & (edges.tail % 2 == 0)
     rows = np.flatnonzero(begins)

@@ -1,4 +1,4 @@
-"""Host calls that wait for the device by what they mean, and whether the graph says for what."""
+"""Host calls that wait for the device, and whether the graph has what they waited for."""
 
 from __future__ import annotations
 
@@ -14,34 +14,23 @@ from htagraph.model.kinds import EdgeKind, among
 __all__ = ["READS", "is_matched", "long_waits"]
 
 READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
-"""Operators that bring a value of the device to the host; with a call that waits below, they wait.
-
-Those of tensors on the host have none: they compute.
-"""
+"""Operators that read a value back from the device. On CPU tensors they contain no waiting call."""
 
 _SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 _LONG_FACTOR = 2
+"""A synchronization that returns at once takes about as long as a launch; twice that is a wait.
+Chosen."""
 
 
 def long_waits(dag: Dag) -> npt.NDArray[np.bool_]:
-    """Whether each event is a synchronization that took longer than one that need not wait.
-
-    Returns
-    -------
-    ndarray of shape (n_events,), dtype=bool
-    """
+    """Whether each event is a synchronization that took too long to have returned at once."""
     is_long = dag.events.dur_ns > _LONG_FACTOR * dag.calibration.launch_usual_ns
     waits: npt.NDArray[np.bool_] = among(call_meanings(dag.events), _SYNCS) & is_long
     return waits
 
 
 def is_matched(dag: Dag) -> npt.NDArray[np.bool_]:
-    """Whether each event is known to have waited for device work.
-
-    Returns
-    -------
-    ndarray of shape (n_events,), dtype=bool
-    """
+    """Whether each event is known to have waited for device work."""
     matched = np.zeros(len(dag.events), dtype=bool)
     matched[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
     return matched

@@ -1,4 +1,14 @@
-"""The launch geometry of kernels: their blocks, how many of them fit, and in how many waves."""
+"""The launch geometry of kernels: their blocks, how many fit at once, and in how many waves.
+
+A kernel of more blocks than fit on the device at once runs in waves. All its blocks are taken to
+last equally long, so that each wave takes an equal part of the kernel's time. The blocks of a wave
+are spread over as many multiprocessors as there are.
+
+::
+
+    kernel   [wave 1   ][wave 2   ][last wave]     22 blocks on 4 multiprocessors, 2 fit on each
+    blocks    8          8          6
+"""
 
 from __future__ import annotations
 
@@ -14,28 +24,30 @@ from htagraph.lookup.device_states import devices_of
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 
-__all__ = ["LaunchGeometry", "geometry_devices", "launch_geometry"]
+__all__ = ["KernelWaves", "LaunchGeometry", "geometry_devices", "kernel_waves", "launch_geometry"]
 
+F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _AXES = ("x", "y", "z")
 _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
-"""Calls whose grid is in threads, not in blocks."""
+"""HIP calls that take their grid in threads, not in blocks."""
 _MOST_THREADS = 2_048
-"""Threads of a multiprocessor of which nothing is known: the most of any so far."""
+"""Threads of a multiprocessor that the trace does not describe: the most of any GPU so far."""
 _USUAL_WARP = 32
+"""Threads of a warp of a GPU that the trace does not describe: those of NVIDIA."""
 
 
 class LaunchGeometry(NamedTuple):
-    """How some kernels lie on their device.
+    """How kernels occupy their device.
 
     Parameters
     ----------
     n_blocks : ndarray of shape (n,), dtype=int64
-        Blocks of the grid; 0 where they, or the multiprocessors of the device, are not known.
+        Blocks of the grid; 0 where they, or the multiprocessors of the device, are unknown.
     warps : ndarray of shape (n,), dtype=int64
-        Warps of a block; 0 where it is not known what else limits how many fit.
+        Warps of a block; 0 where other limits are unknown.
     resident : ndarray of shape (n,), dtype=int64
         Blocks that fit on one multiprocessor at once.
     limit : ndarray of shape (n,), dtype=int64
@@ -102,8 +114,8 @@ def _columns(dag: Dag, kernels: I64) -> _Columns:
 def geometry_devices(dag: Dag) -> Mapping[int, DeviceProperties]:
     """Devices whose number of multiprocessors is known, by their number.
 
-    A file that describes no device may still say it with each kernel, by its blocks per
-    multiprocessor. Devices that are not described are like those that are, if those are alike.
+    If all devices that the trace describes are alike, so are the others. A trace that describes
+    none may still record the blocks per multiprocessor of each kernel.
     """
     events = dag.events
     described = {one.device: one for one in events.devices if one.n_sms and one.threads_per_sm}
@@ -120,7 +132,7 @@ def geometry_devices(dag: Dag) -> Mapping[int, DeviceProperties]:
 
 
 def _sms_by_kernels(dag: Dag, device: int) -> int:
-    """Multiprocessors of a device, as its kernels imply; 0 where they do not say."""
+    """Multiprocessors of a device, as its kernels imply; 0 if unknown."""
     column = dag.events.columns.get("blocks_per_sm")
     if column is None:
         return 0
@@ -131,22 +143,12 @@ def _sms_by_kernels(dag: Dag, device: int) -> int:
 
 
 def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> LaunchGeometry:
-    """How kernels of one device lie on it.
+    """How kernels of one device occupy it; `device` is None if it is unknown.
 
-    Parameters
-    ----------
-    kernels : ndarray of shape (n,), dtype=int64
-    device : DeviceProperties or None
-        As of `geometry_devices`; None for one that is not known.
-
-    Returns
-    -------
-    LaunchGeometry
-        Where the limits of the device are not known, it is taken to hold 2,048 threads: this says
-        in how many waves a kernel runs, but no warps. Those are also left open where registers
-        were not recorded.
+    A device whose limits are unknown is taken to hold 2,048 threads: this gives the waves of a
+    kernel, but no warps. Nor are there warps where registers were not recorded.
     """
-    said = _columns(dag, kernels)
+    recorded = _columns(dag, kernels)
     if device is None:
         nothing = np.zeros(len(kernels), dtype=np.int64)
         return LaunchGeometry(nothing, nothing, nothing + 1, nothing)
@@ -156,7 +158,54 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
         if is_described
         else replace(device, threads_per_sm=_MOST_THREADS, warp_size=_USUAL_WARP)
     )
-    fit = residency(limits, said.threads, said.registers, said.shared_memory)
-    warps = -(-said.threads // limits.warp_size)
-    has_warps = (said.blocks > 0) & (said.registers >= 0) & is_described
-    return LaunchGeometry(said.blocks, np.where(has_warps, warps, 0), fit.blocks, fit.limit)
+    fit = residency(limits, recorded.threads, recorded.registers, recorded.shared_memory)
+    warps = -(-recorded.threads // limits.warp_size)
+    has_warps = (recorded.blocks > 0) & (recorded.registers >= 0) & is_described
+    return LaunchGeometry(recorded.blocks, np.where(has_warps, warps, 0), fit.blocks, fit.limit)
+
+
+class KernelWaves(NamedTuple):
+    """The full waves of each kernel, as one stretch, and its last wave.
+
+    Parameters
+    ----------
+    kernel : ndarray of shape (n,), dtype=int64
+        Position among the kernels.
+    start, end : ndarray of shape (n,), dtype=float64, unit=ns
+    sms, blocks : ndarray of shape (n,), dtype=int64
+        Multiprocessors with a block of the kernel, and blocks on them at once; 0 if unknown.
+    is_tail : ndarray of shape (n,), dtype=bool
+        The last wave of several.
+    """
+
+    kernel: I64
+    start: F64
+    end: F64
+    sms: I64
+    blocks: I64
+    is_tail: Bools
+
+
+def kernel_waves(
+    start: F64, end: F64, geometry: LaunchGeometry, n_sms: int, length: float
+) -> KernelWaves:
+    """Waves of whole kernels, cut at the bounds of a window from 0 to `length`.
+
+    `n_sms` is 0 if unknown.
+    """
+    n_full = geometry.n_full_waves(n_sms) if n_sms else np.zeros(len(start), dtype=np.int64)
+    split = start + (end - start) * n_full / (n_full + 1)
+    fits = n_sms * geometry.resident
+    left = geometry.n_blocks - n_full * fits
+    has_full = np.flatnonzero(n_full > 0)
+    kernel = np.concatenate([has_full, np.arange(len(start))])
+    from_ns = np.concatenate([start[has_full], split])
+    to_ns = np.concatenate([split[has_full], end])
+    return KernelWaves(
+        kernel,
+        np.clip(from_ns, 0, length),
+        np.clip(to_ns, 0, length),
+        np.concatenate([np.full(len(has_full), n_sms), np.minimum(left, n_sms)]),
+        np.concatenate([fits[has_full], left]),
+        np.concatenate([np.zeros(len(has_full), dtype=bool), n_full > 0]),
+    )

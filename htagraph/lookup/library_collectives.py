@@ -1,13 +1,13 @@
 """Collectives of libraries that record nothing: DeepEP, NVSHMEM, custom all-reduces.
 
-Only names and order of their kernels tell. Kernels belong together if they are of one library and
-on streams of one role: what a stream runs of the library, whatever its number. A low-latency
-dispatch or combine is one kernel, or two of one name: one sends, and another receives later::
+Only the names and the order of their kernels are known. Kernels belong together if they are of one
+library, on streams that run the same operations of it. A low-latency dispatch or combine is one
+kernel, or two of one name: one sends, another receives later::
 
-    one kernel    dispatch  combine  dispatch  combine            every one waits for the others
+    one kernel    dispatch  combine  dispatch  combine            each waits for the other ranks
     two halves    dispatch dispatch  combine combine  dispatch …  the second of each pair does
 
-In any other order nothing says which half a kernel is, and it is not taken for a collective.
+In any other order it is unknown which half a kernel is, and it does not count as a collective.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Texts = npt.NDArray[np.object_]
 
 
 class LibraryCollectives(NamedTuple):
-    """What names and order say of kernels of libraries.
+    """What names and order tell about kernels of libraries.
 
     Parameters
     ----------
     operation : ndarray of shape (n,), dtype=object
-        Empty where a kernel is of no library, or its name says nothing.
+        Empty where a kernel is of no library, or its name tells nothing.
     group : ndarray of shape (n,), dtype=object
-        Library, number of ranks if the name says it, and role of the stream.
+        Library, number of ranks if the name has it, and role of the stream.
     arrival : ndarray of shape (n,), dtype=int64
-        Position of the kernel whose start is the rank's arrival, -1 where that is unclear.
+        Position of the kernel whose start is the rank's arrival, -1 if unknown.
     meets : ndarray of shape (n,), dtype=bool
         The kernel ends after all others have arrived.
     """
@@ -56,20 +56,13 @@ class LibraryCollectives(NamedTuple):
 
 
 def _halves(code: I64, position: I64) -> tuple[I64, Bools]:
-    """Arrival of each kernel of a role that may be halves, and whether it waits for others.
-
-    Parameters
-    ----------
-    code : ndarray of shape (n,), dtype=int64
-        Operations, in order.
-    position : ndarray of shape (n,), dtype=int64
-    """
+    """Arrival of each kernel of a role that may be halves, and whether it waits for others."""
     begins = np.flatnonzero(np.diff(code, prepend=-1))
     length = np.diff(begins, append=len(code))
     if (length == 1).all():
         return position, np.ones(len(code), dtype=bool)
     meets = np.zeros(len(code), dtype=bool)
-    # A capture may begin or end between two halves; the other one is then met by nobody.
+    # A capture may begin or end between two halves: the single one meets no rank.
     if (length[1:-1] != 2).any() or length.max() > 2:
         return np.full(len(code), -1, dtype=np.int64), meets
     arrival, first = position.copy(), begins[length == 2]
@@ -79,13 +72,7 @@ def _halves(code: I64, position: I64) -> tuple[I64, Bools]:
 
 
 def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
-    """Operation, group and halves of communication kernels that libraries say nothing about.
-
-    Parameters
-    ----------
-    kernels : ndarray of shape (n,), dtype=int64
-        Events, in the order of their launches.
-    """
+    """Operation, group and halves of communication kernels, in the order of their launches."""
     events, n = dag.events, len(kernels)
     operation, group = np.full(n, "", dtype=object), np.full(n, "", dtype=object)
     arrival = np.arange(n)
@@ -118,7 +105,7 @@ def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
 
 
 def _library(name: str) -> str:
-    """The library that a kernel is of, with the number of ranks that its name says, or ""."""
+    """The library of a kernel, with the number of ranks if its name has it; or ""."""
     if NCCL_KERNEL.search(name):
         return ""
     label = next((label for label, regex in LIBRARIES.items() if regex.search(name)), "")

@@ -25,22 +25,14 @@ CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""
 
 _MOST_HOPS = 64
+"""Edges that one hop may follow; a typing error would run for hours."""
 _MOST_PAIRS = 1 << 27
+"""Pairs of host events and device work under them: 2 GB."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Conditions on an event of a chain.
-
-    Parameters
-    ----------
-    kind : str
-        As for `TraceGraph.select`.
-    name : str or re.Pattern, optional
-        Glob or regex; any name by default.
-    where : str, optional
-        Expression over the columns of events.
-    """
+    """Conditions on an event of a chain, as for `TraceGraph.select`."""
 
     kind: str
     name: str | re.Pattern[str] | None = None
@@ -61,25 +53,17 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Hop:
-    """An edge kind, followed several times.
-
-    Parameters
-    ----------
-    kind : str
-        An `EdgeKind`, or ``CHILD``.
-    at_least, at_most : int
-        How often.
-    """
+    """An `EdgeKind`, or ``CHILD``, followed at least and at most so many times."""
 
     kind: str
     at_least: int = 1
     at_most: int = 1
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check the range."""
         if not 0 <= self.at_least <= self.at_most <= _MOST_HOPS:
             raise QueryError(
-                f"a hop of {self.at_least} to {self.at_most} edges is none.",
+                f"a hop cannot follow {self.at_least} to {self.at_most} edges.",
                 hint=f"0 <= at_least <= at_most <= {_MOST_HOPS}.",
             )
 
@@ -104,25 +88,10 @@ def _launched_under(dag: Dag) -> tuple[I64, I64]:
 
 
 def linked_events(dag: Dag, kind: str) -> tuple[I64, I64]:
-    """Pairs of events that edges of a kind join.
+    """Pairs of different events that edges of a kind join, or `CHILD`.
 
     LAUNCH joins a host event with the device work launched anywhere under it, so that an operator
     leads to its kernels.
-
-    Parameters
-    ----------
-    kind : str
-        An `EdgeKind`, or ``CHILD``.
-
-    Returns
-    -------
-    tail, head : ndarray of shape (n,), dtype=int64
-        Events, without pairs of an event with itself.
-
-    Raises
-    ------
-    QueryError
-        If there is no such kind.
     """
     if kind.upper() == CHILD:
         parent = tree_parent(dag)
@@ -178,14 +147,8 @@ def find_matches(dag: Dag, rows: I64, chain: Sequence[Pattern | Hop | str]) -> p
     Returns
     -------
     DataFrame
-        One row a match, one int64 column a pattern: the event. Columns are named by the pattern's
-        kind, numbered from the second of a kind on (``op``, ``kernel``, ``kernel_2``). In order of
-        the events.
-
-    Raises
-    ------
-    QueryError
-        If patterns and hops do not alternate, or a kind does not exist.
+        A row per match, a column per pattern with the event. Columns are named by the pattern's
+        kind, numbered from the second of a kind (``op``, ``kernel``, ``kernel_2``).
     """
     patterns, hops = list(chain[0::2]), list(chain[1::2])
     well_formed = len(chain) % 2 == 1 and all(isinstance(item, Pattern) for item in patterns)

@@ -1,4 +1,4 @@
-"""Host ranges by their names, and the windows that they are."""
+"""Host ranges by their names, and their windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_annotation(dag: Dag, name: str) -> bool:
 def named_ranges(dag: Dag, name: str | re.Pattern[str]) -> I64:
     """Host ranges with a name, else those that match it, in order of time.
 
-    Annotations come before operators.
+    Operators count only if no annotation matches.
     """
     events = dag.events
     code = events.symbols.code(name) if isinstance(name, str) else -1
@@ -73,32 +73,18 @@ def range_window(dag: Dag, event: int) -> Window:
 def instance_window(
     dag: Dag, rows: I64, wanted: str, *, on: WindowClock = "host", instance: int = 0
 ) -> Window:
-    """Window of one of several host ranges.
+    """Window of one of several host ranges, in order of time; see `find_window`.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-        Events that were asked for, in order of time.
-    wanted : str
-        What they were asked for by.
-    on : {"host", "device"}
-        The host range itself, or the span of the device work launched in it.
-    instance : int, default=0
-        Which of them; negative from the end.
-
-    Raises
-    ------
-    WindowNotFoundError
-        If there are not as many; the hint names what is called alike, and the steps.
-    QueryError
-        If there is no such clock, or this is no position.
+    `wanted` is their name, for messages.
     """
     if on not in get_args(WindowClock):
         raise QueryError(
-            f"no clock is called {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
+            f"there is no clock {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
         )
     if not isinstance(instance, SupportsIndex):
-        raise QueryError(f"{instance!r} is no position.", hint="instance=0 is the first.")
+        raise QueryError(
+            f"instance={instance!r} is not an integer.", hint="instance=0 is the first."
+        )
     if not -len(rows) <= instance < len(rows):
         steps = find_steps(dag.events)["name"].tolist()
         if len(rows):

@@ -1,4 +1,4 @@
-"""Names of the place an event belongs to: its operator, its annotation, its Python frame."""
+"""Names of where an event belongs: its operator, its annotation, its Python frame."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names_or_empty(dag: Dag, events: I64) -> Text:
 
 
 def spelling(dag: Dag) -> I64:
-    """Place of each symbol in alphabetical order: answers do not depend on the order in a file."""
+    """Place of each symbol in alphabetical order: sorts names independently of the file's order."""
     out = np.empty(len(dag.events.symbols), dtype=np.int64)
     out[np.argsort(dag.events.symbols.array.astype(str), kind="stable")] = np.arange(len(out))
     return out
@@ -56,13 +56,9 @@ def op_names(dag: Dag, events: I64) -> Text:
 
 
 def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
-    """Place of host code between two nodes of a thread: ``after aten::mm``, or before what begins.
+    """Place of host code between two nodes of a thread: ``after aten::mm``, else ``before …``.
 
-    ``""`` where neither an event has just ended, nor one begins.
-
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n,), dtype=int
+    ``""`` if the tail is no end, and the head no start.
     """
     ended, begins = tail & 1 == 1, head & 1 == 0
     after, before = (dag.events.names(node >> 1) for node in (tail, head))
@@ -71,18 +67,7 @@ def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
 
 
 def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:
-    """Innermost Python frame of a thread at a time, -1 where none was recorded.
-
-    Parameters
-    ----------
-    lane, ts_ns : ndarray of shape (n,), dtype=int64
-    pattern : re.Pattern, optional
-        Only frames whose names match.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64
-    """
+    """Innermost Python frame of a thread at a time, of those that match; -1 for none."""
     events = dag.events
     wanted = events.kind == EventKind.PYTHON
     if pattern is not None:
@@ -91,20 +76,9 @@ def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None =
 
 
 def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64]:
-    """Innermost of some ranges on a lane at a time, and which of them encloses each.
+    """Innermost of some ranges on a lane at a time, -1 for none, and the parent of each event.
 
-    Parameters
-    ----------
-    ranges : ndarray of shape (k,), dtype=int64
-        Events of any kind.
-    lane, ts_ns : ndarray of shape (n,), dtype=int64
-
-    Returns
-    -------
-    innermost : ndarray of shape (n,), dtype=int64
-        Event, -1 for none.
-    parent : ndarray of shape (n_events,), dtype=int64
-        Event that encloses each of the ranges, -1 for none.
+    The parent is the range that encloses a range, -1 for none and for all other events.
     """
     events = dag.events
     parent = np.full(len(events), -1, dtype=np.int64)
@@ -114,6 +88,6 @@ def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64
     parent[ranges] = gather(ranges, found.parent)
     owner = ranges[found.boundary >> 1]
     time = events.node_ts_ns[2 * owner + (found.boundary & 1)]
-    # Right after the time: a range that begins there is meant, one that ends there is not.
+    # Right after the time: a range that begins there counts, one that ends there does not.
     position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
     return gather(ranges, gather(found.innermost, position)), parent

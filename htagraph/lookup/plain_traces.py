@@ -1,4 +1,4 @@
-"""Whose trace it is: of PyTorch, of another program on devices, or of plain functions."""
+"""What recorded a trace: PyTorch, another program with device work, or a tracer of functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ NO_DEVICE_WORK = (
     "a trace of functions, not of PyTorch: it has threads, functions and their critical path, but "
     "no device work and no launches, so no kernels and no idle time."
 )
-"""What cannot be asked of a plain trace."""
 
 _OF_PYTORCH = ("cpu_op", "Operator")
 _NAMES_OF_PYTORCH = re.compile(
@@ -40,7 +39,7 @@ def is_plain(events: EventTable) -> bool:
 
 
 def is_pytorch(events: EventTable) -> bool:
-    """Whether names or categories of a trace are those of PyTorch.
+    """Whether a trace has names or categories of PyTorch.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Python code: which line a host thread runs, where stacks were recorded.
+"""Which line of Python code a host thread runs, if stacks were recorded.
 
-Frames nest like operators. What a person can change is user code, so a line is that of the
-innermost frame of user code: its call that is under way. Newer profilers record the line of each
-call (``CallFrom``); else the frame itself is named, by the line where its function begins.
+Frames nest like operators. Users can change their own code, so the line is the call under way in
+the innermost frame of user code. Newer profilers record the line of each call (``CallFrom``); else
+the frame itself is named, by the line where its function begins.
 
 ::
 
@@ -38,7 +38,7 @@ Text = npt.NDArray[np.object_]
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 _NOT_CODE = re.compile(r"^<|^nn\.Module: ")
-"""Builtin functions and modules: frames without a file."""
+"""Builtin functions and modules have no file."""
 
 _LIBRARY = re.compile(
     r"(^|[/\\])(site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<"
@@ -47,7 +47,7 @@ _LIBRARY = re.compile(
 _STANDARD = re.compile(
     rf"^({'|'.join(sorted(map(re.escape, sys.stdlib_module_names)))})([/\\]|\.py\()"
 )
-"""Files of the standard library: the profiler leaves out the folder in which Python found them."""
+"""Files of the standard library: the profiler strips the folder of ``sys.path``."""
 
 _NONE, _FRAME_ITSELF, _CALL, _AFTER_CALL = range(4)
 
@@ -59,9 +59,8 @@ class CodePieces(NamedTuple):
     ----------
     stretch : ndarray of shape (k,), dtype=int64
         Row of the stretch of each piece.
-    start_ns, end_ns : ndarray of shape (k,), dtype=int64, unit=ns
     line : ndarray of shape (k,), dtype=object
-        ``train.py:5 in hook``; empty where no frame says.
+        ``train.py:5 in hook``; empty if unknown.
     topic : ndarray of shape (k,), dtype=int8
         Topic of the innermost frame that has one, -1 for none.
     """
@@ -128,7 +127,7 @@ def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[s
 
 
 def _text(frame: str, call_from: str, how: int) -> str:
-    """What a person reads: ``train.py:5 in hook``."""
+    """The line as text: ``train.py:5 in hook``."""
     parts = _FRAME.match(frame)
     file, _, line = call_from.rpartition(":")
     if parts is None or how == _FRAME_ITSELF or not file or file != parts["file"]:
@@ -138,7 +137,7 @@ def _text(frame: str, call_from: str, how: int) -> str:
 
 
 def _lines(dag: Dag, named: I64, call: I64, how: I64) -> Text:
-    """Text of each combination of a frame, the call under way, and what that says."""
+    """Text of each combination of a frame, the call under way, and how they combine."""
     events = dag.events
     called = events.column("call_from")
     keys = np.stack([gather(events.name, named), np.where(call >= 0, called[call], -1), how])
@@ -154,12 +153,8 @@ def _lines(dag: Dag, named: I64, call: I64, how: I64) -> Text:
 class Stretches(NamedTuple):
     """Stretches of host time in which no operator begins or ends.
 
-    Parameters
-    ----------
-    lane, start_ns, end_ns : ndarray of shape (n,), dtype=int64
-    op : ndarray of shape (n,), dtype=int64
-        Operator or call in which the stretch lies, -1 for none. A frame around it called it: the
-        time is the operator's, not the frame's.
+    `op` is the operator or call around each, -1 for none. A frame around it called it: the time is
+    the operator's, not the frame's.
     """
 
     lane: I64
@@ -176,7 +171,7 @@ def code_pieces(
     Parameters
     ----------
     topics : mapping of int to re.Pattern
-        Names of frames that say what all the code below them is about, by number.
+        Names of frames that tell what all code below them does, by number.
     """
     events, (lane, start_ns, end_ns, op) = dag.events, stretches
     every = np.arange(len(lane))
@@ -206,7 +201,7 @@ def code_pieces(
         | (events.dur_ns[frame] == events.dur_ns[caller])
     )
     start = np.where(is_first, start_ns[stretch], gather(time, row))
-    # A frame of user code that calls nothing right now is at the call that it made last, or after.
+    # A frame of user code that calls nothing right now is after the call that it made last.
     before = gather(found.boundary, row)
     returned = (before >= 0) & ((before & 1) == 1)
     returned &= gather(found.parent, before >> 1, -2) == innermost

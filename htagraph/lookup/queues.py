@@ -1,4 +1,4 @@
-"""Device work by device or by stream: dense numbers of these, and which work comes next."""
+"""Devices or streams with work, numbered, and which work comes next in each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Queues:
     def next_work(self, dag: Dag, queue: I64, since_ns: I64) -> I64:
         """First work of some length in each queue that starts at or after a time, -1 for none.
 
-        Of several that start together it is the one launched first, then the longest, then by name.
+        Ties go to the work launched first, then the longest, then by name.
         """
         events = dag.events
         rows = np.flatnonzero(events.is_device & (events.dur_ns > 0))
@@ -63,19 +63,9 @@ class Queues:
 
 
 def queues(dag: Dag, per: str = "device") -> Queues:
-    """Devices or the streams that have work.
-
-    Parameters
-    ----------
-    per : {"device", "stream"}
-
-    Raises
-    ------
-    QueryError
-        If `per` is neither.
-    """
+    """The devices, or the streams, that have work."""
     if per not in ("device", "stream"):
-        raise QueryError(f"there are no queues per {per!r}.", hint="per 'device' or 'stream'.")
+        raise QueryError(f"there are no queues per {per!r}.", hint="use 'device' or 'stream'.")
     rows = np.flatnonzero(dag.events.is_device)
     device = dag.events.device[rows].astype(np.int64)
     stream = dag.events.stream[rows] if per == "stream" else np.full(len(rows), -1, dtype=np.int64)

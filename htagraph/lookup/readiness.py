@@ -1,4 +1,4 @@
-"""When a collective could have started, had it not been for other collectives."""
+"""When collectives could have started, and which one a node follows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.lookup.anchors import first_anchor
+from htagraph.algorithms.walks import origins
 from htagraph.model.dag import Dag
 
-__all__ = ["Readiness", "readiness"]
+__all__ = ["Readiness", "first_anchor", "readiness"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -19,17 +19,17 @@ _EVER = np.iinfo(np.int64).min
 
 
 class Readiness(NamedTuple):
-    """Since when each of some collectives was ready, and what it waited for until then.
+    """Since when each collective was ready, and what it waited for until then.
 
     Parameters
     ----------
     ready_ns : ndarray of shape (n,), dtype=int64, unit=ns
         On the rank's clock.
     ready_node : ndarray of shape (n,), dtype=int64
-        Node whose time it is: the end of what the collective or one before it needs, or a launch;
-        its own start where nothing else is recorded.
+        Node at that time: the end of what the collective or one before it needs, or a launch; its
+        own start where nothing else is recorded.
     ready_after : ndarray of shape (n,), dtype=int64
-        Position of the collective that the walk back from that node meets first, -1 for none.
+        Position of the collective that `first_anchor` finds for that node, -1 for none.
     """
 
     ready_ns: I64
@@ -37,11 +37,22 @@ class Readiness(NamedTuple):
     ready_after: I64
 
 
+def first_anchor(dag: Dag, kernels: I64) -> npt.NDArray[np.int32]:
+    """End of the collective that the walk back from each node meets first, -1 for none.
+
+    The walk follows binding edges; an end meets itself. What happens after the end of a collective
+    depends on its rank alone, so a job's path is cut at these ends.
+    """
+    is_anchor = np.zeros(2 * len(dag.events), dtype=bool)
+    is_anchor[2 * kernels + 1] = True
+    return origins(dag.order, dag.binding, dag.edges.tail, is_anchor)
+
+
 def readiness(dag: Dag, kernels: I64) -> Readiness:
     """Since when each collective of a rank was ready, whatever other collectives did.
 
-    Collectives queue up on a stream of their own. One that waits for a late rank holds up the next,
-    while computation goes on: when the next one starts says little of what its rank did until then.
+    Collectives queue up on a stream of their own. One that waits for a late rank delays the next,
+    while compute continues: the start of the next says little about its own rank.
 
     Parameters
     ----------

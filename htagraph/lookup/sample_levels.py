@@ -1,4 +1,4 @@
-"""Samples as levels: each moment has the value of the sample that is nearest to it in time."""
+"""Samples as levels: each moment has the value of the nearest sample."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ F64 = npt.NDArray[np.float64]
 
 
 class Levels(NamedTuple):
-    """Values of one series, one after the other.
+    """Values of one series over time.
 
     Parameters
     ----------
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
         When each sample was taken.
     bound_ns : ndarray of shape (n + 1,), dtype=int64, unit=ns
-        Where each value begins, and where the last one ends: half way to its neighbours.
-    value : ndarray of shape (n,), dtype=float64
+        Where each value begins, and where the last one ends: half way between samples.
     """
 
     series: Series
@@ -35,16 +34,14 @@ class Levels(NamedTuple):
 
 
 class Stretches(NamedTuple):
-    """What a series was in stretches of time.
+    """A series in stretches of time.
 
     Parameters
     ----------
-    n_samples : ndarray of shape (n,), dtype=int64
-        Taken in each stretch.
     covered_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The part of each that samples speak of.
+        The part of each stretch that has samples.
     mean, low, high : ndarray of shape (n,), dtype=float64
-        Over that part, weighted by time; NaN where there is none.
+        Over that part, weighted by time; NaN if it is empty.
     """
 
     n_samples: I64
@@ -57,8 +54,8 @@ class Stretches(NamedTuple):
 def sample_levels(samples: SampleTable) -> Iterator[Levels]:
     """Levels of each series that has samples.
 
-    The first and the last sample count for half the usual distance of samples beyond them; one
-    that is alone, for as long as its time is uncertain.
+    The first and the last level extend half the median distance of samples beyond their sample; a
+    single one, by the uncertainty of its time.
 
     Examples
     --------
@@ -83,7 +80,7 @@ def sample_levels(samples: SampleTable) -> Iterator[Levels]:
 
 
 def over(levels: Levels, start_ns: I64, end_ns: I64) -> Stretches:
-    """What a series was in stretches of time, which may overlap.
+    """A series in stretches of time, which may overlap.
 
     Examples
     --------
@@ -111,7 +108,7 @@ def over(levels: Levels, start_ns: I64, end_ns: I64) -> Stretches:
 
 
 def _integral(levels: Levels, sums: F64, ts_ns: I64) -> F64:
-    """Value times time from the first level up to some times."""
+    """Integral from the first level up to some times."""
     bound, value = levels.bound_ns, levels.value
     at = np.clip(np.searchsorted(bound, ts_ns, side="right") - 1, 0, len(value) - 1)
     inside = np.clip(ts_ns, bound[at], bound[at + 1]) - bound[at]

@@ -1,4 +1,4 @@
-"""What other instruments sampled of the use of devices, beside what is estimated of it."""
+"""Use of devices that other instruments sampled, to compare with htagraph's estimates."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ SAMPLED: Mapping[str, re.Pattern[str]] = {
     "sm_occupancy": re.compile(r"(?i)_SM_OCCUPANCY$|^SMOCC$|^Compute Warps in Flight"),
     "tensor_activity": re.compile(r"(?i)^Tensor Active|_PIPE_TENSOR_ACTIVE$|^TENSO$"),
 }
-"""Names of series that measure what is estimated: those of nvidia-smi, of DCGM and of the GPU
-metrics of Nsight Systems. Tensor activity is a share of cycles, not of the time of kernels."""
+"""Names of series of nvidia-smi, DCGM and the GPU metrics of Nsight Systems that measure what
+htagraph estimates. Tensor activity is a share of cycles, not of the time of kernels."""
 
 _PERCENT = 100.0
 _MOST_OF_A_RATIO = 1.5
-"""A share above it is in percent: DCGM writes shares of 1, most others percents."""
+"""A series with larger values is in percent. DCGM writes ratios, most others percents; a ratio
+exceeds 1 only by rounding."""
 
 
 def sampled_use(
@@ -38,17 +39,8 @@ def sampled_use(
 ) -> dict[str, F64]:
     """Means of the samples of a device over some ranges, weighted by time, as shares of 1.
 
-    Parameters
-    ----------
-    devices : ndarray of int
-        All devices of the trace: a series of no device is of the only one.
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-
-    Returns
-    -------
-    dict of str to ndarray of shape (n,), dtype=float64
-        By the names of `SAMPLED`; NaN where no sample speaks of a range. Of several series, the one
-        with most samples counts.
+    By the names of `SAMPLED`; NaN without samples. Of several series, the one with most samples
+    counts. If the trace has one device, a series without a device is of that one.
 
     Examples
     --------
@@ -76,7 +68,7 @@ def sampled_use(
 
 
 def _unit(levels: Levels) -> float:
-    """What of a series is 1."""
-    said = levels.series.unit + levels.series.name
-    is_percent = "%" in said or levels.value.max() > _MOST_OF_A_RATIO
+    """The value of a series that means all."""
+    text = levels.series.unit + levels.series.name
+    is_percent = "%" in text or levels.value.max() > _MOST_OF_A_RATIO
     return _PERCENT if is_percent else 1.0

@@ -1,4 +1,4 @@
-"""Which events have a kind, a name, a place, a property."""
+"""Events of a kind, with a name, in a window, under others, or for which a condition holds."""
 
 from __future__ import annotations
 
@@ -33,20 +33,12 @@ Kinds = str | EventKind | Iterable[str | EventKind]
 
 
 KIND_GROUPS = ("launch", "collective", "device", "host")
-"""Other kinds of events than of `EventKind`.
-
-Calls that launched device work, communication kernels, and all of the device or of the host.
-"""
+"""Kinds beyond `EventKind`: calls that launched device work, communication kernels, all events of
+the device, all of the host."""
 
 
 def events_in(dag: Dag, window: Window) -> I64:
-    """Events that overlap a window; all of them for the whole trace.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int64
-        Rows, ascending.
-    """
+    """Events that overlap a window, ascending; all of them for the whole trace."""
     events = dag.events
     if window == dag.span:
         return np.arange(len(events), dtype=np.int64)
@@ -71,18 +63,7 @@ def _group_mask(dag: Dag, group: str) -> Bool:
 
 
 def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
-    """Whether each event is of some kinds.
-
-    Parameters
-    ----------
-    kinds : str, EventKind, or several
-        Labels of `EventKind` (``"op"``, ``"kernel"``), or one of `KIND_GROUPS`.
-
-    Raises
-    ------
-    QueryError
-        If there is no such kind; the hint lists those there are.
-    """
+    """Whether each event is of some kinds: of `EventKind` or its labels, or of `KIND_GROUPS`."""
     mask = np.zeros(len(dag.events), dtype=bool)
     for kind in [kinds] if isinstance(kinds, str | EventKind) else kinds:
         if isinstance(kind, EventKind):
@@ -93,7 +74,7 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
             mask |= dag.events.kind == EventKind.parse(kind)
         else:
             raise QueryError(
-                f"{kind!r} is no kind of event.",
+                f"there is no event kind {kind!r}.",
                 hint=one_of(kind, (*EventKind.labels(), *KIND_GROUPS)),
             )
     return mask
@@ -105,34 +86,16 @@ def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bool:
 
 
 def tree_parent(dag: Dag) -> I64:
-    """Event above each in the call tree: what encloses it, or launched it.
-
-    Returns
-    -------
-    ndarray of shape (n_events,), dtype=int64
-        -1 at the top.
-    """
+    """Event above each in the call tree, which encloses or launched it; -1 at the top."""
     return np.where(dag.events.is_device, dag.launch, dag.parent).astype(np.int64)
 
 
 def under_mask(dag: Dag, tops: Bool) -> Bool:
-    """Whether each event lies below some events in the call tree; not those themselves."""
+    """Whether each event is below some events in the call tree."""
     parent = tree_parent(dag)
     return nearest(parent, parent, tops) >= 0
 
 
 def where_rows(dag: Dag, rows: I64, where: str) -> I64:
-    """Rows for which an expression over the columns of `frames.EVENTS` holds.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-    where : str
-        As for `rows_where`: ``"dur_ns > 1_000_000 and stream == 7"``.
-
-    Raises
-    ------
-    QueryError
-        If it is no condition.
-    """
+    """Events for which a condition on the columns of `frames.EVENTS` holds; see `rows_where`."""
     return rows_where(dag.events.frame(rows), where)["event"].to_numpy(np.int64)

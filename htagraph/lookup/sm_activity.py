@@ -1,7 +1,7 @@
-"""How full a device is over time: multiprocessors with a block, and warp slots that are filled.
+"""How full a device is over time: multiprocessors with a block, and filled warp slots.
 
-Nothing records it: it is estimated from the waves of kernels (`kernel_waves`). Kernels that run at
-once add up, to the whole device at most. What is empty is charged to the kernels that run then:
+Profilers do not record it; it is estimated from the waves of kernels (`kernel_waves`). Concurrent
+kernels add up, to the whole device at most. Empty parts are charged to the kernels that run then:
 multiprocessors without a block in equal parts, warp slots by the room that each leaves.
 """
 
@@ -18,8 +18,13 @@ from htagraph.algorithms.occupancy import Limit
 from htagraph.algorithms.running_sums import RunningSums
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped
-from htagraph.lookup.kernel_waves import KernelWaves, kernel_waves
-from htagraph.lookup.launch_geometry import LaunchGeometry, geometry_devices, launch_geometry
+from htagraph.lookup.launch_geometry import (
+    KernelWaves,
+    LaunchGeometry,
+    geometry_devices,
+    kernel_waves,
+    launch_geometry,
+)
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
@@ -47,10 +52,11 @@ _WITHIN_DEVICE = r"DtoD|DeviceToDevice|Device -> Device"
 _MEASURED = f"{NCU}sm__warps_active.avg.pct_of_peak_sustained_active"
 _MILLION, _PERCENT = 1_000_000, 100
 _ROUNDING = 1e-6
+"""Share by which sums of float64 over many stretches may differ."""
 
 
 class SlotShares(NamedTuple):
-    """What becomes of warp slots while kernels run.
+    """Use of warp slots while kernels run.
 
     Parameters
     ----------
@@ -59,7 +65,7 @@ class SlotShares(NamedTuple):
     use : ndarray of shape (n,), dtype=int64
         Codes of `SlotUse`.
     time_ns : ndarray of shape (n,), dtype=float64, unit=ns
-        In time of the whole device; together, the time in which any kernel runs.
+        Time of the whole device; adds up to the time in which any kernel runs.
     """
 
     kernel: I64
@@ -74,11 +80,9 @@ class SmActivity:
     Parameters
     ----------
     n_sms : int
-        Multiprocessors; 0 where they are not known.
+        Multiprocessors; 0 if unknown.
     kernels : Clipped
-        Its kernels in the window, in order of time.
-    geometry : LaunchGeometry
-        Of the kernels.
+        Kernels in the window, in order of time.
     curves : mapping of str to (ndarray, ndarray)
         Instants from the start of the window, and an integral up to each.
     active : (ndarray, ndarray)
@@ -95,23 +99,16 @@ class SmActivity:
     slots: SlotShares
 
     def within(self, start_ns: I64, end_ns: I64) -> dict[str, F64]:
-        """Sums over some ranges of the window, in time of the whole device.
+        """Sums over some ranges of the window, in ns of the whole device.
 
-        Parameters
-        ----------
-        start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-
-        Returns
-        -------
-        dict of str to ndarray of shape (n,), dtype=float64, unit=ns
-            ``busy``: any kernel runs. ``communication``: only communication kernels do. ``known``:
-            any kernel, and the grid of each is known. ``sms``: of that, multiprocessors with a
-            block. ``counted``: the same, while the warps of each kernel are known. ``warps``: of
-            that, filled warp slots. ``small``, ``tail``: of the known time, multiprocessors that
-            small grids and last waves leave without a block. ``copying``: copies from or to the
-            host, or another device. ``computing``, ``tensor``: times of compute kernels, and of
-            those on tensor cores, each for itself. ``measured``: times of kernels whose occupancy
-            Nsight Compute measured, and ``measured_warps``, times that.
+        ``busy``: any kernel runs. ``communication``: only communication kernels do. ``known``: any
+        kernel runs, and the grid of each is known. ``sms``: of that, multiprocessors with a block.
+        ``counted``: the same, while the warps of each kernel are known. ``warps``: of that, filled
+        warp slots. ``small``, ``tail``: of the known time, multiprocessors that small grids and
+        last waves leave without a block. ``copying``: copies from or to the host, or another
+        device. ``computing``, ``tensor``: sums of the times of compute kernels, and of those on
+        tensor cores. ``measured``: the same of kernels whose occupancy Nsight Compute measured;
+        ``measured_warps``: weighted by it.
         """
         at = [(times - self.window.start_ns).astype(np.float64) for times in (start_ns, end_ns)]
         zero = np.zeros(len(start_ns))
@@ -134,7 +131,7 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     mine = events.device == device
     kernels = np.flatnonzero(mine & (events.kind == EventKind.KERNEL))
     found = clipped(dag, kernels, window)
-    # In order of time, so that sums do not depend on that of the file.
+    # In order of time: sums must not depend on the order in the file.
     found = found.take(np.lexsort((events.tiebreak[found.event], events.ts_ns[found.event])))
     geometry = launch_geometry(dag, found.event, properties)
     begin, end = events.ts_ns[found.event], events.end_ns[found.event]
@@ -164,13 +161,13 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
 
 
 def _measured(dag: Dag, kernels: I64, full: _Fullness, of_wave: I64) -> dict[str, tuple[F64, F64]]:
-    """Times of kernels with a measured occupancy, and these times it, as curves."""
+    """Times of kernels with a measured occupancy, and the same weighted by it, as curves."""
     column = dag.events.columns.get(_MEASURED)
     value = np.full(len(kernels), np.nan)
     if column is not None:
         value = column.dense(len(dag.events), np.nan)[kernels].astype(np.float64)
     has = np.isfinite(value)
-    # In whole millionths of a percent, so that running sums come back to nothing.
+    # Whole millionths of a percent: running sums of floats would not return to exactly 0.
     parts = np.rint(np.where(has, value, 0) * _MILLION).astype(np.int64)[of_wave]
     return {
         "measured": full.curve(full.sums.of(has.astype(np.int64)[of_wave])),
@@ -188,12 +185,7 @@ def _covered(work: Clipped, window: Window) -> tuple[F64, F64]:
 
 
 class _Fullness:
-    """What runs on a device from one instant to the next, and how full the device is.
-
-    Parameters
-    ----------
-    communicates : ndarray of shape (n_kernels,), dtype=bool
-    """
+    """What runs on a device from one instant to the next, and how full the device is."""
 
     def __init__(
         self,
@@ -227,7 +219,7 @@ class _Fullness:
         return self.sums.time, self.sums.integral(level)
 
     def curves(self) -> dict[str, tuple[F64, F64]]:
-        """The integrals that `SmActivity.within` tells of."""
+        """The integrals of `SmActivity.within`."""
         other = self.n_all - self.n_communicate
         free = np.where(self.known & (other > 0), 1 - self.active, 0) / np.maximum(other, 1)
         tails = self.sums.of((self.waves.is_tail & ~self.is_communication).astype(np.int64))
@@ -257,7 +249,7 @@ class _Fullness:
         return weights * self.sums.over_each(self.sums.integral(each))
 
     def slots(self) -> SlotShares:
-        """What becomes of warp slots while kernels run; checked to add up."""
+        """Use of warp slots while kernels run; checked to add up."""
         waves, n = self.waves, len(self.waves.kernel)
         alone = self.n_all == self.n_communicate
         free = np.where(self.known, 1 - self.active, 0)

@@ -1,9 +1,9 @@
-"""Steady steps: those that are alike in what they do and how long they take, and the usual one.
+"""Steady steps: those that are alike in work and length, and the representative one.
 
-Alike in what they do: what the thread of the steps runs and what is launched meanwhile differs by
-at most a hundredth of the events, name by name, from a typical step. Alike in length: no more than
-a tenth from the median, or within three deviations (1.4826 times the median absolute deviation),
-but never more than a quarter. First and last steps are judged like all others.
+Alike in work: the events on the steps' thread and the launches differ by at most a hundredth, name
+by name, from a typical step. Alike in length: within a tenth of the median, or within three
+deviations (1.4826 times the median absolute deviation), but never more than a quarter. First and
+last steps are judged like all others.
 """
 
 from __future__ import annotations
@@ -33,16 +33,21 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 FEWEST_ALIKE = 3
-"""Steps that must be alike before any is called steady."""
+"""Steps that must be alike before any is called steady: of two that differ, either may be usual."""
 
 _OTHER_EVENTS = 0.01
-_NEAR, _FAR = 0.1, 0.25
+"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen."""
+_NEAR = 0.1
+"""Share of the median by which any length may differ. Chosen."""
+_FAR = 0.25
+"""Share of the median by which no length may differ, however widely they spread. Chosen."""
 _DEVIATIONS = 3 * 1.4826
+"""Median absolute deviations of three standard deviations, if lengths are normal."""
 
 
 @dataclass(frozen=True)
 class StepParts:
-    """The steps, each with what happens in its range and from there to the next step.
+    """The steps, each in two parts: its range, and from there to the next step.
 
     Parameters
     ----------
@@ -51,10 +56,9 @@ class StepParts:
     start_ns, end_ns, next_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Bounds of the two parts; the second part of the last step is empty.
     event : ndarray of shape (k,), dtype=int64
-        Events on the thread of their step, and device work by where it was launched; without the
-        steps themselves and without polls.
+        Events on the thread of their step, and device work launched there; without steps and polls.
     part : ndarray of shape (k,), dtype=int64
-        Part that each begins in: ``2 * step`` or ``2 * step + 1``.
+        Part in which each event begins: ``2 * step`` or ``2 * step + 1``.
     """
 
     step: I64
@@ -72,18 +76,17 @@ class SteadySteps:
     Parameters
     ----------
     compared_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Length by which steps are compared: to the start of the next. The last, which no step
-        follows, is taken to be followed by as much time as is usual.
+        Length to the start of the next step; after the last step, the median gap is added.
     n_different : ndarray of shape (n,), dtype=int64
         Events more or fewer than in the typical step, name by name.
     is_same_work, is_same_length : ndarray of shape (n,), dtype=bool
-        These are few; the length is near the median of the steps that do the same work.
+        `n_different` is small; the length is near the median of the steps of the same work.
     is_steady : ndarray of shape (n,), dtype=bool
-        The step is alike; no step is where fewer than `FEWEST_ALIKE` are.
+        Both; for no step if fewer than `FEWEST_ALIKE` are.
     usual : int
-        The steady step of median length, of two the shorter; not the first of the trace, where
-        others are left, as nothing was prepared for it. Without steady steps, the same of those
-        that do the same work; -1 without steps.
+        The steady step of median length, the shorter of two; not the trace's first, if others are
+        left, since nothing was prepared for it. Without steady steps, the same of those of the
+        same work; -1 without steps.
     """
 
     parts: StepParts
@@ -101,7 +104,7 @@ class SteadySteps:
         return self.is_steady & usual
 
     def lengths_ns(self, dag: Dag) -> dict[str, int]:
-        """Lengths of the steps that are alike, by their names; of those whose name is their own."""
+        """Lengths of the steady steps with unique names, by name."""
         names = dag.events.names(self.parts.step)
         _, at, count = np.unique(names.astype(str), return_index=True, return_counts=True)
         own = at[(count == 1) & self.is_steady[at]]
@@ -131,7 +134,7 @@ def _step_parts(dag: Dag) -> StepParts:
 
 
 def _lower_median(values: I64) -> I64:
-    """Median along the first axis; of an even number, the lower of the two in the middle."""
+    """Median along the first axis, the lower of two."""
     middle = (len(values) - 1) // 2
     median: I64 = np.partition(values, middle, axis=0)[middle]
     return median
@@ -140,7 +143,7 @@ def _lower_median(values: I64) -> I64:
 def _n_different(dag: Dag, parts: StepParts) -> tuple[I64, I64]:
     """Events that each step has more or less than the typical one, and events of that one.
 
-    Typical is the step that is nearest to the median of each name.
+    The typical step is nearest to the median of each name.
     """
     n = len(parts.step)
     names, column = np.unique(dag.events.name[parts.event], return_inverse=True)
@@ -156,15 +159,7 @@ def _n_different(dag: Dag, parts: StepParts) -> tuple[I64, I64]:
 def are_near(lengths_ns: I64, among: Bools) -> Bools:
     """Whether each length is near the median of some of them.
 
-    Parameters
-    ----------
-    lengths_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    among : ndarray of shape (n,), dtype=bool
-        Those whose median and spread count; at least one.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=bool
+    `among` are those whose median and spread count, at least one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Steps of a trace: the ranges that mark them, those in a window, and the step at a time."""
+"""Steps of a trace: all, those in a window, and the step at a time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ def find_steps(events: EventTable) -> pd.DataFrame:
     """Steps of a trace, in order of time.
 
     Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM
-    ``execute_…``, SGLang ``step[…]``). `found_by` says which.
-
-    Returns
-    -------
-    DataFrame, schema `frames.STEPS`
-        Empty where nothing marks steps.
+    ``execute_…``, SGLang ``step[…]``), see column `found_by`. Empty if nothing marks steps.
     """
     annotations = np.flatnonzero(events.kind == EventKind.ANNOTATION)
     for found_by, marker in STEP_MARKERS.items():
@@ -58,11 +53,7 @@ def steps_in(events: EventTable, window: Window) -> pd.DataFrame:
 
 
 def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Row of the step in which each time lies, -1 for none; of steps that overlap, the last begun.
-
-    Parameters
-    ----------
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    """Row of the step at each time, -1 for none; of steps that overlap, the last begun.
 
     Examples
     --------
@@ -77,7 +68,7 @@ def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
-    """Names without the numbers of the profiler's steps: what recurs has one name.
+    """Names without the numbers of the profiler's steps.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""The graph of a window, closed by one source and one sink.
-
-What crosses the start of the window begins there.
-"""
+"""The graph of a window, closed by one source and one sink."""
 
 from __future__ import annotations
 
@@ -27,17 +24,15 @@ class WindowedEdges:
     Parameters
     ----------
     nodes : ndarray of shape (n,), dtype=int64
-        Nodes of the graph in the window, ascending. Position ``n`` stands for the source, ``n + 1``
-        for the sink.
+        Nodes of the graph in the window, ascending. Position ``n`` is the source, ``n + 1`` the
+        sink.
     tail, head : ndarray of shape (m,), dtype=int64
         Positions.
-    kind : ndarray of shape (m,), dtype=int8
-    lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
     residual_ns : ndarray of shape (n + 2,), dtype=int64, unit=ns
         Residual of each position; the longest path over ``lag_ns[edge] + residual_ns[head]`` is the
         window.
     edge : ndarray of shape (m,), dtype=int64
-        Row of the edge table, -1 for edges of the source and the sink that stand for none.
+        Row of the edge table, -1 for new edges of the source and the sink.
     """
 
     nodes: I64
@@ -52,8 +47,8 @@ class WindowedEdges:
 def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
     """Graph of a window with its source and sink.
 
-    An edge from before the window becomes one from the source, with what is left of its lag. A node
-    without any edge hangs on the source, a node whose followers lie beyond the window on the sink.
+    An edge from before the window comes from the source, with the rest of its lag. The source leads
+    to nodes without such edges, and nodes whose followers are beyond the window lead to the sink.
     """
     times, edges = dag.events.node_ts_ns, dag.edges
     inside = np.zeros(len(times), dtype=bool)

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.host_collectives import given_ranges, host_collectives
 from htagraph.lookup.library_collectives import library_collectives
 from htagraph.lookup.naming import names_or_empty
+from htagraph.lookup.readiness import first_anchor
 from htagraph.model.answers import COLLECTIVES
 from htagraph.model.collective_names import (
     HOST_CALLER,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.retime import DROPPED, retime_at
+from htagraph.algorithms.retime import DROPPED, retime
 from htagraph.model.frames import SPEED_UPS
 from htagraph.model.progress import counted
 from htagraph.replay.assumptions import Reading
@@ -62,9 +62,11 @@ def _saved_ns(rehearsal: Rehearsal, target: str, reading: Reading) -> list[int]:
     full = draft.lag_ns.copy()
     Scale(target, 0.0).apply(draft)
     scaled = np.flatnonzero((full != draft.lag_ns) & (full != DROPPED))
-    replay = draft.replay
-    graph = (replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
-    lag_ns = np.rint(full[scaled, None] * (1 - _LESS)).astype(np.int64)
-    weights = lag_ns + draft.extra_ns[scaled, None]
-    times = retime_at(graph, scaled, weights)
-    return [rehearsal.window.dur_ns - rehearsal.dur_ns(each) for each in times]
+    replay, weight_ns = draft.replay, draft.weight_ns.copy()
+    saved = []
+    for less in _LESS:
+        lag_ns = np.rint(full[scaled] * (1 - less)).astype(np.int64)
+        weight_ns[scaled] = lag_ns + draft.extra_ns[scaled]
+        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
+        saved.append(rehearsal.window.dur_ns - rehearsal.dur_ns(times_ns))
+    return saved

@@ -10,8 +10,9 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.binding import bind, walk_back
+from htagraph.algorithms.binding import bind
 from htagraph.algorithms.retime import retime
+from htagraph.algorithms.walks import walk_back
 from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.clocks import Clock, fit_clock, to_common
+from htagraph.algorithms.clocks import Clock, fit_clock, follow, shared_clock, to_common
 
 MS = 1_000_000
 
@@ -96,3 +97,82 @@ def test_common_time_keeps_the_order(times: list[int], offset: int, drift: int) 
     assert (np.diff(common) >= 0).all()
     exact = [t + offset + (t - times[0]) * drift // 1_000_000_000 for t in sorted(times)]
     assert common.tolist() == exact
+
+
+_busy = st.lists(
+    st.tuples(st.integers(-9, 9), st.integers(-3, 9), st.integers(0, 9)), min_size=1, max_size=6
+)
+
+
+@given(_busy)
+def test_a_drifting_clock_is_followed_from_stretch_to_stretch(busy) -> None:
+    """The lower bound wins a contradiction; order is kept; a shift changes only if it must."""
+    low, width, gap = (np.array(column, dtype=np.int64) for column in zip(*busy, strict=True))
+    high = low + width
+    shift = follow(low, high, gap).tolist()
+
+    begins = 0
+    for at in range(len(busy) + 1):
+        together = slice(begins, at + 1)
+        if at < len(busy) and (at == begins or low[together].max() <= high[together].min()):
+            continue
+        least, most = low[begins:at].max(), high[begins:at].min()
+        before = shift[begins - 1] if begins else 0
+        nearest = max(min(before, most), least)
+        kept = max(nearest, before - gap[begins]) if begins else nearest
+        assert shift[begins:at] == [kept] * (at - begins)
+        begins = at
+
+
+@pytest.mark.parametrize(
+    ("apart_ns", "bounds"),
+    [
+        (0, (-10_000, 10_000)),
+        (60_000, (0, 70_000)),
+        (95_000, (0, 100_000)),
+        (105_000, (0, 100_000)),
+        (-105_000, (-100_000, 0)),
+        (115_000, None),
+        (-115_000, None),
+    ],
+)
+def test_processes_of_a_host_share_a_clock_up_to_100_us(apart_ns: int, bounds) -> None:
+    """Ends that are farther apart are of two hosts, whatever their names."""
+    start, both = np.arange(3) * MS, np.ones(3, dtype=bool)
+    columns = start, start + 10_000, start + apart_ns, start + 10_000 + apart_ns
+    fit = shared_clock(*columns, waits=both, is_awaited=both, clock=Clock())
+    assert (fit and (fit.low_ns, fit.high_ns)) == bounds
+    assert fit is None or (fit.spread_ns, fit.clock) == (abs(apart_ns), Clock())
+
+
+@pytest.mark.parametrize(
+    ("drift_ppb", "n", "found"), [(190_000, 8, 190_000), (210_000, 8, 0), (190_000, 7, 0)]
+)
+def test_drift_needs_enough_collectives_and_is_that_of_a_clock(drift_ppb, n, found) -> None:
+    """200 ppm at most, from eight collectives."""
+    start = np.arange(n) * 1_000 * MS
+    reference = start + start // 1_000_000 * drift_ppb // 1_000
+    fit = fit_clock(start, start + 10_000, reference, reference + 10_000)
+    assert fit.clock.drift_ppb == found
+
+
+def test_a_fitted_drift_is_unsure_by_four_times_the_spread() -> None:
+    """Without drift, by 5 ppm of the time between the ends, here 40 ns."""
+    start = np.arange(16) * 1_000 * MS
+    jitter = np.tile([0, 100], 8)
+    reference = start + start * 50 // 1_000_000
+    fit = fit_clock(start, start + 10_000, reference, reference + 10_000 + jitter)
+    assert fit.spread_ns in (49, 50, 51)
+    assert abs(fit.high_ns - fit.clock.offset_ns - 10_000 - 4 * fit.spread_ns) <= 110
+    short = start[:9] // 1_000
+    steady = fit_clock(short, short + 10_000, short, short + 10_000)
+    assert steady.high_ns == 10_000 + 40
+
+
+@pytest.mark.parametrize(("jitter_ns", "is_fitted"), [(1_500, True), (2_500, False)])
+def test_a_drift_must_halve_the_spread(jitter_ns: int, is_fitted: bool) -> None:
+    start = np.arange(16) * 1_000 * MS
+    reference = start + np.linspace(0, 16_000, 16).astype(np.int64)
+    jitter = np.tile([jitter_ns, -jitter_ns], 8)
+    fit = fit_clock(start, start + 10_000, reference, reference + 10_000 + jitter)
+    assert (fit.clock.drift_ppb != 0) == is_fitted

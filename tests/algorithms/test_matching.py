@@ -1,4 +1,4 @@
-"""Joins by time agree with what a search of all rows finds."""
+"""Joins of arrays agree with what a search of all rows finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.algorithms.codes import distinct, is_in
-from htagraph.algorithms.matching import last_before
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 
 _POINTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6)), max_size=12)
 
@@ -31,3 +32,39 @@ def test_marks_answer_what_sorted_sets_do(codes, wanted):
     column, some = (np.array(each, dtype=np.int32) for each in (codes, wanted))
     assert distinct(column).tolist() == np.unique(column).tolist()
     assert is_in(column, some).tolist() == np.isin(column, some).tolist()
+
+
+_keys = st.lists(st.integers(0, 5), max_size=8)
+
+
+@given(keys=_keys, table=_keys)
+def test_a_key_is_matched_with_its_first_occurrence(keys, table):
+    found = match_keys(np.array(keys, dtype=np.int64), np.array(table, dtype=np.int64))
+    assert found.tolist() == [table.index(key) if key in table else -1 for key in keys]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 3)), max_size=9))
+def test_groups_start_where_a_key_changes_and_have_a_largest_value_so_far(rows):
+    """The later of equal ones."""
+    rows.sort(key=lambda row: row[:2])
+    first, second, value = np.reshape(np.array(rows, dtype=np.int64), (-1, 3)).T
+    starts = group_starts(first, second)
+    assert starts.tolist() == [
+        not at or rows[at][:2] != rows[at - 1][:2] for at in range(len(rows))
+    ]
+    best = []
+    for at, (*group, _) in enumerate(rows):
+        so_far = [one for one in range(at + 1) if [*rows[one][:2]] == group]
+        best.append(max(so_far, key=lambda one: (rows[one][2], one)))
+    assert running_latest(value, starts).tolist() == best
+
+
+@given(values=st.lists(st.integers(0, 99), max_size=5), rows=st.lists(st.integers(-2, 9)))
+def test_rows_of_nothing_get_the_default(values, rows):
+    """A column of any type; rows may have any shape."""
+    rows = [row if row < len(values) else -1 for row in rows]
+    column, of = np.array(values, dtype=np.int16), np.array(rows, dtype=np.int32)
+    expected = [values[row] if row >= 0 else 7 for row in rows]
+    assert gather(column, of, 7).tolist() == expected
+    assert gather(column, of.reshape(1, -1), 7).tolist() == [expected]
+    assert gather(column, of).dtype == np.int16

@@ -73,6 +73,50 @@ def test_many_intervals_in_any_order_are_sorted_as_few_are(longest):
     _check_boundaries(np.stack(columns, axis=1).tolist())
 
 
+@given(intervals=_INTERVALS, data=st.data())
+def test_innermost_and_parent_are_those_of_a_search(intervals, data):
+    """What started last and has not ended; a call is no parent of an operator that overhangs it."""
+    n = len(intervals)
+    columns = np.array(intervals, dtype=np.int64).reshape(-1, 3).T
+    lane, start, end = columns[0].astype(np.int32), columns[1], columns[1] + columns[2]
+    bits = st.lists(st.booleans(), min_size=n, max_size=n)
+    is_call, chosen = (np.array(data.draw(bits), dtype=bool) for _ in range(2))
+
+    found = nest(lane, start, end, is_call=is_call, rows=np.flatnonzero(chosen))
+
+    parent, running, at = np.full(n, -1), [], -1
+    for boundary, innermost in zip(found.boundary.tolist(), found.innermost.tolist(), strict=True):
+        interval, is_end = divmod(boundary, 2)
+        running, at = (running if lane[interval] == at else []), lane[interval]
+        if is_end:
+            running.remove(interval)
+        else:
+            above = [
+                one
+                for one in running
+                if not (is_call[one] and not is_call[interval] and end[interval] > end[one])
+            ]
+            parent[interval] = above[-1] if above else -1
+            running.append(interval)
+        assert innermost == (running[-1] if running else -1)
+    assert found.parent.tolist() == parent.tolist()
+    in_lane = [int((lane[chosen] < number).sum()) for number in range(max(lane, default=-1) + 2)]
+    assert found.first.tolist() == [2 * before for before in in_lane]
+
+
+@given(n=st.integers(1, 5), data=st.data())
+def test_of_equal_intervals_the_one_of_lower_rank_then_number_is_the_outer_one(n, data):
+    lane, time = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int64)
+    rank = data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    number = data.draw(st.permutations(range(n)))
+
+    hint = np.array(rank, dtype=np.int8), np.array(number, dtype=np.int64)
+    parent = nest(lane, time, time + 9, hint).parent.tolist()
+
+    order = sorted(range(n), key=lambda i: (rank[i], number[i]))
+    assert [parent[one] for one in order] == [-1, *order[:-1]]
+
+
 def _check_boundaries(intervals):
     spans = [(lane, start, start + length) for lane, start, length in intervals]
     by_start = sorted(range(len(spans)), key=lambda i: (*spans[i][:2], -spans[i][2], i))

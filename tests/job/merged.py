@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.binding import bind, walk_back
+from htagraph.algorithms.binding import bind
 from htagraph.algorithms.clocks import Clock
+from htagraph.algorithms.walks import walk_back
 from htagraph.job.rank_segments import RankEnds
 from htagraph.model.collective_operations import RENDEZVOUS
 from htagraph.model.dag import Dag

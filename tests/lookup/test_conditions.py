@@ -78,5 +78,5 @@ def test_rows_for_which_a_condition_holds(where, names):
 )
 def test_all_else_is_refused(where):
     """Calls, attributes, powers: whatever a name in a trace may talk a client into."""
-    with pytest.raises(QueryError, match="is no condition"):
+    with pytest.raises(QueryError, match="is not a condition"):
         rows_where(FRAME, where)

@@ -35,17 +35,23 @@ class Constant:
 def constants(source: str) -> Iterator[Constant]:
     """The numbers that a module assigns to names in capitals, also in tuples, lists and dicts."""
     known: dict[str, Number] = {}
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Assign):
-            target, value = statement.targets[0], statement.value
-        elif isinstance(statement, ast.AnnAssign) and statement.value:
-            target, value = statement.target, statement.value
-        else:
-            continue
-        if isinstance(target, ast.Name) and target.id.isupper():
-            for constant in _numbers(target.id, value, known):
+    for name, value in _assigned(ast.parse(source)):
+        if name.isupper():
+            for constant in _numbers(name, value, known):
                 known[constant.name] = constant.value
                 yield constant
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Names of a module and their expressions."""
+    for statement in tree.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), value=value):
+                if value is not None:
+                    yield name, value
+            case ast.Assign([ast.Tuple(names)], ast.Tuple(values)):
+                for target, value in zip(names, values, strict=True):
+                    yield ast.unparse(target), value
 
 
 def _numbers(name: str, value: ast.expr, known: dict[str, Number]) -> Iterator[Constant]:

@@ -33,7 +33,7 @@ def test_an_unknown_grouping_is_an_error_that_says_what_there_is():
     """A mistyped option is no silent default."""
     dag = compile_events(timeline("stream 7 |[k]"))
 
-    with pytest.raises(QueryError, match="per 'device' or 'stream'"):
+    with pytest.raises(QueryError, match="use 'device' or 'stream'"):
         idle_time(dag, dag.span, per="lane")
 
 

@@ -1,0 +1,41 @@
+"""Edges by head, against a stable sort."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from htagraph.algorithms.by_head import EdgeColumns, by_head
+
+_table = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), max_size=8)
+
+
+def _columns(rows: list[tuple[int, int, int]], first: int) -> EdgeColumns:
+    """Edges by tail, head and kind, whose other columns say which they are."""
+    tail, head, kind = np.reshape(np.array(rows, dtype=np.int64), (-1, 3)).T
+    number = np.arange(first, first + len(rows))
+    return EdgeColumns.of([tail, head, kind, number, number, number % 100])
+
+
+def _check(tables: list[list[tuple[int, int, int]]]) -> None:
+    firsts = np.cumsum([0, *map(len, tables)])
+    found = by_head([_columns(rows, first) for rows, first in zip(tables, firsts, strict=False)])
+
+    rows = [(*row, number) for number, row in enumerate(row for rows in tables for row in rows)]
+    rows.sort(key=lambda row: (row[1], row[2], row[0], row[3]))
+    columns = np.reshape(np.array(rows, dtype=np.int64), (-1, 4)).T
+    for of, expected in zip(found, (*columns, columns[3], columns[3] % 100), strict=True):
+        assert of.tolist() == expected.tolist()
+
+
+@given(st.lists(_table, max_size=3))
+def test_edges_are_in_the_order_of_a_graph(tables):
+    """Head, kind, tail; equal ones in the order of the tables."""
+    _check(tables)
+
+
+def test_heads_of_very_many_edges_are_sorted_as_others():
+    drawn = np.random.default_rng(1).integers(0, [9, 3, 3], (200, 3))
+
+    _check([[tuple(row) for row in drawn.tolist()]])
