@@ -31,7 +31,7 @@ _FAR = 1 << 63
 """Integers of 64 bits are smaller."""
 
 _MOST_BYTES = 1 << 26
-"""Largest baseline that is read; real ones have 0.3 MB.
+"""Largest baseline that is read. A limit of memory, chosen.
 
 Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
 """

@@ -33,9 +33,6 @@ _N_EVIDENCE = 3
 """Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
 """
 
-_ADVISED_SHARE = 0.0005
-"""Smaller shares print as 0.0%, and get no advice."""
-
 _BY_OP = (
     Cause.HOST_WAIT,
     Cause.UNRECORDED_WAIT,
@@ -46,7 +43,11 @@ _BY_OP = (
 """Causes whose calls and copies have few names: the operator tells them apart."""
 
 _LINE_WIDTH = 80
-"""Characters of a line of Python code, with its file: long paths are cut."""
+"""Characters of a line of Python code, with its file: long paths are cut.
+
+A limit of the screen: `Evidence.frame` has all. Pinned by
+`test_findings.py::test_a_python_frame_loses_its_middle`.
+"""
 
 _TEXTS = ("name", "frame", "place", "op")
 
@@ -142,7 +143,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
                 told.unread_stacks,
             )
         )
-        if dur_ns >= _ADVISED_SHARE * window_ns
+        if f"{dur_ns / window_ns:.1%}" != "0.0%"
         else "",
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None

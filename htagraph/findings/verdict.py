@@ -15,19 +15,28 @@ from htagraph.writers.notebook_cell import escaped
 __all__ = ["Evidence", "Finding", "Paragraph", "Verdict", "cause_label"]
 
 _N_FIRST = 3
-"""Findings that a verdict prints."""
+"""Findings that a verdict prints. A limit of the screen: `Verdict.findings` has all.
+
+Pinned by `test_verdict.py::test_three_findings_are_printed`.
+"""
 
 _MIN_SHARE = 0.005
-"""Findings with a smaller share are not printed: 0.5% is within the noise of most runs. Chosen."""
+"""Findings with a smaller share are not printed.
+
+Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
+"""
 
 _N_RANKS = 3
-"""Ranks that evidence names; the rest are counted."""
+"""Ranks that evidence names; the rest are counted. A limit of the screen: `Finding.ranks` has all.
 
-_ROUNDS_TO_NOTHING = 0.005
-"""Smaller shares would print as 0%."""
+Pinned by `test_verdict.py::test_three_ranks_are_named`.
+"""
 
 _WIDTH = 100
-"""Columns of the terminal that a verdict fills."""
+"""Columns of the terminal that a verdict fills. A limit of the screen, not of the answer.
+
+Pinned by `test_verdict.py::test_lines_have_a_hundred_columns`.
+"""
 
 _STYLES = {
     "title": "font-weight:bold",
@@ -162,8 +171,8 @@ class Finding:
 
     def _percent(self, time_ns: int) -> str:
         """Time as a share of the window; never 0% for time that is there."""
-        share = time_ns * self.share / self.dur_ns
-        return "<1%" if 0 < share < _ROUNDS_TO_NOTHING else f"{share:.0%}"
+        percent = f"{time_ns * self.share / self.dur_ns:.0%}"
+        return "<1%" if time_ns > 0 and percent == "0%" else percent
 
     @property
     def where(self) -> str:

@@ -25,16 +25,10 @@ __all__ = ["Clocks", "fit_clocks"]
 
 I64 = npt.NDArray[np.int64]
 
-_RENDEZVOUS_WEIGHT = 1 << 20
-"""A rendezvous bounds a clock from both sides: one outweighs any number of other collectives.
-
-Any number above the collectives of a pair serves.
-"""
-
 _ONE_CAPTURE_NS = 1_000_000_000
 """Gap between ranks without common collectives up to which they count as one capture.
 
-Chosen: NTP keeps hosts within a second of each other. Pinned by
+Chosen. Pinned by
 `test_alignment.py::test_ranks_without_collectives_belong_together_within_a_second`.
 """
 
@@ -165,9 +159,9 @@ def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
     hub = np.where(~is_rendezvous & (root_of >= 0), root_of, lowest)
     apart = rank != hub
     pairs, pair = np.unique(np.column_stack([hub[apart], rank[apart]]), axis=0, return_inverse=True)
-    weights = np.bincount(
-        pair.reshape(-1), np.where(is_rendezvous[apart], _RENDEZVOUS_WEIGHT, 1), len(pairs)
-    )
+    # A rendezvous bounds a clock from both sides: one outweighs all other collectives.
+    weight = np.where(is_rendezvous[apart], len(full), 1)
+    weights = np.bincount(pair.reshape(-1), weight, len(pairs))
     neighbors: dict[int, list[tuple[int, int]]] = {}
     for (first, second), weight in zip(
         pairs.tolist(), weights.astype(np.int64).tolist(), strict=True

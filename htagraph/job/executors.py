@@ -51,7 +51,7 @@ Pinned by `test_workers.py::test_small_jobs_run_in_this_process`.
 """
 
 _BYTES_OF_A_RANK = 2 << 20
-"""Fixed cost of a rank, counted as bytes of its file: about 0.3 s. Pinned with `SMALL_BYTES`."""
+"""Fixed cost of a rank, counted as bytes of its file. Chosen. Pinned with `SMALL_BYTES`."""
 
 _PATIENCE_S = 3.0
 """Silence after which the progress line names the ranks it waits for.

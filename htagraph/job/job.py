@@ -61,16 +61,19 @@ To add one: a file in ``job/``, its schema, a member of `Job`, this table.
 
 
 _N_SHOWN = 32
-"""Ranks that a notebook lists."""
+"""Ranks that a notebook lists. A limit of the screen: `Job.ranks` has all.
+
+Pinned by `test_loading.py::test_a_notebook_lists_32_ranks`.
+"""
 
 _REPLAYED_EVENTS = 4_000_000
-"""Events of all ranks up to which a report replays them: about 2 GB, and 1 s a change.
+"""Events of all ranks up to which a report replays them. A limit of memory and time, chosen.
 
 Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
 """
 
 _EVENTS_OF_A_RANK = 4_000
-"""Fixed cost of a rank in a replay, counted as events: 1 ms a change. Documented with it."""
+"""Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""
 
 
 @dataclass(frozen=True, repr=False)

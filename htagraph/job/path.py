@@ -40,7 +40,10 @@ JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"
 """What the time of a job's path can be grouped by."""
 
 _TOP = 3
-"""Ranks and bounds that `repr` shows."""
+"""Ranks and bounds that `repr` shows. A limit of the screen: `JobPath.breakdown` has all.
+
+Pinned by `test_path.py::test_three_ranks_are_shown`.
+"""
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,6 @@ Work = Callable[[TraceGraph], Any]
 OnError = Literal["raise", "skip"]
 """Whether a rank that cannot be used ends the work, or is left out."""
 
-_CALLER = 5
-"""Stack level of a warning about a rank: the line of the user's that asked."""
-
 
 class _Files(NamedTuple):
     """A rank's compiled graph, its trace, and the files of other instruments."""
@@ -386,4 +383,5 @@ class RankGraphs:
             raise RankFailedError(why, rank=rank, hint=hint) from outcome
         found.failed[rank] = why
         message = f"rank {rank} is left out: {why}"
-        warnings.warn(message, IncompleteTraceWarning, stacklevel=_CALLER)
+        # The line that calls `Job.map`.
+        warnings.warn(message, IncompleteTraceWarning, stacklevel=4)

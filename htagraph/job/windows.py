@@ -20,9 +20,6 @@ from htagraph.model.symbols import compile_pattern
 
 __all__ = ["job_window", "listed"]
 
-_STACK = 4
-"""Stack level of a warning: the line of the user's that asked."""
-
 
 def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, int]) -> WindowName:
     """Window of every rank that a name, a word or a pair of times stands for.
@@ -114,5 +111,5 @@ def _warn_of_others(steps: Mapping[int, tuple[str, ...]], window: str) -> None:
         found = [name for name in names if name == window] or [n for n in names if fits(n)]
         if len(found) > 1:
             taken = f"{found[0]} of rank {rank}, and so on every rank"
-            warn_of_others(window, len(found), taken, stacklevel=_STACK)
+            warn_of_others(window, len(found), taken, stacklevel=4)
             return

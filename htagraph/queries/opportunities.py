@@ -20,9 +20,9 @@ from htagraph.replay.rehearsal import Rehearsal
 __all__ = ["opportunities", "opportunities_of", "opportunities_on"]
 
 _LONGEST = 8
-"""Kernels of a sequence to fuse. Chosen."""
+"""Kernels of a sequence to fuse. Chosen: test_opportunities draws longer ones."""
 _N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
-"""Sequences to fuse; of a large graph fewer, as replays take long. Chosen."""
+"""Sequences to fuse; of a large graph fewer. A limit of time: test_opportunities counts them."""
 _THREADS_OF_LARGE = 2
 """Each needs about 60 bytes an edge, so that two fit wherever the graph does."""
 

@@ -34,8 +34,8 @@ SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
 
 _N_NAMES = 10
 _N_NAMES_OF_LARGE = 4
-"""Kernels and operators to try; of a large graph fewer, since each costs several replays of 20 ns
-an edge. Chosen to bound the time of a report: test_candidates counts them."""
+"""Kernels and operators to try; of a large graph fewer, since each costs several replays. Chosen to
+bound the time of a report: test_candidates counts them."""
 _N_SITES = 8
 """Places of host code, and of waits, to try. Chosen like the names: test_candidates counts them."""
 _MIN_SHARE = 0.001

@@ -29,13 +29,12 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 LARGE = 1_000_000
-"""Edges from which on an excerpt is replayed; without one, fewer changes are tried. Chosen: a
-replay takes 20 ns an edge, so that a hundred changes take about 10 s. Graphs of this size are only
-in benchmarks: no test notices another value."""
+"""Edges from which on an excerpt is replayed; without one, fewer changes are tried. A
+limit of time, chosen: test_excerpt draws graphs on either side."""
 
 _N_EVENTS = 40_000
-"""Events of an excerpt, which keeps a hundred replays below a second. Chosen: test_excerpt asks for
-a third of its events instead."""
+"""Events of an excerpt. A limit of time, chosen: drawn graphs have fewer, so that test_excerpt asks
+for a third of its events instead."""
 _HALF = 0.5
 """Steps that do the same stand for a window if they take this share of it, and are replayed alone
 if they are no more than this share of the graph: else the whole graph is. Chosen: test_excerpt."""

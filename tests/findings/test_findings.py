@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from htagraph import Trace
 from htagraph.findings.window_bounds import find_bounds
@@ -123,6 +124,18 @@ def test_three_names_are_evidence():
     assert [item.label for item in compute.evidence] == ["gemm", "conv", "bmm"]
 
 
+@pytest.mark.parametrize(("n_columns", "is_advised"), [(3_500, True), (10_000, False)])
+def test_what_prints_as_nothing_gets_no_advice(n_columns, is_advised):
+    """An optimizer of 3 us next to an operator: 0.1% of the time, or 0.0%."""
+    events = timeline(
+        f"cpu 1 |[aten::mm{' ' * n_columns}][s]", names={"s": "Optimizer.step#Adam.step"}
+    )
+    path = Trace.from_events(events).compile().critical_path()
+    (optimizer,) = (found for found in find_bounds(path).findings if found.cause == "optimizer")
+
+    assert bool(optimizer.to_try) is is_advised
+
+
 def full_device(n_steps=8):
     """Steps in which ready work finds no room beside a kernel that fills the device."""
     body = tuple(
@@ -200,6 +213,19 @@ def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
         ("Python at load_batch", 170_000),
         ("unrecorded code in train step, after aten::mm", 20_000),
     ]
+
+
+def test_a_python_frame_loses_its_middle():
+    """80 characters are left of 200."""
+    frame = "a" * 100 + "b" * 100
+    events = timeline("cpu 1 |{train step     [frame    ]}", names={"frame": frame})
+    is_frame = events.names() == frame
+    kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
+    path = Trace.from_events(replace(events, kind=kind)).compile().critical_path()
+    evidence = find_bounds(path).findings[0].evidence
+    (label,) = (one.label for one in evidence if one.frame)
+
+    assert len(label) == len("Python at ") + 80
 
 
 def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():

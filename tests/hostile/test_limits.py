@@ -22,6 +22,7 @@ _DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
 
 def test_the_limits_that_are_stated_are_those_there_are() -> None:
     stated = re.findall(r"^\| ([^|]+) \| ([0-9,]+)", _DOCUMENT.read_text(), re.MULTILINE)
+    more = f"{job._EVENTS_OF_A_RANK:,}"
 
     assert {what: int(most.replace(",", "")) for what, most in stated} == {
         "an event, or a value outside the events": MAX_VALUE,
@@ -34,7 +35,7 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
         "ranks of a job": MAX_RANKS - 1,
         "collectives of a job, of its last steps": MOST_COLLECTIVES,
         "waits of a job that `delay_costs` compares, the longest": MOST_COMPARED,
-        "events of a job that a report replays, with 4,000 more for each rank": (
+        f"events of a job that a report replays, with {more} more for each rank": (
             job._REPLAYED_EVENTS
         ),
         "events of a job that `what-if` replays": rehearsal._MOST_EVENTS,

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -114,6 +115,17 @@ def test_a_job_says_what_it_is(folder: Path) -> None:
         (),
     )
     assert job.failures.empty
+
+
+def test_a_notebook_lists_32_ranks(folder: Path) -> None:
+    """Of 80; the others are counted."""
+    job = load_job(folder)
+    many = {rank: replace(job.summaries[rank % 4], rank=rank) for rank in range(80)}
+    graphs = replace(job.graphs, summaries=many)
+    html = replace(job, timeline=replace(job.timeline, graphs=graphs))._repr_html_()
+
+    assert html.count(">rank ") == 32
+    assert "… 48 more" in html
 
 
 def test_a_job_can_be_a_folder_a_glob_or_a_list(folder: Path) -> None:
@@ -242,8 +254,9 @@ def test_a_function_that_fails_on_a_rank_names_the_rank(folder: Path) -> None:
     with pytest.raises(RankFailedError, match="rank 1: one is odd") as caught:
         load_job(folder).map(fail_on_rank_1)
     assert isinstance(caught.value.__cause__, ValueError)
-    with pytest.warns(IncompleteTraceWarning, match="rank 1 is left out: one is odd"):
+    with pytest.warns(IncompleteTraceWarning, match="rank 1 is left out: one is odd") as warned:
         assert load_job(folder, on_error="skip").map(fail_on_rank_1) == {0: 0, 2: 2, 3: 3}
+    assert warned[0].filename == __file__
 
 
 @pytest.mark.slow

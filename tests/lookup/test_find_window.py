@@ -165,5 +165,7 @@ def test_times_from_the_start_of_a_rank_are_no_window_of_a_job(job) -> None:
 
 
 def test_a_glob_of_a_job_says_which_step_it_took(job) -> None:
-    with pytest.warns(AmbiguousWindowWarning, match="5 ranges match .*ProfilerStep#0 of rank 0"):
+    said = "5 ranges match .*ProfilerStep#0 of rank 0"
+    with pytest.warns(AmbiguousWindowWarning, match=said) as caught:
         job.window("ProfilerStep*")
+    assert caught[0].filename == __file__

@@ -16,6 +16,9 @@ _LAWS = ("path_laws", "simulated_paths", "inference", "sync_records", "replay_la
 _NOT_OF_THIS_PROCESS = ("tests/cli", "tests/browser", "tests/perfetto", "tests/hostile")
 """They start processes or a browser, which takes long."""
 
+_LIMITS = "tests/hostile/test_limits.py"
+"""Compares limits with the document that lists them."""
+
 
 def files(target: str) -> list[str]:
     """A file, or the modules of a folder, by their paths in the checkout."""
@@ -32,7 +35,12 @@ def tests_of(path: str) -> list[str]:
     named = [test for by in _importers().get(name, ()) for test in tests.get(by, ())]
     laws = [f"tests/laws/test_{law}.py" for law in _LAWS]
     own = [f"tests/{room}", f"htagraph/{room}"]
-    return [*own, *(test for test in sorted({*named}) if not test.startswith(own[0])), *laws]
+    return [
+        *own,
+        *(test for test in sorted({*named}) if not test.startswith(own[0])),
+        *laws,
+        _LIMITS,
+    ]
 
 
 @cache

@@ -75,7 +75,7 @@ def bench(paths: list[str], traces: list[Path]) -> Iterator[Trial]:
     )
     with tempfile.TemporaryDirectory() as name:
         made = _Bench(Path(name), traces)
-        left_out = shutil.ignore_patterns(".*", "build", "notebooks")
+        left_out = shutil.ignore_patterns(".*", "build")
         shutil.copytree(CHECKOUT, made.copy, ignore=left_out)
         made.begin(sorted({test for path in paths for test in tests_of(path)}))
         yield made.tried

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
+from htagraph.queries import opportunities as room
 from htagraph.queries.opportunities import opportunities
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Scale
@@ -109,3 +110,28 @@ def test_what_the_run_has_had_already_is_no_opportunity(launch, loader):
 
     assert ("launches" in kinds) is (launch == "cudaLaunchKernel")
     assert ("data loading" in kinds) is (loader == "_SingleProcess")
+
+
+def recurring(names: str) -> hg.TraceGraph:
+    """Kernels that a host launches one by one, in this order."""
+    host = "".join(f"[launch >{number:03}  ]" for number in range(len(names)))
+    work = "".join(f"     [{name} <{number:03}   ]" for number, name in enumerate(names))
+    return graph_of(f"""
+        cpu 1    |{host}
+        stream 7 |      {work}
+    """)
+
+
+@pytest.mark.parametrize(("large", "n_fusions"), [(1_000_000, 5), (0, 2)])
+def test_five_sequences_are_fused(large, n_fusions, monkeypatch):
+    """Of a dozen pairs that recur; in a large graph two."""
+    monkeypatch.setattr(room, "LARGE", large)
+    found = recurring("".join(2 * f"{a}{a.upper()}" for a in "abcdefghijkl")).opportunities()
+
+    assert (found["kind"] == "fusion").sum() == n_fusions
+
+
+@pytest.mark.parametrize(("names", "is_fused"), [("abcdefgh", True), ("abcdefghijkl", False)])
+def test_up_to_eight_kernels_are_fused(names, is_fused):
+    """Of eight that recur, or twelve."""
+    assert ("fusion" in set(recurring(2 * names).opportunities()["kind"])) is is_fused

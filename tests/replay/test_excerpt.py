@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,16 @@ def test_a_graph_below_a_million_edges_is_replayed_as_a_whole(dag):
     assert part.dag is dag
     assert part.window == dag.span
     assert part.sentence == ""
+
+
+@pytest.mark.parametrize(("n_edges", "is_whole"), [(700_000, True), (1_400_000, False)])
+def test_a_graph_is_large_from_a_million_edges_on(dag, n_edges, is_whole):
+    """Its edges are repeated to make it large."""
+    rows = np.sort(np.arange(n_edges) % len(dag.edges))
+    large = replace(dag, edges=dag.edges.take(rows))
+    part = excerpt_of(large, dag.span, n_events=len(dag.events) // 3)
+
+    assert (part.dag is large) is is_whole
 
 
 def test_steps_that_do_the_same_stand_for_all_of_them(dag):

@@ -1,0 +1,64 @@
+"""Verdicts: how much of the findings is printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from htagraph.findings.verdict import Finding, Verdict
+
+
+def found(share: float = 0.2, saves: float = 0.1, ranks: tuple[int, ...] = ()) -> Finding:
+    """A finding with a share of 1 ms, equal on some ranks."""
+    dur_ns = round(share * 1_000_000)
+    return Finding(
+        cause="compute",
+        title="Compute",
+        dur_ns=dur_ns,
+        share=share,
+        n_segments=1,
+        potential_saving_ns=round(saves * 1_000_000),
+        longest_ns=dur_ns,
+        longest_start_ns=0,
+        n_steps=0,
+        first_step="",
+        last_step="",
+        parts=(("compute", dur_ns),),
+        evidence=(),
+        to_try="",
+        ranks=tuple((rank, dur_ns // len(ranks)) for rank in ranks),
+        limited_by="the device",
+    )
+
+
+def test_three_findings_are_printed() -> None:
+    """Of seven."""
+    verdict = Verdict((found(),) * 7)
+
+    assert len(verdict.top_findings) == 3
+    assert repr(verdict).count("Compute: ") == 3
+
+
+@pytest.mark.parametrize(("share", "is_printed"), [(0.004, False), (0.006, True)])
+def test_a_finding_is_printed_from_half_a_percent_on(share: float, is_printed: bool) -> None:
+    assert bool(Verdict((found(share),)).top_findings) is is_printed
+
+
+@pytest.mark.parametrize(
+    ("saves", "percent"), [(0.0, "0%"), (0.002, "<1%"), (0.004, "<1%"), (0.006, "1%")]
+)
+def test_a_saving_is_never_nothing(saves: float, percent: str) -> None:
+    """Unless it is."""
+    assert found(saves=saves).prediction == f"saves at most {percent}: the device"
+
+
+def test_three_ranks_are_named() -> None:
+    """Of eight."""
+    assert found(ranks=tuple(range(8))).where == (
+        "12% on rank 0, 12% on rank 1, 12% on rank 2, the rest on 5 others"
+    )
+
+
+def test_lines_have_a_hundred_columns() -> None:
+    verdict = Verdict((), withheld="no " * 99)
+
+    assert max(map(len, repr(verdict).splitlines())) in {98, 99, 100}
