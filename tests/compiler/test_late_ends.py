@@ -27,6 +27,14 @@ def test_a_dependency_whose_end_comes_late_runs_from_the_start_of_its_source(arr
     assert len(dag.rejected.edges) == 0
 
 
+def test_an_end_is_late_by_half_of_the_launch_floor_at_most(arrows):
+    """The launch floor is 14 us, and k2 begins 6 us before k1 ends."""
+    drawing = WAITS.replace("                  ]", "                     ]")
+    dag = compile_events(timeline(drawing))
+
+    assert arrows(dag, "sync") == [("k1<", "k2<", 39)]
+
+
 def test_an_end_that_comes_much_later_contradicts_the_record():
     """Ten microseconds are no inaccuracy of a clock: the edge is set aside with its skew."""
     dag = compile_events(
