@@ -20,7 +20,7 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _AT_ONCE = 1 << 16
-"""Boundaries whose distances are in memory at once; no answer depends on it."""
+"""Boundaries whose distances are in memory at once. A limit of memory, not of the answer."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,15 +48,11 @@ _DRAINS_OF_LARGE = 2
 """Those from here on are for kernels that are known to be larger than the device."""
 _ALL_BUT = 0.9
 """Share of the late starts during a kernel that must fall into its drain (chosen)."""
-_FALSE_KERNELS = 1e-4
-"""Kernels that chance would take for ones that fill the device, as an expectation."""
-_FALSE_LARGE_KERNELS = 1e-2
-"""The same, of kernels that are known to have more threads than a device runs at once."""
+_FALSE_KERNELS = 1e-2
+"""Kernels that chance would take for ones that fill the device, as an expectation (chosen)."""
 _THREADS_PER_SM = 2_048
 """Threads that a multiprocessor runs at once, the most of any so far."""
 _BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
-_COVERS = 0.5
-"""Part of the wait in which the kernel that fills the device runs, at least."""
 
 
 class _Meetings(NamedTuple):
@@ -128,12 +124,9 @@ def _needs_room(structure: Structure) -> Bools:
 
 
 def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meetings:
-    """Late starts, each with the kernel that runs meanwhile and ends first.
-
-    It runs for half of the wait at least, or was launched before the work that waits.
-    """
+    """Late starts, each with the kernel that runs meanwhile and ends first."""
     events = structure.events
-    start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
+    start_ns = events.ts_ns[late.event]
     device = events.device[structure.queue[structure.queue_starts]]
     best = np.full(len(start_ns), -1, dtype=np.int64)
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
@@ -141,11 +134,7 @@ def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meeti
         running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
         other = (running >= 0) & (structure.queue_id[late.event] != queue)
         other &= (events.device[late.event] == device[queue]) & traits.may_fill[running]
-        covers_ns = start_ns - np.maximum(events.ts_ns[running], late.ready_ns)
-        fits = other & (covers_ns > 0) & (events.end_ns[running] < ends)
-        fits &= (covers_ns >= _COVERS * late.wait_ns) | (
-            launched_ns[running] <= launched_ns[late.event]
-        )
+        fits = other & (events.ts_ns[running] < start_ns) & (events.end_ns[running] < ends)
         best[fits], ends[fits] = running[fits], events.end_ns[running[fits]]
     found = np.flatnonzero((best >= 0) & traits.needs_room[late.event])
     left_ns = np.maximum(ends[found] - start_ns[found], 0)
@@ -174,8 +163,7 @@ def _fillers(
         chances[_DRAINS_OF_LARGE:] *= is_large
         chances[n_matched < _ALL_BUT * len(rows)] = 0
         best = int(np.argmin(chances))
-        false_kernels = _FALSE_LARGE_KERNELS if is_large else _FALSE_KERNELS
-        if chances[best] < np.log(false_kernels / n_looks):
+        if chances[best] < np.log(_FALSE_KERNELS / n_looks):
             found = met.take(rows[drains[best]])
             support = Support(
                 Rule.DEVICE_FULL,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
+from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from, usual_overlap
 from htagraph.compiler.late_starts import (
     LateStarts,
     ends_before,
@@ -54,8 +54,8 @@ def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64
     For late work whose launch is not known, so that what the stream had been given then is not
     known either.
     """
-    events, late_end_ns = structure.events, structure.calibration.late_end_ns
-    other = ends_before(structure, queue, events.ts_ns[late] + late_end_ns, 1)[0]
+    events = structure.events
+    other = ends_before(structure, queue, events.ts_ns[late] + usual_overlap(structure), 1)[0]
     alone_ns = np.maximum(events.ts_ns[other] - ready_ns, 0)
     covers = (other >= 0) & (alone_ns <= (events.ts_ns[late] - ready_ns) // 2)
     return np.where(covers, other, -1)
@@ -77,8 +77,7 @@ def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
 
 def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges to late work from what ended right before, on the stream where that ended last."""
-    events, calibration = structure.events, structure.calibration
-    usual = _usual_gap(structure)
+    events, usual = structure.events, _usual_gap(structure)
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
@@ -93,7 +92,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
         gap = start_ns - events.end_ns[other]
         fits = (other >= 0) & (structure.queue_id[late.event] != queue)
         fits &= events.device[late.event] == queue_device[queue]
-        fits &= (gap >= -calibration.late_end_ns) & (gap <= most)
+        fits &= (gap >= -usual_overlap(structure)) & (gap <= most)
         fits &= (events.end_ns[other] > latest) & (events.ts_ns[other] < start_ns)
         found[fits], latest[fits] = other[fits], events.end_ns[other[fits]]
     rows = found >= 0
@@ -105,13 +104,12 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
 def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
     """What ended last on each other stream, right before a late start and launched before it."""
     events, usual = structure.events, _usual_gap(structure)
-    overlap_ns = max(most_overlap(structure), structure.calibration.late_end_ns)
     start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
     device = events.device[structure.queue[structure.queue_starts]]
     none = np.empty(0, dtype=np.int64)
     parts = [(none, none)]
     for queue in most_used_streams(structure).tolist():
-        other = ends_before(structure, queue, start_ns + overlap_ns, 1)[0]
+        other = ends_before(structure, queue, start_ns + most_overlap(structure), 1)[0]
         fits = (other >= 0) & (structure.queue_id[late.event] != queue)
         fits &= events.device[late.event] == device[queue]
         fits &= (events.ts_ns[other] < start_ns) & (start_ns - events.end_ns[other] <= usual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from htagraph.compiler.first_work import first_device_work
 from htagraph.compiler.flows import flow_edges, handoff_edges
 from htagraph.compiler.host_collectives import host_collective_edges
 from htagraph.compiler.host_polls import host_poll_edges
-from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.recorded_flows import recorded_flow_edges
@@ -95,32 +94,23 @@ def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
     return Window(int(events.ts_ns[rows].min()), int(events.end_ns[rows].max()), "trace")
 
 
-class _Waits(NamedTuple):
-    """All edges except THREAD, and what the inferred ones rest on."""
-
-    structure: Structure
-    edges: EdgeTable
-    support: tuple[Support, ...] = ()
-
-
 def _reported(step: Callable[Args, Result]) -> Callable[Args, Result]:
     """A step of the compilation; its name is reported as progress."""
     report_progress(step.__name__.replace("_", " "))
     return step
 
 
-def _waits(structure: Structure, *, infer: bool) -> _Waits:
-    """Recorded edges, and inferred ones where they are wanted."""
+def _waits(structure: Structure, *, infer: bool) -> tuple[EdgeTable, tuple[Support, ...]]:
+    """All edges except THREAD, and what the inferred ones rest on."""
     edges = EdgeTable.concat(_reported(make)(structure) for make in PASSES)
     if not infer:
-        return _Waits(structure, edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))))
-    structure = with_late_ends(structure, edges)
+        return edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))), ()
     into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
     starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)
     edges, more = _inferred(
         structure, EdgeTable.concat([edges.take(~into_starts), starts]), OF_HOSTS
     )
-    return _Waits(structure, edges, support + more)
+    return edges, support + more
 
 
 def _inferred(
@@ -152,7 +142,7 @@ def compile_events(
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
     structure = _reported(on_host_clock)(_reported(examine)(events))
-    structure, found, support = _waits(structure, infer=infer)
+    found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
     parts = [waits, _reported(thread_edges)(structure, waits, infer=infer)]

@@ -31,7 +31,7 @@ from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
 
-VERSION = 4
+VERSION = 5
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]

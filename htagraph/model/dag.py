@@ -46,8 +46,6 @@ class Calibration:
         of the device.
     clock_overlap_ns : int, unit=ns
         How much waits still end before what they waited for, if no shift fits both.
-    late_end_ns : int, unit=ns
-        How late the recorded end of device work may be, after the start of what waited for it.
     n_idle_launches : int
         Launches onto an idle device, from which the launch floor was measured.
     """
@@ -59,7 +57,6 @@ class Calibration:
     clock_shift_ns: int = 0
     clock_steps: tuple[tuple[int, int], ...] = ()
     clock_overlap_ns: int = 0
-    late_end_ns: int = 0
     n_idle_launches: int = 0
 
     def __post_init__(self) -> None:

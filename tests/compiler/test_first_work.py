@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
@@ -77,3 +79,17 @@ def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrow
     )
 
     assert arrows(dag, "source") == []
+
+
+@pytest.mark.parametrize(("busy_us", "is_source"), [(110, True), (220, False)])
+def test_recorded_work_may_fill_a_tenth_of_the_wait(arrows, busy_us, is_source):
+    """The wait is of 1.5 ms."""
+    dag = compiled(
+        f"""
+        cpu 1    |[launch >z][launch >a]
+        stream 9 |         [k0 <z{"":{busy_us}}]
+        stream 7 |{FAR}[k1 <a    ]
+        """
+    )
+
+    assert bool(arrows(dag, "source")) == is_source

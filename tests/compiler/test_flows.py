@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
     """The file's fwdbwd flow joins the two."""
@@ -134,3 +136,16 @@ def test_a_thread_without_any_sign_of_autograd_hands_over_nothing(compiled, arro
     """)
 
     assert arrows(dag, "flow") == []
+
+
+@pytest.mark.parametrize(("overhang_us", "n_handoffs"), [(7, 2), (14, 0)])
+def test_the_last_event_ends_within_a_tenth_of_the_burst_after_the_gap(
+    compiled, arrows, overhang_us, n_handoffs
+):
+    """The burst is of 100 us."""
+    dag = compiled(f"""
+        cpu 1    |[aten::mm]{"":100}[step]
+        cpu 2    |{"":10}[AddmmBackward{"":{85 + overhang_us}}]
+    """)
+
+    assert len(arrows(dag, "flow")) == n_handoffs

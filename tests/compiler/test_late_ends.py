@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
+from htagraph.model.rules import Rule
 from htagraph.synth import timeline
 
 WAITS = """
@@ -24,6 +27,14 @@ def test_a_dependency_whose_end_comes_late_runs_from_the_start_of_its_source(arr
     assert len(dag.rejected.edges) == 0
 
 
+def test_an_end_is_late_by_half_of_the_launch_floor_at_most(arrows):
+    """The launch floor is 14 us, and k2 begins 6 us before k1 ends."""
+    drawing = WAITS.replace("                  ]", "                     ]")
+    dag = compile_events(timeline(drawing))
+
+    assert arrows(dag, "sync") == [("k1<", "k2<", 39)]
+
+
 def test_an_end_that_comes_much_later_contradicts_the_record():
     """Ten microseconds are no inaccuracy of a clock: the edge is set aside with its skew."""
     dag = compile_events(
@@ -37,14 +48,20 @@ def test_an_end_that_comes_much_later_contradicts_the_record():
     assert dag.rejected.skew_ns.tolist() == [10_000]
 
 
-def test_ends_are_late_by_the_resolution_of_the_times_at_least():
-    """Times in whole microseconds hide one."""
-    assert compile_events(timeline(WAITS)).calibration.late_end_ns >= 1_000
+def _sources(drawing: str) -> list[str]:
+    """What k2 waits for by time alone."""
+    dag = compile_events(timeline(drawing))
+    return dag.events.names(dag.edges.tail[dag.edges.rule == Rule.ENDED_RIGHT_BEFORE] >> 1).tolist()
 
 
-def test_how_late_ends_come_is_not_asked_where_nothing_is_inferred():
-    """A recorded wait needs no tolerance that was learnt."""
-    dag = compile_events(timeline(WAITS), infer=False)
-
-    assert dag.calibration.late_end_ns == 0
-    assert (dag.edges.rule_names == "sync record").sum() == 1
+@pytest.mark.parametrize(("late_us", "sources"), [(4, ["k1"]), (6, [])])
+def test_by_time_alone_an_end_is_late_by_a_quarter_of_the_launch_floor(late_us, sources):
+    """The launch floor is 20 us."""
+    assert (
+        _sources(f"""
+        cpu 1    |[launch >a][launch >b]
+        stream 7 |{"":20}[k1 <a {"":{904 + late_us}}]
+        stream 9 |{"":931}[k2 <b   ]
+        """)
+        == sources
+    )
