@@ -6,6 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
+from htagraph.replay.change_options import ChangeOptions
 from tests.replay.drawn import drawn, saved_us
 
 
@@ -77,3 +78,13 @@ def test_changes_beyond_a_million_are_refused():
         hg.scale("gemm", by=1.1e6)
     with pytest.raises(QueryError, match="between 0 and 1e15"):
         hg.insert(after="gemm", dur_ns=11 * 10**14)
+
+
+@pytest.mark.parametrize(
+    ("time", "dur_ns"), [("3ns", 3), ("1.5us", 1_500), ("2ms", 2_000_000), ("4s", 4 * 10**9)]
+)
+def test_a_typed_time_has_a_unit(time, dur_ns):
+    typed = dict.fromkeys(("scale", "remove", "no_wait", "overlap", "fuse", "bandwidth"))
+    options = ChangeOptions(**typed, insert=[f"gemm={time}"], prefetch=False, graphed=False)
+
+    assert options.changes() == (hg.insert(after="gemm", dur_ns=dur_ns),)
