@@ -45,7 +45,6 @@ QUESTIONS = (
     "execution_nodes",
     "step_times",
     "steady_state",
-    "choke_points",
     "collectives",
     "slack",
     "drag",
@@ -268,10 +267,6 @@ class Questions(ABC):
     def steady_state(self) -> pd.DataFrame:
         """Steps that are alike, the one that represents them, and how the others differ."""
         return self._ask("steady_state")
-
-    def choke_points(self) -> pd.DataFrame:
-        """Events that every chain of dependencies through the window passes, and the rest."""
-        return self._ask("choke_points")
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""

@@ -23,7 +23,6 @@ from htagraph.model.schema import (
 
 __all__ = [
     "ANNOTATION_BREAKDOWN",
-    "CHOKE_POINTS",
     "CLASS_OVERLAP",
     "COLLECTIVES",
     "COUNTERS",
@@ -408,25 +407,6 @@ STEADY_STATE = schema(
         "reason": text("why the step is not steady; empty if it is"),
     },
     first="name period_ns delta_ns is_steady is_representative reason",
-)
-
-CHOKE_POINTS = schema(
-    "CHOKE_POINTS",
-    {
-        "event": EVENT,
-        "name": name("event that every chain passes through; `(window start)` before the first"),
-        "kind": label("kind of event", unit="EventKind"),
-        "op": _OP,
-        "side": label("whether chains pass through its start or its end"),
-        "ts_ns": "time of the choke point",
-        "dur_ns": "time to the next; adds up to the window",
-        "is_serial": "one event after another until then; else several chains in parallel",
-        "n_points": "choke points in it, at different times: 1 if not serial",
-        "until": name("event that ends the stretch and begins the next"),
-        "bound": label("largest bound of the critical path in it", unit="Bound"),
-        "bound_share": "its share of the stretch",
-    },
-    first="name side dur_ns is_serial bound bound_share until op",
 )
 
 COLLECTIVES = schema(

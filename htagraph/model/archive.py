@@ -1,10 +1,9 @@
-"""A graph as named arrays and back: what a saved graph holds, without code and without pickles.
+"""A graph as named arrays and back: the content of a saved graph, without code or pickles.
 
-The recording behind a graph adds little to it: the same events, but for times that were moved to
-the host clock.
+The recording behind a graph has the same events, except that times may be moved to the host clock.
 
-Strings are one block of UTF-8 and its offsets; small facts are one JSON text. Whoever stores the
-arrays need not know what they mean.
+Strings are one block of UTF-8 with offsets; small facts are one JSON text. The storage format does
+not need to know what the arrays mean.
 """
 
 from __future__ import annotations

@@ -54,4 +54,4 @@ FILLS = ("#4ea35a", "#86bf8e", "#b7dfb9", "#dcefdd")
 """Shades of computation, from a device that is full to one that is empty while a kernel runs."""
 
 SERIES = ("#4f5bd5", "#7a84ea", "#a3abf2")
-"""Shades of lines and dots that stand for a rank, a stream or a kernel; a legend beside tells."""
+"""Shades of lines and dots that stand for a rank, a stream or a kernel; a legend names them."""

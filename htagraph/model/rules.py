@@ -102,7 +102,7 @@ class Rule(Vocabulary):
 
     @property
     def label(self) -> str:
-        """The rule as it stands in tables: ``program order``."""
+        """The rule's name in tables: ``program order``."""
         return self._text or self.name.lower().replace("_", " ")
 
     @classmethod

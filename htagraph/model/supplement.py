@@ -101,7 +101,7 @@ class Supplement:
 
 
 def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") -> dict[str, object]:
-    """What is known of a recording beside its events.
+    """What is known of a recording besides its events.
 
     Parameters
     ----------

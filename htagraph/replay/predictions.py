@@ -185,7 +185,7 @@ def _shared(
 ) -> dict[str, int]:
     """By change, the first row above with which it is not additive."""
     shared: dict[str, int] = {}
-    for place, row in enumerate(counted("change beside others", rows)):
+    for place, row in enumerate(counted("pair of changes", rows)):
         own = found[row]
         for other in rows[:place]:
             both = [*found[other].candidate.changes, *own.candidate.changes]

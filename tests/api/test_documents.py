@@ -165,7 +165,8 @@ def test_every_question_is_described() -> None:
     """Of a graph and of a job, in `docs/questions.md`."""
     text = (ROOT / "docs" / "questions.md").read_text()
 
-    assert [name for name in (*QUESTIONS, *JOB_QUESTIONS) if f".{name}" not in text] == []
+    missing = [name for name in (*QUESTIONS, *JOB_QUESTIONS) if f".{name}" not in text]
+    assert missing == [], "questions without a row in docs/questions.md"
 
 
 @pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.edge_bounds import BoundRules
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, EdgeKind, Vocabulary, in_words
 from htagraph.model.rules import Evidence, Rule
+from htagraph.synth import timeline
 
 VOCABULARIES = tuple(Vocabulary.__subclasses__())
 
@@ -30,6 +33,17 @@ def test_labels_lead_back_to_their_members(vocabulary: type[Vocabulary]):
 
 def test_every_kind_of_edge_but_the_sink_has_a_rule():
     assert {rule.kind for rule in Rule} == set(EdgeKind) - {EdgeKind.SINK}
+
+
+def test_every_kind_of_edge_says_what_its_time_went_to():
+    """A span is named by its work; ranks that meet and windows that end are no edges of a graph."""
+    own = {EdgeKind.SPAN, EdgeKind.COLLECTIVE, EdgeKind.SINK}
+    of_edge = BoundRules.of(compile_events(timeline("cpu 1 |[op]"))).of_edge
+    missing = [kind.name for kind in EdgeKind if of_edge[kind] == Bound.UNEXPLAINED]
+
+    assert set(missing) == {kind.name for kind in own}, (
+        "kinds of edges without a bound in _KIND_BOUND of htagraph/explain/edge_bounds.py"
+    )
 
 
 def test_rules_are_on_one_sort_of_evidence():

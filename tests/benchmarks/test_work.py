@@ -16,6 +16,8 @@ from tests.benchmarks.work import BASELINE, EXECUTED, counted_assembly
 
 pytest.importorskip("numpy", minversion="2", reason="its memory handler is elsewhere before")
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 1.05
 """Counts are equal from run to run; on other CPUs, and with another numpy, they differ a little."""
 

@@ -145,6 +145,7 @@ def test_a_schedule_with_a_state_is_not_asked(tmp_path):
     assert names(tmp_path) == ["rank0-step3"]
 
 
+@pytest.mark.slow
 def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsys):
     """Of the last cycle, not of the first, and nothing but what bounds it is printed."""
     train_job([ready(tmp_path, rank, 2, timeout_s=60) for rank in range(2)])

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import pytest
 
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.attributed_time import attributed_time
+from htagraph.explain.critical_path import critical_path
 from htagraph.findings.advice import TITLES
 from htagraph.findings.rules import ADVICE
 from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import REPAIRS
 from tests.findings.planted import CAUSES
 from tests.findings.test_planted_captures import PLANTED
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 JUDGED = set(Cause) - {Cause.UNEXPLAINED}
 every_cause = pytest.mark.parametrize("cause", sorted(JUDGED))
@@ -67,6 +72,19 @@ def test_a_cause_has_a_repair(cause: Cause) -> None:
     assert has_repair != (cause in TIME_GOES), (
         f"{cause!r} needs a change in htagraph/replay/candidates.py, or a place in TIME_GOES "
         "here if its advice names no events: one of the two"
+    )
+
+
+@pytest.mark.parametrize("fault", sorted(set(CAUSES) - {"straggler"}))
+def test_a_planted_fault_is_attributed_to_its_cause(fault: str) -> None:
+    """`test_planted_faults.py`, which is slow, says whether it is the first finding, too."""
+    rank = simulate(training_rank(steps=2, layers=2, fault=fault))
+    dag = compile_events(rank.events)
+    found = set(attributed_time(dag, critical_path(dag, dag.span))["cause"].astype(str))
+
+    assert CAUSES[fault] in found, (
+        f"no time of fault {fault!r} is attributed to {CAUSES[fault]!r}: its names in "
+        "htagraph/explain/topics.py, or its segments in htagraph/explain/attributed_time.py"
     )
 
 

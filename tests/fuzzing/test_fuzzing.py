@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from htagraph.cli.warm import warm
 from tests.fuzzing.kinds import KINDS
 from tests.fuzzing.running import run
 
@@ -14,14 +15,20 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
 
 
 _SHORT = {
-    "kineto": (250, {"valid", "repaired", "TraceFormatError"}),
-    "traces": (12, {"valid", "repaired"}),
+    "kineto": (150, {"valid", "repaired", "TraceFormatError"}),
+    "traces": (8, {"valid", "repaired"}),
     "jobs": (4, {"answered"}),
     "graphs": (120, {"valid", "refused"}),
     "nsys": (20, {"repaired", "TraceFormatError"}),
     "perfetto": (100, {"repaired", "TraceFormatError"}),
 }
 """How many inputs take a few seconds, and what becomes of some of them."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Compile before an input is answered: LLVM takes more memory and time than any input may."""
+    warm(quiet=True)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -24,7 +24,6 @@ from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.queries.annotation_breakdown import annotation_breakdown
-from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
@@ -157,7 +156,6 @@ QUESTIONS = {
     "step_times": Question(step_times, answers.STEP_TIMES),
     # Its sentences on what sets a step apart hold durations.
     "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
-    "choke_points": Question(choke_points, answers.CHOKE_POINTS),
     "collectives": Question(collectives, answers.COLLECTIVES),
     "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),

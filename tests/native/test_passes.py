@@ -55,6 +55,7 @@ def test_code_that_allocates_is_refused() -> None:
         allocates(3)
 
 
+@pytest.mark.slow
 def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> None:
     """As long as it does not, the code that is kept is the code that runs."""
 

@@ -28,6 +28,8 @@ def texts(document):
         for output in cell.get("outputs", []):
             if FIGURE not in output.get("data", {}):
                 kind = output.get("name", "answer")
+                if kind == "stderr" and output["text"].startswith("compiling, once"):
+                    continue  # the first run of a checkout on this machine
                 texts[kind] = texts.get(kind, "") + (
                     output.get("text") or output["data"]["text/plain"]
                 )

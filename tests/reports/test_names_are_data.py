@@ -23,6 +23,7 @@ from htagraph.cli.console import Terminal
 from htagraph.cli.tables import Format, print_frame, print_head
 from htagraph.reports.markdown import markdown_summary
 from htagraph.writers.labels import printable
+from tests.examples import one_in
 
 NASTY = [
     "\x1b[2J\x1b[31mred\x07",
@@ -110,7 +111,7 @@ def each_nasty_name(test):
     for name in NASTY:
         test = example(name=name)(test)
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=10, suppress_health_check=slow)(given(name=NAMES)(test))
+    return settings(one_in(5), suppress_health_check=slow)(given(name=NAMES)(test))
 
 
 @each_nasty_name

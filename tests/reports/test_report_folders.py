@@ -11,6 +11,8 @@ from htagraph.reports.report_folder import ReportOrigin
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):

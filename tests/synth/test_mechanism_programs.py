@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from htagraph.model.kinds import EventKind
-from tests.synth.mechanisms import inference_program
+from tests.judged_inference import UNNAMED
+from tests.synth.mechanisms import KINDS, inference_program
 from tests.synth.program import Program
 from tests.synth.simulator import simulate
 from tests.synth.strategies import inference_programs
@@ -31,6 +32,15 @@ def test_a_program_plants_what_its_kind_says(kind: str) -> None:
     found = [set(simulate(inference_program(kind, seed)).causes["release"]) for seed in range(4)]
 
     assert all(PLANTED[kind].value in releases for releases in found)
+
+
+def test_every_kind_and_every_unnamed_wait_is_planted() -> None:
+    """A kind that is not listed above may plant nothing, and its rule be right by chance."""
+    alike = {"nothing", "mixture", "late ends"}
+    assert set(KINDS) - alike == set(PLANTED), "KINDS of tests/synth/mechanisms.py, and PLANTED"
+    assert set(UNNAMED) - {Release.HANDOFF} == set(PLANTED.values()), (
+        "UNNAMED of tests/judged_inference.py, and PLANTED"
+    )
 
 
 @settings(max_examples=10)

@@ -14,7 +14,7 @@ __all__ = ["resource", "write_html"]
 
 
 def resource(name: str) -> str:
-    """Text of a file beside this module."""
+    """Text of a file next to this module."""
     return files("htagraph.reports.page").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -145,6 +145,6 @@ def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
     return (
         f'<article class="panel wide step" data-step="{number}" hidden>'
         f"<h3>{escape(view.name)}: {escape(view.summary)}</h3>"
-        f'<div class="meter bar">{parts}</div><div class="beside">{bounds}'
+        f'<div class="meter bar">{parts}</div><div class="columns">{bounds}'
         f"<div><h4>The longest segments in it</h4>{longest}</div></div></article>"
     )

@@ -67,7 +67,7 @@ _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
 _MIN_SHARE = 0.05
 """Share of a bar from which its part has room for a text: chosen."""
 _LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
-"""Names that fit on one line of a legend beside each other, and the height of another line."""
+"""Names that fit on one line of a legend, and the height of another line."""
 
 _SMALL = 0.01
 """Share that would read 0% when rounded down."""
