@@ -56,8 +56,8 @@ _BYTES_OF_A_RANK = 2 << 20
 _PATIENCE_S = 3.0
 """Silence after which the progress line names the ranks it waits for.
 
-Chosen: short enough that it does not seem to hang. Documented in `docs/how-to/huge-traces.md`, and
-pinned by `test_workers.py::test_the_progress_line_names_a_slow_rank`.
+Chosen: short enough that it does not seem to hang. A limit of the screen, not of the answer;
+documented in `docs/how-to/huge-traces.md`.
 """
 
 _KILLED_BY_DASK = "KilledWorker"

@@ -42,7 +42,7 @@ JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"
 _TOP = 3
 """Ranks and bounds that `repr` shows. A limit of the screen: `JobPath.breakdown` has all.
 
-Pinned by `test_path.py::test_three_ranks_are_shown`.
+Pinned by `test_path.py::test_shares_by_rank_add_up_to_the_window`.
 """
 
 

@@ -24,7 +24,8 @@ _LONGEST = 8
 _N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
 """Sequences to fuse; of a large graph fewer. A limit of time: test_opportunities counts them."""
 _THREADS_OF_LARGE = 2
-"""Each needs about 60 bytes an edge, so that two fit wherever the graph does."""
+"""Each needs about 60 bytes an edge, so that two fit wherever the graph does. A limit of
+memory, not of the answer."""
 
 
 def opportunities(dag: Dag, window: Window) -> pd.DataFrame:

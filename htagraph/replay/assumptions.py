@@ -47,7 +47,7 @@ _FEWEST_TYPICAL = 5
 """Binding edges of a rule that make their times typical. Chosen: test_assumptions draws 4 and 6."""
 _UNMEASURED_GAP_NS = {50: 1_000, 90: 2_000}
 """Gaps between queued kernels if a trace measures none, by percentile (A100, H100: 0.8 to 1.5 us).
-test_changes: a kernel queued behind another starts 1 us after it."""
+test_changes: a kernel queued behind another starts 1 to 2 us after it."""
 
 
 @unique

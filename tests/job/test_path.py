@@ -15,8 +15,8 @@ from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.timeline import Timeline
 from tests.job.merged import merged_path
-from tests.job.simulated import FEW, MACHINE, loaded, meet, three, tiles
-from tests.synth.program import Group, JobProgram, Program, Spend, Synchronize
+from tests.job.simulated import FEW, loaded, meet, three, tiles
+from tests.synth.program import JobProgram, Spend, Synchronize
 from tests.synth.simulated import SimulatedJob
 from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
@@ -109,24 +109,6 @@ def test_shares_by_rank_add_up_to_the_window() -> None:
         "JobPath(job, 18.0 us, 4 segments: rank 2 67%, rank 1 33%; "
         "communication 56%, launch 28%, sync 11%)"
     )
-
-
-def test_three_ranks_are_shown() -> None:
-    """Each of seven ranks is late in turn."""
-    world = Group("0", tuple(range(7)))
-    together = (meet(group=world), Synchronize())
-    bodies = [
-        sum(((Spend(30_000 * (rank == late)), *together) for late in range(7)), start=())
-        for rank in range(7)
-    ]
-    ranks = tuple(
-        Program(body, MACHINE, rank, 7, start_ns=0, base_time_ns=0, groups=(world,))
-        for rank, body in enumerate(bodies)
-    )
-    path = loaded(simulate_job(JobProgram(ranks))).critical_path()
-
-    assert path.breakdown(by="rank").index.size == 7
-    assert repr(path).count("rank ") == 3
 
 
 @every_layout

@@ -6,6 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
+from htagraph.replay.change_options import ChangeOptions
 from tests.replay.drawn import drawn, saved_us
 
 
@@ -33,7 +34,7 @@ def test_without_an_operator_what_it_launched_is_gone():
 
 
 def test_a_call_that_need_not_wait_lets_the_host_run_ahead():
-    """The second kernel is queued behind the first, 1 us after it in place of 7."""
+    """The second kernel is queued behind the first, 1 to 2 us after it in place of 7."""
     graph = drawn("""
         us       |0         10        20        30        40
         cpu 1    |[launch >a][streamsync @7    ][launch >b]
@@ -42,6 +43,9 @@ def test_a_call_that_need_not_wait_lets_the_host_run_ahead():
 
     assert saved_us(graph, hg.no_wait("cudaStreamSynchronize")) == 6
     assert saved_us(graph, hg.remove("sync")) == 6
+    saving = hg.what_if(graph, hg.remove("sync"), on="window").saves_ns
+    assert saving is not None
+    assert (saving.low_ns, saving.expected_ns) == (5_000, 6_000)
 
 
 def test_inserted_time_behind_the_last_kernel_lengthens_the_run_by_just_that():
@@ -74,3 +78,13 @@ def test_changes_beyond_a_million_are_refused():
         hg.scale("gemm", by=1.1e6)
     with pytest.raises(QueryError, match="between 0 and 1e15"):
         hg.insert(after="gemm", dur_ns=11 * 10**14)
+
+
+@pytest.mark.parametrize(
+    ("time", "dur_ns"), [("3ns", 3), ("1.5us", 1_500), ("2ms", 2_000_000), ("4s", 4 * 10**9)]
+)
+def test_a_typed_time_has_a_unit(time, dur_ns):
+    typed = dict.fromkeys(("scale", "remove", "no_wait", "overlap", "fuse", "bandwidth"))
+    options = ChangeOptions(**typed, insert=[f"gemm={time}"], prefetch=False, graphed=False)
+
+    assert options.changes() == (hg.insert(after="gemm", dur_ns=dur_ns),)
