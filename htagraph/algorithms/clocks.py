@@ -122,7 +122,7 @@ def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
 
 
 def _robust_spread(values: I64) -> float:
-    return float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+    return float(np.median(np.abs(values - np.median(values))))
 
 
 def fit_clock(

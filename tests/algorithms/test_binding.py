@@ -70,3 +70,12 @@ def test_a_topological_order_keeps_time_and_edges_that_take_none(edges, times):
     assert all(
         place[a] < place[b] for a, b in edges if min(a, b) > 0 and b not in behind and a != b
     )
+
+
+def test_an_edge_that_leads_to_a_cycle_is_not_on_it():
+    """0 leads to the cycle of 1 and 2, which leads to 3."""
+    tail, head = (np.array(side, dtype=np.int32) for side in ([0, 1, 2, 2], [1, 2, 1, 3]))
+
+    _, cyclic = topological_order(tail, head, np.zeros(4, np.int64), np.arange(4, dtype=np.int32))
+
+    assert cyclic.tolist() == [False, True, True, True]

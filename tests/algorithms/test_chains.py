@@ -49,3 +49,11 @@ def test_chains_are_maximal_runs_of_one_float_back_along_binding_edges(nodes):
             for node in later
             if tail[binding[node]] == last and float_ns[node] == float_ns[last]
         )
+
+
+def test_a_chain_goes_back_over_the_first_edge_of_all():
+    found = chains(
+        np.array([2, 2]), np.ones(2, bool), np.array([-1, 0], np.int32), np.zeros(1, np.int32)
+    )
+
+    assert (found.first.tolist(), found.last.tolist()) == ([0], [1])

@@ -176,3 +176,15 @@ def test_a_drift_must_halve_the_spread(jitter_ns: int, is_fitted: bool) -> None:
     jitter = np.tile([jitter_ns, -jitter_ns], 8)
     fit = fit_clock(start, start + 10_000, reference, reference + 10_000 + jitter)
     assert (fit.clock.drift_ppb != 0) == is_fitted
+
+
+def test_collectives_that_all_end_at_once_have_no_drift() -> None:
+    start = np.zeros(8, dtype=np.int64)
+    assert fit_clock(start, start + 10, start, start + 10).clock.drift_ppb == 0
+
+
+def test_one_that_is_only_awaited_is_bounded_from_above() -> None:
+    """A sender cannot start after the receiver has ended; when it ends says nothing."""
+    start, always = np.arange(5) * MS, np.ones(5, dtype=bool)
+    fit = fit_clock(start, start + 10_000, start, start + 10_000, waits=~always, is_awaited=always)
+    assert (fit.low_ns < -(10**15), fit.high_ns) == (True, 10_020)

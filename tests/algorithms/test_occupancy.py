@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from htagraph.algorithms.occupancy import Limit, residency
+from htagraph.model.devices import DeviceProperties
 from tests.queries.gridded import FOUR_SMS
 
 AMPERE = replace(FOUR_SMS, compute_major=8)
@@ -24,3 +25,15 @@ def test_shared_memory_whose_sum_is_beyond_64_bits_fits_once() -> None:
     fit = residency(AMPERE, np.array([128]), np.array([16]), np.array([(1 << 63) - 1]))
 
     assert (fit.blocks.tolist(), fit.limit.tolist()) == ([1], [Limit.SHARED_MEMORY])
+
+
+def test_a_p100_allocates_registers_from_two_parts_and_others_from_four() -> None:
+    """A warp takes 2,816: 11 fit into each half of 65,536 registers, 5 into each quarter."""
+    device = DeviceProperties(
+        0, warp_size=32, threads_per_sm=2_048, registers_per_sm=65_536, compute_major=6
+    )
+    kernel = np.array([32]), np.array([88]), np.array([0])
+
+    for minor, n_blocks in ((0, 22), (1, 20)):
+        fit = residency(replace(device, compute_minor=minor), *kernel)
+        assert (fit.blocks.tolist(), fit.limit.tolist()) == ([n_blocks], [Limit.REGISTERS])
