@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -97,4 +100,27 @@ def test_importing_does_not_load_what_draws_rustworkx_graphs():
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()
         == b"[]"
+    )
+
+
+def test_every_test_module_can_be_imported() -> None:
+    """Pytest skips a module whose doctests it cannot import, and with it all of its tests."""
+    tests = Path(__file__).parents[1]
+    missing = [
+        f"{file.relative_to(tests)}: from {node.module} import {alias.name}"
+        for file in sorted(tests.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("htagraph")
+        for alias in node.names
+        if not _is_there(str(node.module), alias.name)
+    ]
+
+    assert missing == []
+
+
+def _is_there(module: str, name: str) -> bool:
+    """Whether a module has a name, or a submodule of that name."""
+    return (
+        hasattr(importlib.import_module(module), name)
+        or importlib.util.find_spec(f"{module}.{name}") is not None
     )

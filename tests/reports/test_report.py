@@ -11,7 +11,7 @@ import htagraph as hg
 from htagraph.cli.main import app_of
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.progress import Progress, listening
-from htagraph.reports import files
+from htagraph.reports import report_files
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -60,7 +60,7 @@ def test_a_report_on_a_job(job_folder, tmp_path, listed):
 
 def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, monkeypatch):
     """Of two ranks, where one is the most: the one with most of the path; and that is said."""
-    monkeypatch.setattr(files, "MOST_RANKS", 1)
+    monkeypatch.setattr(report_files, "MOST_RANKS", 1)
     with pytest.warns(IncompleteTraceWarning, match=r"job\.pftrace has 1 of 2 ranks: those with"):
         found = hg.report(job_folder, tmp_path)
 
