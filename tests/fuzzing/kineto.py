@@ -1,8 +1,7 @@
 """Throws broken bytes at the reader of Kineto files.
 
-Inputs are mutations of the malformed files, of small real traces and of a trace written here. For
-each of them the reader gives a trace or an error of the package; what it mends is valid JSON with
-equal events.
+Inputs are mutations of the malformed files, of small captures and of a trace written here. Each
+gives a trace or one of htagraph's errors; a repaired file is valid JSON with equal events.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ import io
 import json
 import random
 from functools import cache
-from pathlib import Path
 
 from htagraph.errors import HTAGraphError
 from htagraph.readers.kineto.reader import read_kineto
 from htagraph.readers.kineto.rewriting import repair_kineto
+from tests.readers.malformed_files import MALFORMED
+from tests.real_traces import CAPTURES
 
 __all__ = ["answered", "mutated"]
 
-SHARED = Path(__file__).parents[3] / "shared"
 OWN = (
     b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, '
     b'"distributedInfo": {"rank": 3, "world_size": 4}, "traceEvents": [\n'
@@ -83,11 +82,8 @@ TOKENS += [
 @cache
 def corpus() -> list[bytes]:
     """What mutations start from."""
-    small = [path.read_bytes() for path in sorted(SHARED.glob("malformed/*.json*"))]
-    real = [
-        path for path in sorted(SHARED.glob("traces/**/*.json.gz")) if path.stat().st_size < 3_500
-    ]
-    return [OWN, *small, *(gzip.decompress(path.read_bytes()) for path in real)]
+    smallest = sorted(CAPTURES.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_size)[:2]
+    return [OWN, *MALFORMED.values(), *(gzip.decompress(path.read_bytes()) for path in smallest)]
 
 
 def mutated(rng: random.Random) -> bytes:

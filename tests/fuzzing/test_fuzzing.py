@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
 
 
 _SHORT = {
-    "kineto": (150, {"repaired", "TraceFormatError"}),
+    "kineto": (150, {"valid", "repaired", "TraceFormatError"}),
     "traces": (8, {"valid", "repaired"}),
     "jobs": (4, {"answered"}),
     "graphs": (120, {"valid", "refused"}),
