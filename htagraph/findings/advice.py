@@ -7,6 +7,7 @@ from htagraph.model.kinds import Bound, Cause
 __all__ = [
     "BINDS",
     "NOTHING_MATCHED",
+    "NOT_RANKED",
     "OTHER_RANKS",
     "RANKING",
     "REPAIRED",
@@ -17,7 +18,7 @@ __all__ = [
 
 TITLES = {
     Cause.COMPUTE: "GPU compute",
-    Cause.COMMUNICATION: "Exposed communication",
+    Cause.COMMUNICATION: "Communication on the critical path",
     Cause.LATE_RANK: "Rank {rank} is late and keeps the others waiting",
     Cause.COPIES: "Device copies and fills",
     Cause.BLOCKING_COPY: "Copies that block the host",
@@ -50,9 +51,10 @@ NOTHING_MATCHED = (
     "run on all ranks, with NCCL metadata."
 )
 RANKING = (
-    "Ranked by predicted saving: the run is replayed without the cause, or with compute twice as "
-    "fast, and something else becomes the bottleneck."
+    "Ranked by drag: how much shorter the window is when the run is replayed and the cause takes "
+    "no time on any thread, stream or rank. Near-ties are ranked by share."
 )
+NOT_RANKED = "Ranked by share of the path: the run could not be replayed."
 OTHER_RANKS = (
     "The low end of a saving is for this rank alone: if the other ranks do not change, its "
     "collectives end no earlier, however early it arrives."
@@ -78,11 +80,7 @@ REPAIRED = {
     "graphed(": "if captured as a CUDA graph",
     "overlap(": "if overlapped with other work",
     "bandwidth(": "at twice the bandwidth",
-    "remove(compilation": "if compiled ahead of time",
-    "remove(recompilation": "if compiled once",
-    "remove(autotuning": "if tuned ahead of time",
-    "scale(": "if it took no time",
-    "without ": "if it took no time",
+    "prefetch(": "if loaded one batch ahead",
     "equalise(": "if as early as the others",
 }
 """The condition of a saving, by how the replayed change begins; PyTorch calls HIP graphs the same.

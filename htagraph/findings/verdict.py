@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from htagraph.findings.advice import BINDS, RANKING, REPAIRED
+from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.labels import printable
@@ -26,6 +26,9 @@ _MIN_SHARE = 0.005
 Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
 """
 
+_SHOWN = 0.0005
+"""Share of a window that prints as more than 0.0%."""
+
 _N_RANKS = 3
 """Ranks that evidence names; the rest are counted. A limit of the screen: `Finding.ranks` has all.
 
@@ -40,6 +43,7 @@ Pinned by `test_verdict.py::test_lines_have_a_hundred_columns`.
 
 _STYLES = {
     "title": "font-weight:bold",
+    "balance": "font-weight:bold",
     "finding": "font-weight:bold",
     "withheld": "color:#a60",
     "advice": "font-style:italic",
@@ -47,7 +51,30 @@ _STYLES = {
 }
 """Styles of paragraphs in a notebook."""
 
-Role = Literal["title", "withheld", "finding", "evidence", "prediction", "advice", "note"]
+_STANDS_OUT = 0.25
+"""Drag of the first cause, as a share of the window, from which on it stands out.
+
+Found on 151 real traces and jobs. Pinned by `test_ranking.py::test_two_equal_chains_are_balanced`.
+"""
+
+_HELD_BESIDE = 0.5
+"""Share of the window that no drag accounts for, from which on chains run side by side.
+
+Found and pinned with `_STANDS_OUT`.
+"""
+
+_FAR_BELOW = 0.5
+"""Part of a cause's share below which its drag needs a reason. Chosen.
+
+Pinned by `test_ranking.py::test_a_drag_far_below_the_share_says_why`.
+"""
+
+_WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE, Cause.DEVICE_FULL)
+"""Causes that are waits: their time is not work that could be faster."""
+
+Role = Literal[
+    "title", "balance", "withheld", "finding", "evidence", "cost", "advice", "prediction", "note"
+]
 
 
 class Paragraph(NamedTuple):
@@ -106,9 +133,14 @@ class Finding:
     cause, title : str
         Label of the `Cause` for programs, and its title for people.
     dur_ns : int, unit=ns
-        Attributed time; all findings and the unexplained time add up to the window.
+        Attributed time; all findings and what is `Verdict.apart` add up to the window.
+    drag_ns : int or None, unit=ns
+        How much shorter the window is without it, on all threads, streams and ranks; None if the
+        run was not replayed.
+    then_bound : str
+        What binds without the cause; empty if unknown.
     potential_saving_ns : int, unit=ns
-        Predicted saving if the cause is fixed and nothing else; at most the attributed time.
+        Predicted saving of its repair, 0 if it has none that can be replayed.
     longest_ns, longest_start_ns : int, unit=ns
         Length and start of the longest segment.
     n_steps : int
@@ -126,11 +158,7 @@ class Finding:
     saving_low_ns, saving_high_ns : int, unit=ns
         The saving by other readings of what the trace leaves open.
     repaired_by : str
-        The replayed change, as for `what_if`.
-    then_bound : str
-        Next bottleneck, empty if unknown.
-    limited_by : str
-        The resource that limits the saving, if nothing was replayed.
+        The replayed repair, as for `what_if`; empty for none.
     """
 
     cause: str
@@ -138,6 +166,8 @@ class Finding:
     dur_ns: int
     share: float
     n_segments: int
+    drag_ns: int | None
+    then_bound: str
     potential_saving_ns: int
     longest_ns: int
     longest_start_ns: int
@@ -152,22 +182,41 @@ class Finding:
     saving_low_ns: int = 0
     saving_high_ns: int = 0
     repaired_by: str = ""
-    then_bound: str = ""
-    limited_by: str = ""
+
+    @property
+    def label(self) -> str:
+        """The cause, with its rank if it is a late one."""
+        return cause_label(self.cause, self.ranks[0][0] if self.ranks else -1)
+
+    @property
+    def cost(self) -> str:
+        """What the window loses to the cause, and what binds without it; empty if not replayed."""
+        if self.drag_ns is None or not self.dur_ns:
+            return ""
+        shorter = f"{human_duration(self.drag_ns)} ({self._percent(self.drag_ns)}) shorter"
+        if self.cause == Cause.LATE_RANK:
+            low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
+            spread = f" ({low} to {high})" if low != high else ""
+            return f"had it come with the others, the window would be {shorter}{spread}"
+        without = "had nothing waited here" if self.cause in _WAITS else "without it"
+        then = BINDS[self.then_bound] if self.then_bound else ""
+        if self.drag_ns < _FAR_BELOW * self.dur_ns:
+            little = f"only {shorter}" if self.drag_ns else "no shorter"
+            beside = f"{then or 'other work'} takes nearly as long beside it"
+            return f"{without}, the window would be {little}: {beside}"
+        next_one = f"; then {then} is the bottleneck" if then else ""
+        return f"{without}, the window would be at most {shorter}{next_one}"
 
     @property
     def prediction(self) -> str:
-        """The predicted saving, or its upper bound if nothing was replayed."""
-        if not self.dur_ns or not (self.repaired_by or self.limited_by):
-            return ""
-        if self.limited_by:
-            return f"saves at most {self._percent(self.potential_saving_ns)}: {self.limited_by}"
+        """The predicted saving of its repair; empty if it has none that was replayed."""
+        if not self.dur_ns or not self.repaired_by or self.cause == Cause.LATE_RANK:
+            return ""  # a late rank that comes with the others: that is its drag
         saved = self._percent(self.potential_saving_ns)
         low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
         spread = "" if low == high == saved else f" ({low} to {high})"
         how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
-        then = f"; {BINDS[self.then_bound]} is the next bottleneck" if self.then_bound else ""
-        return f"saves {saved}{spread} {next(how, 'if fixed')}{then}"
+        return f"saves {saved}{spread} {next(how, 'if fixed')}"
 
     def _percent(self, time_ns: int) -> str:
         """Time as a share of the window; never 0% for time that is there."""
@@ -198,7 +247,7 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The finding as one line of a report."""
-        return f"{self.title}: {self.share:.1%} of the time ({human_duration(self.dur_ns)})"
+        return f"{self.title}: {self.share:.1%} of the path ({human_duration(self.dur_ns)})"
 
     @property
     def evidence_sentence(self) -> str:
@@ -220,7 +269,7 @@ class Verdict:
     Parameters
     ----------
     findings : tuple of Finding
-        Largest potential saving first; empty if the verdict is withheld.
+        Largest drag first, near-ties by share; empty if the verdict is withheld.
     withheld : str
         Why there is no verdict; empty if there is one.
     replays : str
@@ -233,13 +282,16 @@ class Verdict:
         Name of the window.
     dur_ns : int, unit=ns
         Its length.
+    apart : tuple of (str, int)
+        Time that nothing in the run can be blamed for, in ns by cause. With the time of all
+        findings it adds up to the window.
 
     Examples
     --------
     >>> import htagraph as hg
     >>> print(hg.load(hg.demo_trace("dataloader")).compile().verdict())
     What bounds the whole trace (24.0 ms)
-      1. Data loading: 82.4% of the time (19.7 ms)
+      1. Data loading: 82.4% of the path (19.7 ms)
     ...
     """
 
@@ -250,20 +302,51 @@ class Verdict:
     rests_on: str = ""
     window: str = "the window"
     dur_ns: int = 0
+    apart: tuple[tuple[str, int], ...] = ()
 
     @property
     def by_cause(self) -> dict[str, str]:
         """Title and prediction of the finding of each cause; a late rank is a cause of its own."""
         return {
-            cause_label(finding.cause, finding.ranks[0][0] if finding.ranks else -1): ": ".join(
-                filter(None, (finding.title, finding.prediction))
-            )
+            finding.label: ": ".join(filter(None, (finding.title, finding.cost)))
             for finding in self.findings
         }
 
     @property
+    def balance(self) -> str:
+        """That no cause stands out, and what runs side by side; empty if one does."""
+        drags = [min(one.drag_ns, one.dur_ns) for one in self.findings if one.drag_ns is not None]
+        if not drags or len(drags) < len(self.findings):
+            return ""
+        held_ns = sum(one.dur_ns for one in self.findings) - sum(drags)
+        if held_ns <= _HELD_BESIDE * self.dur_ns or max(drags) >= _STANDS_OUT * self.dur_ns:
+            return ""
+        longest = max(self.findings, key=lambda one: one.dur_ns)
+        chains = dict.fromkeys([longest.parts[0][0], longest.then_bound])
+        beside = " and ".join(BINDS[bound] for bound in chains if bound)
+        said = f"{beside} run side by side" if len(chains) > 1 else "others take as long beside it"
+        return f"No one cause stands out: {said}. Without one, the window is at most " + (
+            f"{max(drags) / self.dur_ns:.0%} shorter."
+        )
+
+    @property
+    def rest(self) -> str:
+        """The time that no printed finding has; empty for none."""
+        other = [one.dur_ns for one in self.findings if one not in self.top_findings]
+        parts = [(human_count(len(other), "smaller cause"), sum(other))] if other else []
+        shares = (
+            f"{what} {dur_ns / self.dur_ns:.1%}"
+            for what, dur_ns in (*parts, *self.apart)
+            if dur_ns >= _SHOWN * self.dur_ns
+        )
+        said = ", ".join(shares)
+        return f"The rest of the path: {said}." if said else ""
+
+    @property
     def ranking(self) -> str:
-        """Why a smaller share precedes a larger one; empty if none does."""
+        """Why a smaller share precedes a larger one, or that nothing was replayed."""
+        if any(finding.drag_ns is None for finding in self.findings):
+            return NOT_RANKED if all(one.drag_ns is None for one in self.findings) else RANKING
         shares = [finding.share for finding in self.top_findings]
         return "" if shares == sorted(shares, reverse=True) else RANKING
 
@@ -286,16 +369,21 @@ class Verdict:
     def paragraphs(self) -> tuple[Paragraph, ...]:
         """The verdict in words, for terminal, notebook and page."""
         said = [Paragraph("title", self.title, 0)]
+        if self.balance:
+            said.append(Paragraph("balance", self.balance, 2))
         if self.withheld:
             said.append(Paragraph("withheld", f"No verdict: {self.withheld}", 2))
         for number, finding in enumerate(self.top_findings, start=1):
             said.append(Paragraph("finding", f"{number}. {finding.sentence}", 2))
             said.append(Paragraph("evidence", f"largest: {finding.evidence_sentence}", 5))
-            if finding.prediction:
-                said.append(Paragraph("prediction", f"predicted: {finding.prediction}", 5))
+            if finding.cost:
+                said.append(Paragraph("cost", finding.cost, 5))
             if finding.to_try:
                 said.append(Paragraph("advice", f"try: {finding.to_try}", 5))
-        said += [Paragraph("note", text, 2) for text in (self.replays, self.notes) if text]
+            if finding.prediction:
+                said.append(Paragraph("prediction", f"predicted: {finding.prediction}", 5))
+        notes = (self.rest, self.replays, self.notes)
+        said += [Paragraph("note", text, 2) for text in notes if text]
         return tuple(said)
 
     def __repr__(self) -> str:

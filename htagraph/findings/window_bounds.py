@@ -8,14 +8,13 @@ from shlex import quote
 import numpy as np
 import pandas as pd
 
-from htagraph.explain.busy_time import busy_time
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.worth import bounded, predicted
+from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
@@ -44,7 +43,7 @@ def find_bounds(
     *,
     opportunities: pd.DataFrame | None = None,
 ) -> Verdict:
-    """Verdict on a window: the causes of its critical path, largest potential saving first.
+    """Verdict on a window: the causes of its critical path, largest drag first.
 
     Parameters
     ----------
@@ -65,12 +64,10 @@ def find_bounds(
     """
     context = find_context(path.dag, path.window)
     found = find_opportunities(path) if opportunities is None else opportunities
-    is_whole = len(found) > 0 and not path.excerpt.n_steps
-    by_busy_time = None if is_whole else bounded(busy_time(path.dag, path.window), path.dur_ns)
     told = Told(
         context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
-        worth=predicted(found, by_busy_time),
+        worth=predicted(found),
     )
     verdict = charged(path.attributed_labels, path.window_name, path.dur_ns, told)
     causes = {finding.cause for finding in verdict.top_findings}

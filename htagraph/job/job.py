@@ -419,7 +419,8 @@ class Job(Questions):
         path = self.critical_path()
         run = Context.of_job([rank.context for rank in self.summaries.values()])
         done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
-        asked = candidates(path.segments, path.attributed_time, done=done)
+        charges = self.rehearsal.charges(path.segments, path.attributed_time)
+        asked = candidates(path.segments, path.attributed_time, charges, done=done)
         return predictions(self.rehearsal, asked)
 
     def verdict(self) -> Verdict:

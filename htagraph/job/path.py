@@ -15,13 +15,12 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
-from htagraph.explain.busy_time import BusyTime
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import write_job_trace
 from htagraph.job.rank_segments import RankSegment, rank_segments_frame
-from htagraph.job.rank_work import BusyTimeIn, attributed_in, on_rank_segments, path_in
+from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
@@ -67,20 +66,7 @@ class JobRoute:
         return [
             on_rank_segments(path_in, self.rank_segments),
             on_rank_segments(attributed_in, self.rank_segments),
-            self.busy_time(timeline),
         ]
-
-    def busy_time(self, timeline: Timeline) -> dict[int, Request]:
-        """The requests for the busy time of every rank in the window."""
-        asked = {}
-        for rank in timeline.aligned:
-            ends = timeline.graphs.summaries[rank].ends
-            common = timeline.clocks[rank].to_common([ends.start_ns, ends.end_ns])
-            start_ns, end_ns = common.tolist()
-            first = ends.start_ns + max(self.start_ns - start_ns, 0)
-            last = max(ends.end_ns + min(self.end_ns - end_ns, 0), first)
-            asked[rank] = Request(None, BusyTimeIn(first, last))
-        return asked
 
     def moved(self, pieces: pd.DataFrame, clock: Clock) -> pd.DataFrame:
         """A rank's pieces of the path in common time, without what was waited before a hop."""
@@ -228,12 +214,6 @@ class JobPath:
         self._check(blamed)
         columns = {name: blamed[name].to_numpy() for name in JOB_ATTRIBUTED_TIME.columns}
         return JOB_ATTRIBUTED_TIME.frame(columns)
-
-    @cached_property
-    def busy_time(self) -> BusyTime:
-        """The longest busy time of any rank in the window, without waits, by resource."""
-        by_rank = self.timeline.graphs.ask(self.route.busy_time(self.timeline))
-        return BusyTime(*(max(each) for each in zip(*by_rank.values(), strict=True)))
 
     def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
         """The time of the path by group; it adds up to the window.

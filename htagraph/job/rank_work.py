@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
-from htagraph.explain.busy_time import BusyTime, busy_time
 from htagraph.explain.critical_path import critical_paths
 from htagraph.graph import TraceGraph
 from htagraph.job.lateness import CAUSE_KEY
@@ -21,7 +20,6 @@ from htagraph.model.kinds import Bound
 from htagraph.model.window import Window
 
 __all__ = [
-    "BusyTimeIn",
     "Question",
     "attributed_in",
     "on_rank_segments",
@@ -45,18 +43,6 @@ class Question:
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
         """The answer of a rank."""
         return graph.ask(self.name, **dict(self.options))
-
-
-@dataclass(frozen=True)
-class BusyTimeIn:
-    """The busy time of a rank's resources, without waits, between two times of its clock."""
-
-    start_ns: int
-    end_ns: int
-
-    def __call__(self, graph: TraceGraph) -> BusyTime:
-        """The busy time of a rank."""
-        return busy_time(graph.dag, Window(self.start_ns, self.end_ns, "busy time"))
 
 
 def path_in(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:

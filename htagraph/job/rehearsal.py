@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.retime import DROPPED
@@ -17,9 +18,12 @@ from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change, OnRank
+from htagraph.replay.charges import Charges
+from htagraph.replay.collective_changes import Equalise
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Run, Saving
@@ -204,6 +208,26 @@ class JobRehearsal:
         one = self.ranks[rank]
         said = [reading for reading in one.readings if reading.assumption is assumption]
         return Draft(one.dag, (said or one.readings)[0], self.merged.members[rank])
+
+    def charges(self, segments: pd.DataFrame, attributed_time: pd.DataFrame) -> Charges:
+        """The causes of all time of all ranks, on the job's path or not.
+
+        What makes a rank late is its lateness, and no other cause.
+        """
+        ranks = (Charges.of(one.dag, one.replay, rank) for rank, one in self.ranks.items())
+        found = Charges.joined(ranks).with_path(segments, attributed_time)
+        late = attributed_time.loc[attributed_time["cause"] == Cause.LATE_RANK, "rank"]
+        for rank in map(int, late.unique()):
+            draft, one = self._draft(rank, Assumption.AS_BOUND), self.ranks[rank]
+            Equalise().apply(draft)
+            shorter = np.maximum(one.replay.weight_ns - draft.weight_ns, 0)
+            spared_ns = np.bincount(
+                one.replay.row[one.replay.row >= 0],
+                shorter[one.replay.row >= 0],
+                len(one.dag.edges),
+            )
+            found = found.less(rank, spared_ns.astype(np.int64))
+        return found
 
     def windows(self, run: JobRun) -> dict[int, Window]:
         """The window of each rank in a run, in common time."""

@@ -12,7 +12,7 @@ from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.host_rules import SLOW_DEVICE
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.worth import bounded, predicted
+from htagraph.findings.worth import predicted
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
@@ -28,7 +28,7 @@ def find_job_bounds(
     kernels: pd.DataFrame,
     opportunities: pd.DataFrame,
 ) -> Verdict:
-    """Verdict on a job: the causes of its path across ranks, largest potential saving first.
+    """Verdict on a job: the causes of its path across ranks, largest drag first.
 
     Withheld if too much of the path is unexplained, or no clocks of two ranks were aligned.
     `kernels` are by name and rank; `opportunities` are empty if nothing was replayed.
@@ -48,9 +48,7 @@ def find_job_bounds(
             is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
         ),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        worth=predicted(opportunities)
-        if len(opportunities)
-        else bounded(path.busy_time, path.dur_ns),
+        worth=predicted(opportunities),
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)

@@ -13,6 +13,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.replay.candidates import candidates, kinds_done
+from htagraph.replay.charges import Charges
 from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of
 from htagraph.replay.predictions import predictions
 from htagraph.replay.rehearsal import Rehearsal
@@ -61,7 +62,8 @@ def opportunities_on(
     is_large = len(dag.edges) >= LARGE
     sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
     done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
-    asked = candidates(segments, attributed, sequences, is_large=is_large, done=done)
+    charges = Charges.of(dag, rehearsal.expected.replay).with_path(segments, attributed)
+    asked = candidates(segments, attributed, charges, sequences, is_large=is_large, done=done)
     _ = rehearsal.readings  # made once, before threads share them
     return predictions(rehearsal, asked, n_threads=_THREADS_OF_LARGE if is_large else 1)
 

@@ -11,13 +11,13 @@ import pandas as pd
 from htagraph.lookup.data_loaders import Loading
 from htagraph.model.kinds import Bound, Cause, EdgeKind, KernelClass
 from htagraph.replay.changes import Change, NoWait, Remove, Scale, Spare
+from htagraph.replay.charges import Charges
 from htagraph.replay.collective_changes import Bandwidth, Equalise
 from htagraph.replay.device_changes import Fuse, NoGaps, Overlap
 from htagraph.replay.event_groups import (
     ALLOCATIONS,
     COPIES_THAT_BLOCK,
     HOST_WAITS,
-    LOADERS,
     of_class,
     of_topic,
     waits_at,
@@ -25,7 +25,16 @@ from htagraph.replay.event_groups import (
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 
-__all__ = ["REPAIRS", "SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
+__all__ = [
+    "REMOVALS",
+    "REPAIRS",
+    "SPEEDS",
+    "TWICE_AS_FAST",
+    "UNRANKED",
+    "Candidate",
+    "candidates",
+    "kinds_done",
+]
 
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""
@@ -51,17 +60,17 @@ class Candidate(NamedTuple):
     Parameters
     ----------
     kind : str
-        ``repair`` of a cause, ``kernel``, ``operator``, ``wait`` …
+        ``cause`` (the run without it), ``repair`` of a cause, ``kernel``, ``operator``, ``wait`` …
     target : str
         What is changed, for people.
     left : float
         Share of its time left to the target.
     cause : str
-        Cause that is repaired, or empty.
+        Cause that is gone or repaired, or empty.
     rank : int
         Rank whose lateness is repaired, else -1.
     is_last_resort : bool
-        Used only if no other repair of the cause applies.
+        Used only if no other change of its kind applies to the target.
     """
 
     kind: str
@@ -76,6 +85,7 @@ class Candidate(NamedTuple):
 def candidates(
     segments: pd.DataFrame,
     attributed: pd.DataFrame,
+    charges: Charges,
     sequences: Sequence[tuple[str, ...]] = (),
     *,
     is_large: bool = False,
@@ -85,12 +95,14 @@ def candidates(
 
     Parameters
     ----------
+    charges : Charges
+        Causes of all time, on the path or not.
     sequences : sequence of tuple of str
         Names of kernels that recur one after the other.
     done : collection of str
         Kinds of change that the run has already, see `kinds_done`.
     """
-    yield from _of_causes(segments, attributed)
+    yield from _of_causes(attributed, charges)
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
@@ -112,24 +124,26 @@ def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
     return tuple(kind for kind, is_done in had.items() if is_done)
 
 
-def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
-    """Yield the repairs of each cause, and of each late rank."""
+def _of_causes(attributed: pd.DataFrame, charges: Charges) -> Iterator[Candidate]:
+    """Yield the run without each cause, or without each late rank's delay; and repairs."""
     late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
     late = late.where(attributed["cause"] == Cause.LATE_RANK, -1)
     keys = pd.MultiIndex.from_arrays([attributed["cause"], late])
-    for cause, rank in keys.drop_duplicates().tolist():
-        if cause == Cause.UNEXPLAINED:
+    for name, rank in keys.drop_duplicates().tolist():
+        cause = Cause(str(name))
+        if cause in UNRANKED:
             continue
-        part = attributed[(attributed["cause"] == cause) & (late == rank)]
-        left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
-        target = str(cause) if rank < 0 else f"{cause} {rank}"
-        tried = REPAIRS.get(cause, ())
-        if cause == Cause.LATE_RANK:
-            tried = (Equalise().on_rank(int(rank)),)
-        for change in tried:
-            yield Candidate("repair", target, (change,), left, str(cause), rank)
-        rest = (_spared(segments, part, str(cause)),)
-        yield Candidate("repair", target, rest, 0.0, str(cause), rank, is_last_resort=True)
+        if cause is Cause.LATE_RANK:
+            change: Change = Equalise().on_rank(int(rank))
+            yield Candidate("repair", f"{cause} {rank}", (change,), 0.0, cause, int(rank))
+            continue
+        gone = charges.without(cause)
+        if cause in REMOVALS:
+            yield Candidate("cause", str(cause), (REMOVALS[cause],), 0.0, cause)
+        yield Candidate("cause", str(cause), (gone,), 0.0, cause, is_last_resort=True)
+        left = TWICE_AS_FAST if cause is Cause.COMPUTE else 0.0
+        for change in REPAIRS.get(cause, ()):
+            yield Candidate("repair", str(cause), (change,), left, cause)
 
 
 def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:
@@ -202,19 +216,24 @@ _OF_THE_WHOLE = (
     Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
 )
 """Changes to the whole run."""
+UNRANKED = (Cause.UNEXPLAINED, Cause.LAUNCHED_BEFORE_CAPTURE)
+"""Causes that nothing in the run can be blamed for."""
+REMOVALS: dict[Cause, Change] = {
+    Cause.FULL_QUEUE: Remove(EdgeKind.QUEUE.label),
+    Cause.DEVICE_FULL: Remove(EdgeKind.CONTENTION.label),
+    Cause.HOST_WAIT: Remove(HOST_WAITS),
+    Cause.BLOCKING_COPY: Remove(COPIES_THAT_BLOCK),
+    Cause.ALLOCATION: Remove(ALLOCATIONS),
+    Cause.COMPILATION: Remove(of_topic(Cause.COMPILATION)),
+    Cause.RECOMPILATION: Remove(of_topic(Cause.RECOMPILATION)),
+    Cause.AUTOTUNING: Remove(of_topic(Cause.AUTOTUNING)),
+}
+"""What goes with a cause that waits, or that makes others wait. Other causes are time only."""
 REPAIRS: dict[Cause, tuple[Change, ...]] = {
     Cause.COMPUTE: (Scale(of_class(KernelClass.COMPUTE), TWICE_AS_FAST),),
     Cause.COMMUNICATION: (Overlap(of_class(KernelClass.COMMUNICATION)), Bandwidth(2.0)),
     Cause.COPIES: (Overlap(of_class(KernelClass.MEMORY)),),
-    Cause.DATA_LOADING: (Scale(LOADERS, 0.0),),
-    Cause.FULL_QUEUE: (Remove(EdgeKind.QUEUE.label),),
-    Cause.DEVICE_FULL: (Remove(EdgeKind.CONTENTION.label),),
-    Cause.DEVICE_GAPS: (NoGaps(),),
+    Cause.DATA_LOADING: (Prefetch(),),
     Cause.HOST: (Graphed(),),
-    Cause.HOST_WAIT: (Remove(HOST_WAITS),),
-    Cause.BLOCKING_COPY: (Remove(COPIES_THAT_BLOCK),),
-    Cause.COMPILATION: (Remove(of_topic(Cause.COMPILATION)),),
-    Cause.RECOMPILATION: (Remove(of_topic(Cause.RECOMPILATION)),),
-    Cause.AUTOTUNING: (Remove(of_topic(Cause.AUTOTUNING)),),
 }
-"""Alternative repairs by cause. Of a cause without one, the time charged to it is removed."""
+"""What advice on a cause proposes to do, alternatives of which the best counts."""

@@ -85,9 +85,11 @@ def predictions(
     found = _best_of_each([one for one in answers if one is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
     rows = _combined(found)
-    changes = [found[row].candidate.changes for row in rows]
+    causes = [row for row, one in enumerate(found) if one.candidate.kind == "cause"]
+    bounding = [*rows, *causes]
+    changes = [found[row].candidate.changes for row in bounding]
     bounds = _each("bound of a changed run", rehearsal.then_bound, changes, n_threads)
-    then = dict(zip((found[row].change for row in rows), bounds, strict=True))
+    then = dict(zip((found[row].change for row in bounding), bounds, strict=True))
     shared = _shared(rehearsal, found, rows[:_N_PAIRED])
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
@@ -131,19 +133,21 @@ def _predict(rehearsal: Rehearsed, candidate: Candidate) -> _Prediction | None:
         saved = rehearsal.saved_ns(candidate.changes)
     except QueryError:
         return None
-    if saved < _WORTH * rehearsal.window.dur_ns and not candidate.cause:
+    if candidate.kind == "cause":  # nobody makes all of it go: what it costs is a limit
+        return _Prediction(candidate, Saving(min(saved, 0), saved, saved))
+    if saved < _WORTH * rehearsal.window.dur_ns and candidate.kind != "repair":
         expected = [(Assumption.AS_BOUND, saved)]
         return _Prediction(candidate, Saving.of(expected, error_ns=rehearsal.clock_error_ns))
     return _Prediction(candidate, rehearsal.saving(candidate.changes))
 
 
 def _best_of_each(found: Sequence[_Prediction]) -> list[_Prediction]:
-    """The best repair of each cause, and other changes that save anything."""
+    """The drag and the best repair of each cause, and other changes that save anything."""
     best: dict[tuple[str, str, float], _Prediction] = {}
-    repaired = {one.candidate.target for one in found if not one.candidate.is_last_resort}
+    made = {one.candidate[:2] for one in found if not one.candidate.is_last_resort}
     for one in found:
         key = (one.candidate.kind, one.candidate.target, one.candidate.left)
-        if one.candidate.is_last_resort and one.candidate.target in repaired:
+        if one.candidate.is_last_resort and one.candidate[:2] in made:
             continue
         if key not in best or one.saving.expected_ns > best[key].saving.expected_ns:
             best[key] = one
@@ -156,9 +160,11 @@ def _alone_ns(saving: Saving) -> int:
 
 
 def _combined(found: Sequence[_Prediction]) -> list[int]:
-    """Rows of the first changes, each once."""
+    """Rows of the first changes that one can make, each once."""
     rows: dict[str, int] = {}
     for row, one in enumerate(found):
+        if one.candidate.kind == "cause":
+            continue
         if one.candidate.kind != "kernel" or one.candidate.left == TWICE_AS_FAST:
             rows.setdefault(one.change, row)
     return list(rows.values())[:_N_COMBINED]

@@ -28,7 +28,7 @@ UNCHANGED = "None of the changes tried makes this window shorter."
 _KINDS = {
     "kernel": "twice as fast",
     "operator": "twice as fast",
-    "repair": "without",
+    "cause": "without",
     "host code": "without",
     "allocation": "without",
     "wait": "without wait",
@@ -40,6 +40,12 @@ _KINDS = {
     "data loading": "prefetched",
 }
 """What is done about a target, by the kind of change."""
+_REPAIRS = {
+    Cause.COMPUTE: "twice as fast",
+    Cause.COPIES: "overlapped",
+    Cause.LATE_RANK: "on time",
+}
+"""The same, by the cause that a repair is for; of other causes it has a kind of its own."""
 _TARGETS = {
     Cause.COMPUTE: "all compute kernels",
     Cause.HOST: "host operators, and the code between them",
@@ -89,7 +95,7 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
         {
             "row": row,
             "kind": [
-                _KINDS["kernel"] if cause == Cause.COMPUTE else _KINDS[kind]
+                _REPAIRS[Cause(cause)] if kind == "repair" else _KINDS[kind]
                 for kind, cause in zip(shown["kind"], shown["cause"], strict=True)
             ],
             "target": [

@@ -1,0 +1,138 @@
+"""Charges: the cause of all time of a run, on its critical path or not.
+
+The drag of a cause is what a window loses to it: the run is replayed with everything charged to the
+cause at zero, on every thread, stream and rank. So time that runs beside the path counts too: it
+would bind next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.retime import DROPPED
+from htagraph.explain.attributed_time import attributed
+from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.explain.segments import Segments
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound, Cause
+from htagraph.replay.changes import Spare
+from htagraph.replay.replay import Replay
+
+__all__ = ["Charges"]
+
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+
+_CODES = {cause: code for code, cause in enumerate(Cause)}
+
+
+@dataclass(frozen=True)
+class Charges:
+    """Parts of edges, each charged to one cause.
+
+    Parameters
+    ----------
+    rank : ndarray of shape (n,), dtype=int64
+        The rank whose edge table it is; -1 of a single trace.
+    row : ndarray of shape (n,), dtype=int64
+        Row of the edge table.
+    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    cause : ndarray of shape (n,), dtype=int8
+        Position in `Cause`.
+    """
+
+    rank: I64
+    row: I64
+    dur_ns: I64
+    cause: I8
+
+    @classmethod
+    def of(cls, dag: Dag, replay: Replay, rank: int = -1) -> Self:
+        """All edges of a rank, each for as long as it takes by itself.
+
+        An edge that did not bind waited for another: what it waited is not its time.
+        """
+        weight_ns = np.where(replay.lag_ns == DROPPED, 0, replay.weight_ns)
+        at = np.flatnonzero((weight_ns > 0) & (replay.row >= 0))
+        row = replay.row[at]
+        edges = dag.edges.take(row)
+        begin = dag.events.node_ts_ns[edges.tail]
+        end = begin + weight_ns[at]
+        known = np.clip(explained_until(dag, edges), begin, end)
+        bound = edge_bounds(dag, edges)
+        parts = Segments(
+            np.concatenate([begin, known]),
+            np.concatenate([known - begin, end - known]),
+            np.concatenate([bound, np.full(len(row), Bound.UNEXPLAINED, dtype=np.int8)]),
+            np.tile(edges.event, 2),
+            np.tile(row, 2).astype(np.int32),
+        )
+        lane = np.tile(dag.events.lane[edges.head >> 1], 2)
+        there = np.flatnonzero(parts.dur_ns > 0)
+        # The time after a wait is charged to it, so each thread's must be in order.
+        parts = parts.take(there[np.lexsort((parts.start_ns[there], lane[there]))])
+        found = attributed(dag, parts).columns
+        return cls(
+            np.full(len(found["dur_ns"]), rank),
+            parts.edge[found["segment"]].astype(np.int64),
+            found["dur_ns"],
+            found["cause"].astype(np.int8),
+        )
+
+    @classmethod
+    def joined(cls, ranks: Iterable[Charges]) -> Self:
+        """Those of several ranks."""
+        columns = zip(*((one.rank, one.row, one.dur_ns, one.cause) for one in ranks), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+    def with_path(self, segments: pd.DataFrame, attributed_time: pd.DataFrame) -> Charges:
+        """The same, but edges of a critical path are charged as there.
+
+        So a cause's share of the path is the slope of the window in the cause's time.
+        """
+        at = attributed_time["segment"].to_numpy(np.int64)
+        row = segments["edge"].to_numpy(np.int64)[at]
+        rank = segments["rank"].to_numpy(np.int64)[at] if "rank" in segments else np.full(len(at), -1)
+        cause = attributed_time["cause"].map(_CODES).to_numpy(np.int8)
+        path = Charges(rank, row, attributed_time["dur_ns"].to_numpy(np.int64), cause)
+        path = path._where(row >= 0)
+        return Charges.joined([self._where(~np.isin(self._edge, path._edge)), path])
+
+    def less(self, rank: int, spared_ns: I64) -> Charges:
+        """The same, without time of a rank that goes if it is not late.
+
+        Parameters
+        ----------
+        spared_ns : ndarray of shape (n_edges,), dtype=int64, unit=ns
+            How much shorter each edge of the rank is then.
+        """
+        is_mine, is_late = self.rank == rank, self.cause == _CODES[Cause.LATE_RANK]
+        late_ns, other_ns = (
+            np.bincount(self.row[rows], self.dur_ns[rows], len(spared_ns))
+            for rows in (is_mine & is_late, is_mine & ~is_late)
+        )
+        gone = np.maximum(spared_ns - late_ns, 0) / np.maximum(other_ns, 1)
+        left = 1 - np.minimum(gone, 1)[np.where(is_mine, self.row, 0)]
+        dur_ns = np.where(is_mine & ~is_late, self.dur_ns * left, self.dur_ns)
+        return Charges(self.rank, self.row, np.rint(dur_ns).astype(np.int64), self.cause)
+
+    def without(self, cause: Cause) -> Spare:
+        """The change that makes all time of a cause take none."""
+        mine = self._where(self.cause == _CODES[cause])
+        return Spare(mine.row, mine.dur_ns, str(cause), mine.rank)
+
+    def _where(self, chosen: npt.NDArray[np.bool_]) -> Charges:
+        return Charges(
+            self.rank[chosen], self.row[chosen], self.dur_ns[chosen], self.cause[chosen]
+        )
+
+    @property
+    def _edge(self) -> I64:
+        """A number for each edge of all ranks."""
+        return (self.rank + 1 << 40) + self.row
