@@ -52,15 +52,19 @@ def _busy_before_ns(structure: Structure, event: int) -> int:
 
 
 def _late_launches(structure: Structure, known: EdgeTable) -> LateStarts:
-    """Of each device, the first work that is late though nothing recorded ran before its launch."""
+    """Of each device, the first work that is late though nothing recorded ran before its launch.
+
+    Late since its launch returned: a slow call is the host's time, not a wait.
+    """
     events = structure.events
     late = late_starts(structure, known)
     launch = structure.launch[late.event]
     # A call may stage what it copies; its work can begin later than launches do.
     returned = gather(events.end_ns, launch, np.iinfo(np.int64).max) <= events.ts_ns[late.event]
-    late = late.take(returned)
+    late, launch = late.take(returned), launch[returned]
+    since = np.maximum(late.ready_ns, gather(events.end_ns, launch, np.iinfo(np.int64).min))
     _, first = np.unique(events.device[late.event], return_index=True)
-    return late.take(first)
+    return LateStarts(late.event, since, events.ts_ns[late.event] - since).take(first)
 
 
 def _drained(structure: Structure, until_ns: int) -> bool:

@@ -213,7 +213,9 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Mask) -> I8:
     runs_call = is_host & (event >= 0) & (events.kind[event] == EventKind.RUNTIME)
     runs_call &= pieces.bound != Bound.LAUNCH
     long = long_calls(dag)
-    cause[runs_call & long.is_first_use[event]] = _CODE[Cause.FIRST_USE]
+    tail = gather(dag.edges.tail, pieces.edge) >> 1
+    call = np.where(pieces.bound == Bound.LAUNCH, tail, event)  # a launch is its call's time
+    cause[is_host & gather(long.is_first_use, call, default=False)] = _CODE[Cause.FIRST_USE]
     cause[runs_call & long.is_full_queue[event]] = _CODE[Cause.FULL_QUEUE]
     cause[runs_call & long.is_wait[event]] = _CODE[Cause.HOST_WAIT]
     cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]

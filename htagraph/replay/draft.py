@@ -140,10 +140,16 @@ class Draft:
         return own
 
     def share(self, chosen: Bools) -> F64:
-        """Share of each edge that is the chosen events' own time, frames included."""
+        """Share of each edge that is the chosen events' own time, frames and launches included."""
         frames, own = self.frames(chosen), self.own_time(chosen)
         found = np.zeros(len(own)) if frames is None else frames.share(self.replay)
-        return np.where(own, 1.0, found)
+        found[own] = 1.0
+        replay = self.replay
+        call = replay.node[replay.tail] >> 1
+        launches = np.flatnonzero((replay.kind == EdgeKind.LAUNCH) & chosen[call])
+        elapsed = replay.ts_ns[replay.head[launches]] - replay.ts_ns[replay.tail[launches]]
+        found[launches] = self.dag.events.dur_ns[call[launches]] / np.maximum(elapsed, 1)
+        return np.minimum(found, 1.0)
 
     def into(self, chosen: Bools) -> Bools:
         """Whether each edge leads from another event to the start or end of a chosen one."""

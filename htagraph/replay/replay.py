@@ -271,7 +271,21 @@ def replay_of(dag: Dag) -> Replay:
     )
     held, lag = held_calls(dag, columns), found.lag_ns.copy()
     lag[held] = own_times(dag, found.event[held], 0.5)
-    return found.with_lags(lag)
+    return _with_calls(dag, found.with_lags(lag))
+
+
+def _with_calls(dag: Dag, replay: Replay) -> Replay:
+    """The same weights, but a launch that came late has its call's time as its lag.
+
+    Work that starts after a slow call could not start earlier.
+    """
+    late = np.flatnonzero((replay.kind == EdgeKind.LAUNCH) & (replay.extra_ns > 0))
+    call = replay.node[replay.tail[late]] >> 1
+    weight = replay.weight_ns[late]
+    lag, extra = replay.lag_ns.copy(), replay.extra_ns.copy()
+    lag[late] = np.maximum(lag[late], np.minimum(dag.events.dur_ns[call], weight))
+    extra[late] = weight - lag[late]
+    return replace(replay, lag_ns=lag, extra_ns=extra)
 
 
 def residuals(replay: Replay) -> I64:
