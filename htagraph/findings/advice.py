@@ -11,6 +11,7 @@ __all__ = [
     "OTHER_RANKS",
     "RANKING",
     "REPAIRED",
+    "START_IDLE",
     "TITLES",
     "TITLE_HOST_ONLY",
     "TITLE_PLAIN",
@@ -32,7 +33,6 @@ TITLES = {
     Cause.DEVICE_GAPS: "Gaps between queued kernels",
     Cause.DEVICE_FULL: "Ready kernels wait for room on the device",
     Cause.WAITING_FOR_WORK: "Threads wait for work from outside the trace",
-    Cause.LAUNCHED_BEFORE_CAPTURE: "Work launched before the capture",
     Cause.OPTIMIZER: "The optimizer",
     Cause.COMPILATION: "Compilation",
     Cause.RECOMPILATION: "Recompilation",
@@ -53,6 +53,10 @@ NOTHING_MATCHED = (
 RANKING = (
     "Ranked by drag: how much shorter the window is when the run is replayed and the cause takes "
     "no time on any thread, stream or rank. Near-ties are ranked by share."
+)
+START_IDLE = (
+    "To leave out work launched before the capture, start it at the beginning of a step, after "
+    "torch.cuda.synchronize()."
 )
 NOT_RANKED = "Ranked by share of the path: the run could not be replayed."
 OTHER_RANKS = (

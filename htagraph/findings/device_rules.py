@@ -32,7 +32,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "(streams, branches of a graph).",
             lambda it: it.run.has_small_grids,
         ),
-        Rule("the device is busy, as it should be: speed up its largest kernels first{tips}."),
+        Rule("speed up its largest kernels first{tips}."),
     ),
     Cause.COMMUNICATION: (
         Rule(
@@ -172,13 +172,6 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "this happens once: skip the first steps when profiling (schedule(wait=3, warmup=2, "
             "active=2, repeat=1))."
         ),
-    ),
-    Cause.LAUNCHED_BEFORE_CAPTURE: (
-        Rule(
-            "start the capture at the beginning of a step, after torch.cuda.synchronize().",
-            lambda it: it.run.api in {"cuda", "hip"},
-        ),
-        Rule("start the capture at the beginning of a step, when the device is idle."),
     ),
     Cause.UNRECORDED_WAIT: (
         Rule(

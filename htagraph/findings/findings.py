@@ -1,8 +1,8 @@
 """Findings: the causes of a critical path, ranked, with evidence and advice.
 
 They are ranked by drag, what the window loses to each (`htagraph.replay.charges`): a share of the
-path ignores what runs beside it and would bind next. Causes stopped by one parallel chain have the
-same drag, so that their shares decide.
+path ignores what runs at the same time and is the next bottleneck. Causes stopped by one parallel
+chain have the same drag, so their shares decide.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED
+from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED, START_IDLE
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.labels import printable
@@ -57,7 +57,7 @@ _STANDS_OUT = 0.25
 Found on 151 real traces and jobs. Pinned by `test_ranking.py::test_two_equal_chains_are_balanced`.
 """
 
-_HELD_BESIDE = 0.5
+_HELD = 0.5
 """Share of the window that no drag accounts for, from which on chains run side by side.
 
 Found and pinned with `_STANDS_OUT`.
@@ -138,7 +138,7 @@ class Finding:
         How much shorter the window is without it, on all threads, streams and ranks; None if the
         run was not replayed.
     then_bound : str
-        What binds without the cause; empty if unknown.
+        The bottleneck without the cause; empty if unknown.
     potential_saving_ns : int, unit=ns
         Predicted saving of its repair, 0 if it has none that can be replayed.
     longest_ns, longest_start_ns : int, unit=ns
@@ -190,7 +190,7 @@ class Finding:
 
     @property
     def cost(self) -> str:
-        """What the window loses to the cause, and what binds without it; empty if not replayed."""
+        """What the window loses to the cause, and the next bottleneck; empty if not replayed."""
         if self.drag_ns is None or not self.dur_ns:
             return ""
         shorter = f"{human_duration(self.drag_ns)} ({self._percent(self.drag_ns)}) shorter"
@@ -202,8 +202,8 @@ class Finding:
         then = BINDS[self.then_bound] if self.then_bound else ""
         if self.drag_ns < _FAR_BELOW * self.dur_ns:
             little = f"only {shorter}" if self.drag_ns else "no shorter"
-            beside = f"{then or 'other work'} takes nearly as long beside it"
-            return f"{without}, the window would be {little}: {beside}"
+            other = f"{then or 'other work'} takes nearly as long at the same time"
+            return f"{without}, the window would be {little}: {other}"
         next_one = f"; then {then} is the bottleneck" if then else ""
         return f"{without}, the window would be at most {shorter}{next_one}"
 
@@ -319,12 +319,12 @@ class Verdict:
         if not drags or len(drags) < len(self.findings):
             return ""
         held_ns = sum(one.dur_ns for one in self.findings) - sum(drags)
-        if held_ns <= _HELD_BESIDE * self.dur_ns or max(drags) >= _STANDS_OUT * self.dur_ns:
+        if held_ns <= _HELD * self.dur_ns or max(drags) >= _STANDS_OUT * self.dur_ns:
             return ""
         longest = max(self.findings, key=lambda one: one.dur_ns)
         chains = dict.fromkeys([longest.parts[0][0], longest.then_bound])
-        beside = " and ".join(BINDS[bound] for bound in chains if bound)
-        said = f"{beside} run side by side" if len(chains) > 1 else "others take as long beside it"
+        both = " and ".join(BINDS[bound] for bound in chains if bound)
+        said = f"{both} run side by side" if len(chains) > 1 else "others take as long"
         return f"No one cause stands out: {said}. Without one, the window is at most " + (
             f"{max(drags) / self.dur_ns:.0%} shorter."
         )
@@ -340,7 +340,8 @@ class Verdict:
             if dur_ns >= _SHOWN * self.dur_ns
         )
         said = ", ".join(shares)
-        return f"The rest of the path: {said}." if said else ""
+        is_early = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0) >= _MIN_SHARE * self.dur_ns
+        return " ".join([f"The rest of the path: {said}."] * bool(said) + [START_IDLE] * is_early)
 
     @property
     def ranking(self) -> str:

@@ -20,7 +20,7 @@ class Worth(NamedTuple):
     drag_ns : int or None, unit=ns
         What the window loses to it; None if it was not replayed.
     then_bound : str
-        What binds without the cause, empty if unknown.
+        The bottleneck without the cause; empty if unknown.
     saves_ns, low_ns, high_ns : int, unit=ns
         What its repair saves: expected, at least, and at most.
     repaired_by : str

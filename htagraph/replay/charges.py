@@ -1,8 +1,8 @@
 """Charges: the cause of all time of a run, on its critical path or not.
 
 The drag of a cause is what a window loses to it: the run is replayed with everything charged to the
-cause at zero, on every thread, stream and rank. So time that runs beside the path counts too: it
-would bind next.
+cause at zero, on every thread, stream and rank. Time off the path counts too: it would be the next
+bottleneck.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ def _predict(rehearsal: Rehearsed, candidate: Candidate) -> _Prediction | None:
     except QueryError:
         return None
     if candidate.kind == "cause":  # nobody makes all of it go: what it costs is a limit
-        return _Prediction(candidate, Saving(min(saved, 0), saved, saved))
+        error_ns = min(rehearsal.clock_error_ns, abs(saved) // 2)
+        return _Prediction(candidate, Saving(min(saved, 0), saved, saved + error_ns))
     if saved < _WORTH * rehearsal.window.dur_ns and candidate.kind != "repair":
         expected = [(Assumption.AS_BOUND, saved)]
         return _Prediction(candidate, Saving.of(expected, error_ns=rehearsal.clock_error_ns))

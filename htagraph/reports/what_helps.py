@@ -42,10 +42,13 @@ _KINDS = {
 """What is done about a target, by the kind of change."""
 _REPAIRS = {
     Cause.COMPUTE: "twice as fast",
+    Cause.COMMUNICATION: "overlapped or faster",
     Cause.COPIES: "overlapped",
+    Cause.DATA_LOADING: "prefetched",
+    Cause.HOST: "as a CUDA graph",
     Cause.LATE_RANK: "on time",
 }
-"""The same, by the cause that a repair is for; of other causes it has a kind of its own."""
+"""What a repair does about its cause."""
 _TARGETS = {
     Cause.COMPUTE: "all compute kernels",
     Cause.HOST: "host operators, and the code between them",
@@ -54,8 +57,6 @@ _TARGETS = {
 """What the repair of a cause is about, where its name does not say it."""
 _N_FUSED = 2
 """Kernels of a fusion that its name lists: chosen."""
-_IN_THE_CAPTURE = (Cause.LAUNCHED_BEFORE_CAPTURE,)
-"""Causes of which the capture can be rid, not the run."""
 
 
 def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
@@ -82,7 +83,6 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
         (opportunities["saves_ns"] > 0)
         & ~(is_repair & opportunities["change"].isin(told_better))
         & ~((kind == "kernel") & (left != TWICE_AS_FAST))
-        & ~opportunities["cause"].isin(_IN_THE_CAPTURE)
     ]
     numbers = dict(zip(shown["change"], range(1, len(shown) + 1), strict=True))
     row = np.arange(1, len(shown) + 1)

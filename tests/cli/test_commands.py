@@ -46,7 +46,7 @@ def test_report_says_what_bounds_the_run(run, trace):
 
     assert code == 0
     assert lines[:2] == ["rank0", "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"]
-    assert lines[4].strip() == "1. Data loading: 82.4% of the time (19.7 ms)"
+    assert lines[4].strip() == "1. Data loading: 82.4% of the path (19.7 ms)"
 
 
 def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):
@@ -208,8 +208,8 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
     code, out, err = run("demo", "--out", tmp_path / "demo")
 
     assert code == 0
-    assert "Data loading: 82.4% of the time" in out
-    assert "Data loading: 76.7% of the time" in out
+    assert "Data loading: 82.4% of the path" in out
+    assert "Data loading: 76.7% of the path" in out
     assert "Rank 2 is late and keeps the others waiting" in out
     assert "critical.pftrace" in err
     assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [

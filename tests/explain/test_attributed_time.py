@@ -272,14 +272,14 @@ def test_a_launch_that_is_held_up_by_a_busy_device_waits_for_it():
 
 
 def test_loading_code_is_a_first_use_each_time():
-    """Each call loads another module."""
+    """Each call loads another module, and so does the launch, until its kernel starts."""
     assert attributed(
         """
         cpu 1    |[cuModuleLoadData][cuModuleLoadData][launch >a]
         stream 7 |                                         [k <a     ]
         """,
         us_per_column=1000,
-    ) == {"first use": 36_000, "host": 5_000, "compute": 11_000}
+    ) == {"first use": 41_000, "compute": 11_000}
 
 
 def _full_queue(copy_name: str) -> dict[str, int]:

@@ -92,10 +92,10 @@ def diagnose(fault: str, seed: int) -> Outcome:
 
 
 class Repair(NamedTuple):
-    """Attributed time and potential saving of a finding, and what its repair saved."""
+    """Attributed time and drag of a finding, and what its repair saved."""
 
     attributed_ns: int
-    potential_saving_ns: int
+    drag_ns: int
     saved_ns: int
 
 
@@ -117,4 +117,4 @@ def repair_loader(seed: int) -> Repair:
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )
-    return Repair(loading.dur_ns, loading.potential_saving_ns, paths[0].dur_ns - paths[1].dur_ns)
+    return Repair(loading.dur_ns, loading.drag_ns or 0, paths[0].dur_ns - paths[1].dur_ns)

@@ -126,7 +126,7 @@ def test_what_takes_nothing_is_listed_without_advice() -> None:
     assert [finding.cause for finding in findings if not finding.to_try] == ["host wait"]
     assert all(bool(finding.to_try) == (finding.share >= 0.0005) for finding in findings)
     (line,) = [
-        line for line in markdown_summary(summary).splitlines() if "0.0% of the time" in line
+        line for line in markdown_summary(summary).splitlines() if "0.0% of the path" in line
     ]
     assert "To try" not in line
 

@@ -37,8 +37,8 @@ def test_findings_on_a_job_never_share_more_than_its_window(fault: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_repair_saves_no_more_than_the_potential_saving(seed: int) -> None:
+def test_a_repair_saves_no_more_than_the_drag(seed: int) -> None:
     """More time may be attributed: where the loader was, the device takes over."""
     repair = repair_loader(seed)
 
-    assert 0 < repair.saved_ns <= repair.potential_saving_ns <= repair.attributed_ns
+    assert 0 < repair.saved_ns <= repair.drag_ns <= repair.attributed_ns

@@ -292,13 +292,6 @@ CASES = {
         ("inside captured graphs", GAPS.named(launch="cudaGraphLaunch"), GAPS),
         ("CUDA graphs", GAPS, GAPS.named(launch="cudaGraphLaunch")),
     ),
-    Cause.LAUNCHED_BEFORE_CAPTURE: (
-        (
-            "torch.cuda.synchronize()",
-            BEFORE.named(call_="cudaLaunchKernel"),
-            BEFORE.named(call_="runJob"),
-        ),
-    ),
     Cause.DATA_LOADING: (
         ("let workers load them", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
         (

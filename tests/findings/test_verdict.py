@@ -8,7 +8,7 @@ from htagraph.findings.verdict import Finding, Verdict
 
 
 def found(share: float = 0.2, saves: float = 0.1, ranks: tuple[int, ...] = ()) -> Finding:
-    """A finding with a share of 1 ms, equal on some ranks."""
+    """A finding with a share of 1 ms, equal on some ranks, and what its repair saves."""
     dur_ns = round(share * 1_000_000)
     return Finding(
         cause="compute",
@@ -16,6 +16,8 @@ def found(share: float = 0.2, saves: float = 0.1, ranks: tuple[int, ...] = ()) -
         dur_ns=dur_ns,
         share=share,
         n_segments=1,
+        drag_ns=dur_ns,
+        then_bound="",
         potential_saving_ns=round(saves * 1_000_000),
         longest_ns=dur_ns,
         longest_start_ns=0,
@@ -26,7 +28,9 @@ def found(share: float = 0.2, saves: float = 0.1, ranks: tuple[int, ...] = ()) -
         evidence=(),
         to_try="",
         ranks=tuple((rank, dur_ns // len(ranks)) for rank in ranks),
-        limited_by="the device",
+        saving_low_ns=round(saves * 1_000_000),
+        saving_high_ns=round(saves * 1_000_000),
+        repaired_by="graphed()",
     )
 
 
@@ -48,7 +52,7 @@ def test_a_finding_is_printed_from_half_a_percent_on(share: float, is_printed: b
 )
 def test_a_saving_is_never_nothing(saves: float, percent: str) -> None:
     """Unless it is."""
-    assert found(saves=saves).prediction == f"saves at most {percent}: the device"
+    assert found(saves=saves).prediction == f"saves {percent} if captured as a CUDA graph"
 
 
 def test_three_ranks_are_named() -> None:

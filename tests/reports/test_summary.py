@@ -150,7 +150,7 @@ def test_markdown_says_what_bounds_the_run(stalled):
     lines = markdown_summary(stalled).splitlines()
 
     assert lines[0] == "# rank0"
-    assert lines[6].startswith("1. **Data loading: 82.4% of the time (19.7 ms).**")
+    assert lines[6].startswith("1. **Data loading: 82.4% of the path (19.7 ms).**")
 
 
 def test_markdown_withholds_the_verdict_of_an_empty_trace():
