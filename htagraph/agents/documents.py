@@ -46,6 +46,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "share": finding.share,
         "dur_ns": finding.dur_ns,
         "dur": human_duration(finding.dur_ns),
+        "drag_ns": finding.drag_ns,
+        "cost": finding.cost,
         "saves_ns": finding.potential_saving_ns,
         "saves_low_ns": finding.saving_low_ns,
         "saves_high_ns": finding.saving_high_ns,
@@ -57,7 +59,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "detail": finding.detail,
         "try": finding.to_try,
     }
-    return {key: plain(value, longest=None) for key, value in values.items() if value != ""}
+    known = {key: value for key, value in values.items() if value not in ("", None)}
+    if not finding.repaired_by:
+        known = {key: value for key, value in known.items() if not key.startswith("saves")}
+    return {key: plain(value, longest=None) for key, value in known.items()}
 
 
 def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.replay.candidates import UNRANKED
 from htagraph.writers.labels import distinct_names, name_label
 
-__all__ = ["Told", "charged"]
+__all__ = ["Told", "charged", "ranked"]
 
 _N_EVIDENCE = 3
 """Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
@@ -105,21 +105,21 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     unranked = attributed_time[is_unranked].groupby("cause", observed=True)["dur_ns"].sum()
     apart = tuple((str(cause), int(dur_ns)) for cause, dur_ns in unranked.items())
     assert sum(one.dur_ns for one in found) + sum(dur_ns for _, dur_ns in apart) == window_ns
-    return Verdict(_ranked(found), window=window, dur_ns=window_ns, apart=apart)
+    return Verdict(ranked(found), window=window, dur_ns=window_ns, apart=apart)
 
 
-def _ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings by drag, the largest first; of those nearly as large, the largest share is next.
 
     A cause that was not replayed is ranked by its share, which its drag cannot exceed.
     """
-    left, ranked = list(found), []
+    left, order = list(found), []
     while left:
         most_ns = max(_drag_ns(one) for one in left)
         near = [one for one in left if _drag_ns(one) >= _NEAR_TIE * most_ns]
-        ranked.append(max(near, key=lambda one: (one.dur_ns, _drag_ns(one), one.label)))
-        left.remove(ranked[-1])
-    return tuple(ranked)
+        order.append(max(near, key=lambda one: (one.dur_ns, _drag_ns(one), one.label)))
+        left.remove(order[-1])
+    return tuple(order)
 
 
 def _drag_ns(finding: Finding) -> int:

@@ -325,9 +325,8 @@ class Verdict:
         chains = dict.fromkeys([longest.parts[0][0], longest.then_bound])
         both = " and ".join(BINDS[bound] for bound in chains if bound)
         said = f"{both} run side by side" if len(chains) > 1 else "others take as long"
-        return f"No one cause stands out: {said}. Without one, the window is at most " + (
-            f"{max(drags) / self.dur_ns:.0%} shorter."
-        )
+        shorter = f"{max(drags) / self.dur_ns:.0%} shorter"
+        return f"No one cause stands out: {said}. Without one, the window is at most {shorter}."
 
     @property
     def rest(self) -> str:
@@ -340,7 +339,8 @@ class Verdict:
             if dur_ns >= _SHOWN * self.dur_ns
         )
         said = ", ".join(shares)
-        is_early = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0) >= _MIN_SHARE * self.dur_ns
+        early_ns = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0)
+        is_early = early_ns > _MIN_SHARE * self.dur_ns
         return " ".join([f"The rest of the path: {said}."] * bool(said) + [START_IDLE] * is_early)
 
     @property
@@ -353,8 +353,8 @@ class Verdict:
 
     @property
     def notes(self) -> str:
-        """How to read the findings: their ranking, and the basis of their savings."""
-        return " ".join(filter(None, [self.ranking, self.low_ends, self.rests_on]))
+        """What is left of the window, and how to read the findings: ranking, basis of savings."""
+        return " ".join(filter(None, [self.rest, self.ranking, self.low_ends, self.rests_on]))
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:
@@ -383,8 +383,7 @@ class Verdict:
                 said.append(Paragraph("advice", f"try: {finding.to_try}", 5))
             if finding.prediction:
                 said.append(Paragraph("prediction", f"predicted: {finding.prediction}", 5))
-        notes = (self.rest, self.replays, self.notes)
-        said += [Paragraph("note", text, 2) for text in notes if text]
+        said += [Paragraph("note", text, 2) for text in (self.replays, self.notes) if text]
         return tuple(said)
 
     def __repr__(self) -> str:

@@ -61,9 +61,8 @@ def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]
             most_ns = round(dur_ns * (1 - repair["left_share"]))
             if cause is Cause.LATE_RANK:
                 most_ns = int(repair["high_ns"])
-            saves_ns, low_ns, high_ns = (
-                min(max(int(repair[name]), 0), most_ns) for name in ("saves_ns", "low_ns", "high_ns")
-            )
+            ends = ("saves_ns", "low_ns", "high_ns")
+            saves_ns, low_ns, high_ns = (min(max(int(repair[name]), 0), most_ns) for name in ends)
             return Worth(*found[:2], saves_ns, low_ns, high_ns, str(repair["change"]))
         return found
 

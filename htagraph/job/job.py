@@ -232,7 +232,7 @@ class Job(Questions):
         """
         timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
-        asked += self._route.requests(timeline)
+        asked += self._route.requests
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
             asked.append(on_rank_segments(times_by_name, compared))
         if self.is_replayed:

@@ -61,7 +61,8 @@ class JobRoute:
         """End of the window, in common time."""
         return self.rank_segments[-1].end_ns
 
-    def requests(self, timeline: Timeline) -> list[Mapping[int, Request]]:
+    @property
+    def requests(self) -> list[Mapping[int, Request]]:
         """All requests that a path along this route may make."""
         return [
             on_rank_segments(path_in, self.rank_segments),

@@ -546,14 +546,12 @@ OPPORTUNITIES = schema(
     "OPPORTUNITIES",
     {
         "kind": label(
-            "kind of change: repair of a cause, kernel, operator, wait …", dtype="object"
+            "kind of change: without a cause, repair, kernel, operator, wait …", dtype="object"
         ),
         "target": name("what is changed"),
-        "change": text("the change, as `what_if` accepts it"),
+        "change": text("the change, as `what_if` accepts it; without a cause: its time is zero"),
         "left_share": "part of its time that the target keeps",
-        "cause": label(
-            "cause of the finding that is repaired; empty for other changes", dtype="object"
-        ),
+        "cause": label("cause that is gone or repaired; empty for other changes", dtype="object"),
         "late_rank": identifier(
             "rank whose lateness is repaired, -1 for other changes", unit="rank"
         ),

@@ -13,7 +13,7 @@ from htagraph.model.kinds import Bound, Cause, EdgeKind, KernelClass
 from htagraph.replay.changes import Change, NoWait, Remove, Scale, Spare
 from htagraph.replay.charges import Charges
 from htagraph.replay.collective_changes import Bandwidth, Equalise
-from htagraph.replay.device_changes import Fuse, NoGaps, Overlap
+from htagraph.replay.device_changes import Fuse, Overlap
 from htagraph.replay.event_groups import (
     ALLOCATIONS,
     COPIES_THAT_BLOCK,

@@ -97,12 +97,16 @@ class Charges:
         So a cause's share of the path is the slope of the window in the cause's time.
         """
         at = attributed_time["segment"].to_numpy(np.int64)
-        row = segments["edge"].to_numpy(np.int64)[at]
-        rank = segments["rank"].to_numpy(np.int64)[at] if "rank" in segments else np.full(len(at), -1)
-        cause = attributed_time["cause"].map(_CODES).to_numpy(np.int8)
-        path = Charges(rank, row, attributed_time["dur_ns"].to_numpy(np.int64), cause)
-        path = path._where(row >= 0)
-        return Charges.joined([self._where(~np.isin(self._edge, path._edge)), path])
+        alone = np.full(len(segments), -1)
+        rank = segments["rank"].to_numpy(np.int64) if "rank" in segments else alone
+        path = Charges(
+            rank[at],
+            segments["edge"].to_numpy(np.int64)[at],
+            attributed_time["dur_ns"].to_numpy(np.int64),
+            attributed_time["cause"].map(_CODES).to_numpy().astype(np.int8),
+        )
+        path = path.where(path.row >= 0)
+        return Charges.joined([self.where(~np.isin(self.edge, path.edge)), path])
 
     def less(self, rank: int, spared_ns: I64) -> Charges:
         """The same, without time of a rank that goes if it is not late.
@@ -124,15 +128,14 @@ class Charges:
 
     def without(self, cause: Cause) -> Spare:
         """The change that makes all time of a cause take none."""
-        mine = self._where(self.cause == _CODES[cause])
+        mine = self.where(self.cause == _CODES[cause])
         return Spare(mine.row, mine.dur_ns, str(cause), mine.rank)
 
-    def _where(self, chosen: npt.NDArray[np.bool_]) -> Charges:
-        return Charges(
-            self.rank[chosen], self.row[chosen], self.dur_ns[chosen], self.cause[chosen]
-        )
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Charges:
+        """Some of them."""
+        return Charges(self.rank[chosen], self.row[chosen], self.dur_ns[chosen], self.cause[chosen])
 
     @property
-    def _edge(self) -> I64:
+    def edge(self) -> I64:
         """A number for each edge of all ranks."""
         return (self.rank + 1 << 40) + self.row

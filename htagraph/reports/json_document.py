@@ -14,11 +14,12 @@ That of a trace has these keys; later documents of the same version only add som
                     window_ns, inside_ns, gap_ns, idle_ns, late_ns, bound (launch, graph, kernels
                     or ""), sentence
     findings        withheld: "", or why there are none
-                    items: cause, title, dur_ns, share, n_segments, potential_saving_ns,
-                    longest_ns, longest_start_ns, n_steps, first_step, last_step,
-                    parts {bound: ns}, to_try, saving_low_ns, saving_high_ns, repaired_by,
-                    then_bound, limited_by,
+                    items: cause, title, dur_ns, share, n_segments, drag_ns (null if nothing was
+                    replayed), then_bound, potential_saving_ns (of repaired_by), longest_ns,
+                    longest_start_ns, n_steps, first_step, last_step, parts {bound: ns}, to_try,
+                    saving_low_ns, saving_high_ns, repaired_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
+                    apart {cause: ns}: with dur_ns of all items it adds up to the window
     opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
                     change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
                     alone_ns, then_bound, together_ns, shares_with (a row); empty if findings are
@@ -62,8 +63,8 @@ That of a job::
     profile         as above; a step is one of the job, kernels, operators and devices are means
                     over its ranks
 
-Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and the
-unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
+Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and what
+is apart add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ def _findings(verdict: Verdict) -> dict[str, Any]:
     return {
         "withheld": verdict.withheld,
         "items": [_finding(finding) for finding in verdict.findings],
+        "apart": dict(verdict.apart),
     }
 
 

@@ -82,11 +82,13 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     findings = (
         f"{number}. **{escaped(finding.sentence)}.** Largest: "
         f"{escaped(finding.evidence_sentence)}."
-        + (f" *Predicted:* {escaped(finding.prediction)}." if finding.prediction else "")
+        + (f" {escaped(finding.cost[0].upper() + finding.cost[1:])}." if finding.cost else "")
         + (f" *To try:* {escaped(finding.to_try)}" if finding.to_try else "")
-        for number, finding in enumerate(verdict.findings, start=1)
+        + (f" *Predicted:* {escaped(finding.prediction)}." if finding.prediction else "")
+        for number, finding in enumerate(verdict.top_findings, start=1)
     )
-    return [*head, *findings, *map(escaped, more), *filter(None, [verdict.notes])]
+    balance = [f"**{escaped(verdict.balance)}**"] if verdict.balance else []
+    return [*head, *balance, *findings, *map(escaped, more), *filter(None, [verdict.notes])]
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:

@@ -116,7 +116,7 @@ def test_the_report_says_what_would_help(folder, document):
     late = [row for row in document["opportunities"] if row["late_rank"] == _LATE]
 
     assert [row["target"] for row in late] == [f"late rank {_LATE}"]
-    assert f"| without | late rank {_LATE} |" in markdown_job_summary(summary)
+    assert f"| on time | late rank {_LATE} |" in markdown_job_summary(summary)
     assert f"late rank {_LATE}" in set(help_section(summary).panels[0].frame["target"])
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.candidates import candidates
+from htagraph.replay.charges import Charges
 
 _N = 25
+NOTHING = Charges(*(np.empty(0, dtype=np.int64) for _ in range(3)), np.empty(0, dtype=np.int8))
 
 
 def _of_kind(kind: str, segments: pd.DataFrame, cause: str = "", **options) -> set[str]:
@@ -25,7 +28,8 @@ def _of_kind(kind: str, segments: pd.DataFrame, cause: str = "", **options) -> s
             "frame": "",
         }
     )
-    return {one.target for one in candidates(segments, charged, **options) if one.kind == kind}
+    found = candidates(segments, charged, NOTHING, **options)
+    return {one.target for one in found if one.kind == kind}
 
 
 def _path(bound: Bound, dur_ns: list[int]) -> pd.DataFrame:

@@ -118,6 +118,8 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "dur_ns",
         "share",
         "n_segments",
+        "drag_ns",
+        "then_bound",
         "potential_saving_ns",
         "longest_ns",
         "longest_start_ns",
@@ -130,8 +132,6 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "saving_low_ns",
         "saving_high_ns",
         "repaired_by",
-        "then_bound",
-        "limited_by",
     ]
 
 

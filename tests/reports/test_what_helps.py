@@ -67,12 +67,6 @@ def test_other_ranks_have_a_column_where_they_make_a_difference(alone_ns: int, t
     assert ("alone_ns" in found) is told
 
 
-def test_what_only_the_capture_can_mend_is_no_help_for_the_run():
-    found = what_helps(asked(kind=["repair"], change=["a"], cause=["launched before the capture"]))
-
-    assert found.empty
-
-
 def test_a_fusion_is_named_by_its_first_two_kernels():
     found = what_helps(asked(kind=["fusion"], target=["void f<int>(int) + g + h"], change=["a"]))
 

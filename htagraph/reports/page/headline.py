@@ -38,6 +38,8 @@ def verdict_html(summary: Summary | JobSummary) -> str:
         f'<p class="lead">{escape(first.title)} <span class="muted">—</span> '
         f"<strong>{first.share:.0%}</strong> of {where} "
         f"({human_duration(summary.path.dur_ns)}).</p>"
+        if not verdict.balance
+        else f'<p class="lead">{escape(verdict.balance)}</p>'
     )
     cards = "\n".join(
         _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
@@ -57,11 +59,14 @@ def _card(number: int, finding: Finding) -> str:
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
         for item in finding.evidence
     )
-    facts = "; ".join(
-        filter(None, [finding.prediction, finding.detail, finding.when, finding.where])
-    )
+    facts = "; ".join(filter(None, [finding.cost, finding.detail, finding.when, finding.where]))
     more = f'<p class="note">{escape(facts[0].upper() + facts[1:])}</p>' if facts else ""
-    tried = f'<p class="try"><b>Try</b> {escape(finding.to_try)}</p>' if finding.to_try else ""
+    predicted = f" Predicted: {finding.prediction}." if finding.prediction else ""
+    tried = (
+        f'<p class="try"><b>Try</b> {escape(finding.to_try + predicted)}</p>'
+        if finding.to_try
+        else ""
+    )
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'

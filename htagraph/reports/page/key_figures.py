@@ -195,7 +195,7 @@ def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
 
 
 def _saving(summary: Summary | JobSummary) -> KeyFigure:
-    """What the best change saves, with its range."""
+    """What the best change saves, with its range; what a cause costs only if there is no change."""
     if summary.what_helps.empty:
         withheld = bool(summary.verdict.withheld)
         is_replayed = isinstance(summary, Summary) or summary.is_replayed
@@ -207,7 +207,9 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
             else "too large a job to be replayed here"
         )
         return KeyFigure.unknown("potential saving", why, "help")
-    first, whole = summary.what_helps.iloc[0], max(summary.path.dur_ns, 1)
+    helpful, whole = summary.what_helps, max(summary.path.dur_ns, 1)
+    made = helpful[helpful["kind"] != "without"]
+    first = (made if len(made) else helpful).iloc[0]
     target, kind = name_label(str(first["target"])), str(first["kind"])
     how = (
         f"{kind} {target}"
