@@ -3,7 +3,7 @@
 That of a trace has these keys; later documents of the same version only add some::
 
     schema          "htagraph.report"
-    version         3
+    version         4
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps,
                     start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
@@ -49,7 +49,7 @@ That of a trace has these keys; later documents of the same version only add som
 That of a job::
 
     schema          "htagraph.job_report"
-    version         4
+    version         5
     job             name, ranks, missing_ranks, caveats, n_events, n_collectives
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
@@ -100,9 +100,9 @@ __all__ = [
 ]
 
 SCHEMA = "htagraph.report"
-VERSION = 3
+VERSION = 4
 JOB_SCHEMA = "htagraph.job_report"
-JOB_VERSION = 4
+JOB_VERSION = 5
 OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
 OPPORTUNITIES_VERSION = 1
 _TOP = 20

@@ -1,0 +1,35 @@
+"""Device work that was launched before the capture: the device works it off while it begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Dag
+
+__all__ = ["carried_over"]
+
+
+def carried_over(dag: Dag) -> npt.NDArray[np.bool_]:
+    """Whether each event is device work from before the capture.
+
+    It has no recorded launch, and starts before the first work of its device that has one.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.Trace.from_events(hg.synth.timeline('''
+    ...     cpu 1    |[launch >a]
+    ...     stream 7 | [old ]    [k <a    ][odd ]
+    ... ''')).compile()
+    >>> graph.dag.events.names(np.flatnonzero(carried_over(graph.dag))).tolist()
+    ['old']
+    """
+    events = dag.events
+    found = np.zeros(len(events), dtype=bool)
+    linked = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    for device in np.unique(events.device[linked]).tolist():
+        first_ns = events.ts_ns[linked[events.device[linked] == device]].min()
+        found |= (events.device == device) & (events.ts_ns < first_ns)
+    found &= events.is_device & (dag.launch < 0)
+    return found
