@@ -355,6 +355,8 @@ class TraceGraph(Questions):
     def verdict(self) -> Verdict:
         """What bounds the window, its cost, and what to try: the causes of its critical path.
 
+        Of a whole trace that opens with work launched before the capture, what bounds the rest.
+
         Returns
         -------
         Verdict
@@ -366,9 +368,14 @@ class TraceGraph(Questions):
         >>> hg.load(hg.demo_trace("dataloader")).compile().verdict().findings[0].title
         'Data loading'
         """
-        from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415  deferred: large
+        from htagraph.findings.opening import find_opening  # noqa: PLC0415  deferred: large
+        from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415
 
-        return find_bounds(self.critical_path())
+        path = self.critical_path()
+        opening = find_opening(path) if self.interval == self.dag.span else None
+        if opening is not None:
+            path = replace(self, interval=opening.rest).critical_path()
+        return find_bounds(path)
 
     def __repr__(self) -> str:
         """Summary in one line."""

@@ -89,6 +89,14 @@ def test_the_part_that_is_reported_on_opens_with_nothing_else() -> None:
     assert sum(finding.dur_ns for finding in summary.verdict.findings) == 26_000
 
 
+def test_the_graph_and_its_report_judge_the_same_window() -> None:
+    """Of a window that was asked for, all of it."""
+    graph = trace_of(CARRIED).compile()
+
+    assert repr(graph.verdict()) == repr(summary_of(CARRIED).verdict)
+    assert graph.window((0, 62_000)).verdict().dur_ns == 62_000
+
+
 def test_who_asks_for_a_window_gets_it() -> None:
     """All of the trace, which then says how to see what follows; or the part that was printed."""
     whole, part = summary_of(CARRIED, "trace"), summary_of(CARRIED, "36000:62000")
