@@ -24,6 +24,7 @@ from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
+from htagraph.queries.overlap import overlap
 
 __all__ = ["Context", "find_context"]
 
@@ -85,6 +86,8 @@ class Context:
         Mean device time of one of them.
     is_plain : bool
         The trace has functions of a program, neither PyTorch nor a device.
+    overlapped_share : float, default=0.0
+        Share of the time of collectives in which the device computes as well.
     has_small_grids : bool, default=False
         While kernels compute, most SMs are empty, as there are fewer blocks than SMs.
     has_others : bool, default=False
@@ -110,6 +113,7 @@ class Context:
     blocking_copy_ns: int
     is_pytorch: bool
     is_plain: bool
+    overlapped_share: float = 0.0
     has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
@@ -123,6 +127,11 @@ class Context:
     def is_partly_compiled(self) -> bool:
         """Whether a part of the work is compiled, and not most of it."""
         return _HARDLY_ANY < self.compiled_share <= _MOST
+
+    @property
+    def is_overlapped(self) -> bool:
+        """Whether compute hides most of the communication already."""
+        return self.overlapped_share > _MOST
 
     @property
     def is_eager(self) -> bool:
@@ -152,6 +161,7 @@ class Context:
         return replace(
             cls(**shared),
             compiled_share=min(rank.compiled_share for rank in ranks),
+            overlapped_share=min(rank.overlapped_share for rank in ranks),
             blocking_copy=slowest.blocking_copy,
             blocking_copy_ns=slowest.blocking_copy_ns,
             has_others=is_whole,
@@ -190,6 +200,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         blocking_copy_ns=copy_ns,
         is_pytorch=is_pytorch(dag.events),
         is_plain=is_plain(dag.events),
+        overlapped_share=_overlapped_share(dag, window),
         has_small_grids=_has_small_grids(dag, window),
     )
 
@@ -236,6 +247,13 @@ def _precision(dag: Dag, window: Window) -> Precision:
     if low_ns > max(full_ns, _HARDLY_ANY * all_ns):
         return "low"
     return "full" if full_ns > _MOST * all_ns and low_ns < _HARDLY_ANY * all_ns else ""
+
+
+def _overlapped_share(dag: Dag, window: Window) -> float:
+    """Share of the time of collectives on devices in which the device computes as well."""
+    found = overlap(dag, window)
+    communication_ns = int(found["communication_ns"].sum())
+    return int(found["overlap_ns"].sum()) / communication_ns if communication_ns else 0.0
 
 
 def _has_small_grids(dag: Dag, window: Window) -> bool:

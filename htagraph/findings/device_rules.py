@@ -41,6 +41,11 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.run.has_device and HOST_COLLECTIVE.search(it.most.name) is not None,
         ),
         Rule(
+            "compute overlaps most of it already, and the path still runs through it: send fewer "
+            "bytes (lower precision, compression), balance what ranks send, or use faster links.",
+            lambda it: it.run.is_overlapped,
+        ),
+        Rule(
             "experts wait for their tokens: overlap this with shared experts or another "
             "micro-batch, and balance the load of experts.",
             lambda it: LIBRARIES["expert parallel"].search(it.most.name) is not None,

@@ -177,6 +177,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         )
         if f"{dur_ns / window_ns:.1%}" != "0.0%"
         else "",
+        detail=_overlapped(cause, told.context),
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None
         else (),
@@ -184,6 +185,13 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         saving_high_ns=worth.high_ns,
         repaired_by=worth.repaired_by,
     )
+
+
+def _overlapped(cause: Cause, run: Context) -> str:
+    """How much of the communication is hidden already, in words."""
+    if cause is not Cause.COMMUNICATION or not run.overlapped_share:
+        return ""
+    return f"compute overlaps {run.overlapped_share:.1%} of the time of all collectives"
 
 
 def _around(part: pd.DataFrame) -> str:

@@ -154,7 +154,8 @@ class Finding:
     ranks : tuple of (int, int), default=()
         Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str
-        Further facts: how often a late rank was last, how much longer a rank's kernels take.
+        Further facts: how often a late rank was last, how much longer a rank's kernels take, how
+        much of the communication is hidden.
     saving_low_ns, saving_high_ns : int, unit=ns
         The saving by other readings of what the trace leaves open.
     repaired_by : str

@@ -96,6 +96,11 @@ NETWORK = Drawn("""
 """).named(
     extra="aten::add", other="aten::sub", around="nccl:all_reduce", kern="ncclDevKernel_AllReduce"
 )
+HIDDEN = Drawn("""
+    cpu 1    |[launch >b][around [launch >a]]
+    stream 7 |      [gemm <b                         ]
+    stream 9 |                      [kern <a                                    ]
+""").named(around="nccl:all_reduce", kern="ncclDevKernel_AllReduce")
 COPY = Drawn("""
     cpu 1    |[aten::copy_ [launch >a]]
     stream 7 |                  [memory <a            ]
@@ -167,6 +172,11 @@ CASES = {
         ("max-autotune", DEVICE.named(region=COMPILED), PARTLY_DEVICE),
     ),
     Cause.COMMUNICATION: (
+        (
+            "compute overlaps most of it already",
+            replace(HIDDEN, drawing=HIDDEN.drawing.replace("<b  ", "<b" + " " * 30)),
+            HIDDEN,
+        ),
         (
             "experts wait for their tokens",
             NETWORK.named(kern="void deep_ep::intranode::dispatch<8>(int)"),
