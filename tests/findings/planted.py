@@ -44,8 +44,15 @@ class Outcome(NamedTuple):
 
     @property
     def first(self) -> Finding | None:
-        """The first finding."""
-        return self.verdict.findings[0] if self.verdict.findings else None
+        """The first finding; of a full queue the first after compute.
+
+        A full queue is one that compute cannot drain: the larger of the two stands first, and
+        compute is necessary.
+        """
+        found = self.verdict.findings
+        if self.fault == "full_queue" and found and found[0].cause == "compute":
+            found = found[1:]
+        return found[0] if found else None
 
     @property
     def is_right(self) -> bool:

@@ -98,8 +98,8 @@ NETWORK = Drawn("""
 )
 HIDDEN = Drawn("""
     cpu 1    |[launch >b][around [launch >a]]
-    stream 7 |      [gemm <b                         ]
-    stream 9 |                      [kern <a                                    ]
+    stream 7 |      [gemm <b          ]
+    stream 9 |                         [kern <a                                    ]
 """).named(around="nccl:all_reduce", kern="ncclDevKernel_AllReduce")
 COPY = Drawn("""
     cpu 1    |[aten::copy_ [launch >a]]
@@ -174,7 +174,7 @@ CASES = {
     Cause.COMMUNICATION: (
         (
             "compute overlaps most of it already",
-            replace(HIDDEN, drawing=HIDDEN.drawing.replace("<b  ", "<b" + " " * 30)),
+            replace(HIDDEN, drawing=HIDDEN.drawing.replace("<b    ", "<b" + " " * 45)),
             HIDDEN,
         ),
         (
