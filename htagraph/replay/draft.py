@@ -11,6 +11,7 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
+from htagraph.lookup.host_collectives import given_ranges, host_ranges
 from htagraph.lookup.selecting import name_mask, under_mask
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
@@ -121,9 +122,15 @@ class Draft:
         return chosen | (under_mask(self.dag, chosen & self._is_host) & self._is_host)
 
     def launched(self, chosen: Bools) -> Bools:
-        """Chosen events, and all that is nested in them or launched from them."""
+        """Chosen events, and all that is nested in them or launched from them.
+
+        So are collectives that a worker thread runs for them.
+        """
         chosen = self._with_framed(chosen)
-        return chosen | under_mask(self.dag, chosen & self._is_host)
+        found: Bools = chosen | under_mask(self.dag, chosen & self._is_host)
+        ranges, calls = given_ranges(self.dag, host_ranges(self.dag))
+        found[ranges] |= found[calls]
+        return found
 
     def _with_framed(self, chosen: Bools) -> Bools:
         """Chosen events, and host events within their Python frames."""

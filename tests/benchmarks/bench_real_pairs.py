@@ -33,6 +33,7 @@ from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import Candidate, candidates
 from htagraph.replay.changes import Change
+from htagraph.replay.charges import Charges
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import CAPTURES
 
@@ -168,7 +169,9 @@ def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Ch
     path = graph.critical_path()
     first = find_bounds(path).findings[0]
     rehearsal = Rehearsal(graph.dag, graph.interval)
-    every = list(candidates(path.segments, path.attributed_time))
+    charges = Charges.of(graph.dag, rehearsal.expected.replay)
+    charges = charges.with_path(path.segments, path.attributed_time)
+    every = list(candidates(path.segments, path.attributed_time, charges))
     repairs = [one for one in every if one.cause == first.cause]
     yield f"blind, cause: {first.cause}", _best(rehearsal, repairs).changes
     code, place = [one for one in every if one.kind == "host code"], first.evidence[0]

@@ -262,6 +262,12 @@ def test_collectives_on_the_host_wait_for_the_last_one_as_well(tmp_path: Path) -
     assert hg.what_if(job, hg.equalise()).saves_ns.low_ns > 0
 
 
+def test_without_its_call_a_collective_on_the_host_is_gone_too(tmp_path: Path) -> None:
+    """A worker runs it for 490 us once the last rank calls, in each of three steps."""
+    job = written(tmp_path, late_on_rank_1())
+    assert hg.what_if(job, hg.remove("c10d::*")).saves_ns.expected_ns == 3 * 490_000
+
+
 @pytest.mark.parametrize(
     "name",
     [
