@@ -17,6 +17,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
@@ -26,6 +27,7 @@ from htagraph.replay.charges import Charges
 from htagraph.replay.collective_changes import Equalise
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
+from htagraph.replay.hold_out import run_to_run_ns, step_spread
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.replay import Replay, replay_of
 
@@ -61,11 +63,14 @@ class RankReplay:
         In common time, `Assumption.AS_BOUND` first.
     window : Window
         In common time.
+    spread : float
+        How much alike steps differ, see `htagraph.replay.hold_out.step_spread`.
     """
 
     dag: Dag
     readings: tuple[Reading, ...]
     window: Window
+    spread: float = 0.0
 
     @property
     def replay(self) -> Replay:
@@ -89,7 +94,8 @@ class ReplayIn:
         )
         own = graph.interval
         start_ns, end_ns = clock.to_common([own.start_ns, own.end_ns]).tolist()
-        return RankReplay(graph.dag, moved, Window(start_ns, end_ns, own.name, own.anchor))
+        window = Window(start_ns, end_ns, own.name, own.anchor)
+        return RankReplay(graph.dag, moved, window, step_spread(steady_steps(graph.dag)))
 
 
 def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
@@ -185,6 +191,11 @@ class JobRehearsal:
         applied = {said.assumption for one in self.ranks.values() for said in one.readings}
         return tuple(said for said in Assumption if said in applied)
 
+    def error_ns(self, saved_ns: int) -> int:
+        """Error of the clocks, and by how much another run may differ from a predicted one."""
+        spread = float(np.median([one.spread for one in self.ranks.values()]))
+        return self.clock_error_ns + run_to_run_ns(spread, self.window.dur_ns - saved_ns)
+
     def run(
         self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
     ) -> JobRun:
@@ -252,11 +263,11 @@ class JobRehearsal:
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Time that changes save in the window, by every reading and within clock errors."""
-        found = (
+        found = [
             (assumption, self.window.dur_ns - self.dur_ns(self.run(changes, assumption)))
             for assumption in self.assumptions
-        )
-        return Saving.of(found, error_ns=self.clock_error_ns)
+        ]
+        return Saving.of(found, error_ns=self.error_ns(found[0][1]))
 
 
 def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request]:

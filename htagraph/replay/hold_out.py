@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.retime import retime
-from htagraph.lookup.steady_steps import steady_steps
+from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.replay.replay import Replay
 
-__all__ = ["HOLD_OUT_LIMIT", "HoldOut", "hold_out"]
+__all__ = ["HOLD_OUT_LIMIT", "HoldOut", "hold_out", "run_to_run_ns", "step_spread"]
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -27,6 +27,8 @@ HOLD_OUT_LIMIT = 0.2
 """Median error above which nothing is predicted. Chosen: test_hold_out has 15% and 25%."""
 _MOST_PAIRS = 12
 """Last pairs of steps to replay. Chosen: enough for a median; test_hold_out has 15 pairs."""
+_DEVIATIONS = 3
+"""Run to run, in standard deviations of alike steps. TODO"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,7 @@ class HoldOut:
     errors : tuple of float
         Of each pair, as a share of the step; positive if predicted too long.
     spread : float
-        Median difference in length of alike steps, as a share, 0 of fewer than two: no prediction
-        of another run is better.
+        How much alike steps differ, see `step_spread`: no prediction of another run is better.
     """
 
     errors: tuple[float, ...]
@@ -78,10 +79,19 @@ def hold_out(dag: Dag, replay: Replay) -> HoldOut:
         mapped = _same(dag, rows[0], rows[1])
         if mapped is not None:
             found.append(_error(replay, *mapped))
-    alike = steps.compared_ns[steps.is_steady]
-    middle = float(np.median(alike)) if len(alike) > 1 else 0.0
-    spread = float(np.median(np.abs(alike - middle))) / middle if middle else 0.0
-    return HoldOut(tuple(found), spread)
+    return HoldOut(tuple(found), step_spread(steps))
+
+
+def step_spread(steps: SteadySteps) -> float:
+    """Standard deviation of the lengths of alike steps, as a share; 0 of fewer than two."""
+    is_alike = steps.is_steady if steps.is_steady.any() else steps.is_same_work
+    alike = steps.compared_ns[is_alike]
+    return float(alike.std(ddof=1) / max(alike.mean(), 1)) if len(alike) > 1 else 0.0
+
+
+def run_to_run_ns(spread: float, left_ns: int) -> int:
+    """By how much another run may differ in the time that a change leaves."""
+    return round(_DEVIATIONS * spread * max(left_ns, 0))
 
 
 def _same(dag: Dag, first: I64, second: I64) -> tuple[I64, I64] | None:

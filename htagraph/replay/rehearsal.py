@@ -21,7 +21,7 @@ from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
-from htagraph.replay.hold_out import HoldOut, hold_out
+from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
@@ -95,11 +95,6 @@ class Rehearsal:
     dag: Dag
     window: Window
 
-    @property
-    def clock_error_ns(self) -> int:
-        """Error of the clocks in a saving: none, as there is one clock."""
-        return 0
-
     @cached_property
     def replay(self) -> Replay:
         """The recorded run: nodes, edges and lags."""
@@ -130,6 +125,10 @@ class Rehearsal:
     def bounds(self) -> Bounds:
         """The work done by the start and by the end of the window."""
         return self.replay.bounds(self.window)
+
+    def error_ns(self, saved_ns: int) -> int:
+        """By how much another run may differ from a predicted one."""
+        return run_to_run_ns(self.hold_out.spread, self.window.dur_ns - saved_ns)
 
     def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
         """Replay the whole trace under changes.
@@ -197,9 +196,10 @@ class Rehearsal:
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Saving of changes in the window, by every reading."""
         expected, *others = self.readings
+        saved_ns = self.saved_ns(changes)
         return Saving.of(
             [
-                (expected.assumption, self.saved_ns(changes)),
+                (expected.assumption, saved_ns),
                 *(
                     (
                         reading.assumption,
@@ -207,5 +207,6 @@ class Rehearsal:
                     )
                     for reading in others
                 ),
-            ]
+            ],
+            error_ns=self.error_ns(saved_ns),
         )

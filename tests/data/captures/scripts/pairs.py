@@ -2,7 +2,7 @@
 
 Each pair is trained twice, one run after the other, REPEATS times (5): FOLDER gets NAME.before.0.pt.trace.json.gz,
 NAME.after.0.pt.trace.json.gz, ...; of jobs, folders NAME.before.0/ with a trace of each rank. Every run is a process of
-its own, forked after the import of torch. Pin it: taskset -c 2,3 python pairs.py FOLDER.
+its own, forked after the import of torch; others.json says how many cores other programs used meanwhile. Pin it: taskset -c 2,3 python pairs.py FOLDER.
 """
 import gc, hashlib, io, json, os, queue, random, shutil, sys, tempfile, threading, time, traceback
 import torch
@@ -454,6 +454,11 @@ def forked(does):
 
 def wait_for(pids): return all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
 
+def times():
+    """Seconds that all cores were busy, that processes of this script were, and that passed."""
+    busy = open("/proc/stat").readline().split()[1:4]
+    return sum(map(int, busy)) / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4]), time.perf_counter()
+
 def one(of, planted, path):
     run = Run(); of(run, planted); run.train(path)
 
@@ -468,19 +473,21 @@ def main():
     os.makedirs(folder, exist_ok=True)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     os.chdir(tempfile.mkdtemp())
-    loads = {}
+    others = {}
     for n in range(repeats):
         for name in names:
             for side in ("before", "after"):
                 path = os.path.join(folder, f"{name}.{side}.{n}")
+                before = times()
                 if name in PAIRS:
                     good = wait_for([forked(lambda: one(PAIRS[name], side == "before", path + ".pt.trace.json.gz"))])
                 else:
                     shutil.rmtree(path, ignore_errors=True); os.makedirs(path); store = tempfile.mktemp()
                     good = wait_for([forked(lambda r=r: rank_of(JOBS[name], side == "before", path, r, store)) for r in range(WORLD)])
-                loads[f"{name}.{side}.{n}"] = os.getloadavg()[0]
+                all_s, own_s, took_s = (b - a for a, b in zip(before, times()))
+                others[f"{name}.{side}.{n}"] = round((all_s - own_s) / took_s, 2)
                 if not good: print("failed:", name, side, n, flush=True)
-            json.dump(loads, open(os.path.join(folder, "load.json"), "w"))
+            json.dump(others, open(os.path.join(folder, "others.json"), "w"))
 
 if __name__ == "__main__":
     main()
