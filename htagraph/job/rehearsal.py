@@ -191,10 +191,15 @@ class JobRehearsal:
         applied = {said.assumption for one in self.ranks.values() for said in one.readings}
         return tuple(said for said in Assumption if said in applied)
 
-    def error_ns(self, saved_ns: int) -> int:
-        """Error of the clocks, and by how much another run may differ from a predicted one."""
-        spread = float(np.median([one.spread for one in self.ranks.values()]))
-        return self.clock_error_ns + run_to_run_ns(spread, self.window.dur_ns - saved_ns)
+    @property
+    def spread(self) -> float:
+        """How much steps of the same work differ, on the rank in the middle."""
+        return float(np.median([one.spread for one in self.ranks.values()]))
+
+    @property
+    def run_to_run_ns(self) -> int:
+        """By how much a saving may differ in another run."""
+        return run_to_run_ns(self.spread, self.window.dur_ns)
 
     def run(
         self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
@@ -263,11 +268,13 @@ class JobRehearsal:
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Time that changes save in the window, by every reading and within clock errors."""
-        found = [
+        found = (
             (assumption, self.window.dur_ns - self.dur_ns(self.run(changes, assumption)))
             for assumption in self.assumptions
-        ]
-        return Saving.of(found, error_ns=self.error_ns(found[0][1]))
+        )
+        return Saving.of(
+            found, clock_error_ns=self.clock_error_ns, run_to_run_ns=self.run_to_run_ns
+        )
 
 
 def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request]:

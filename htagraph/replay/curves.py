@@ -43,7 +43,9 @@ def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
         ],
         dtype=np.int64,
     ).reshape(len(targets), len(rehearsal.readings), len(_LESS))
-    found = {"saves": saved[:, 0], "low": saved.min(axis=1), "high": saved.max(axis=1)}
+    error_ns = np.where(saved.any(axis=1), rehearsal.run_to_run_ns, 0)
+    low, high = saved.min(axis=1) - error_ns, saved.max(axis=1) + error_ns
+    found = {"saves": saved[:, 0], "low": low, "high": high}
     window_ns = max(rehearsal.window.dur_ns, 1)
     return SPEED_UPS.frame(
         {

@@ -34,6 +34,9 @@ _GRAPH_LAUNCH_NS = 10_000
 _HANDOFF_NS = 2_000_000
 """Most time that a batch from another process costs its thread (PyTorch 2.15: 1.4 to 1.8 ms).
 test_host_changes draws longer batches."""
+_CONTENDED = 0.5
+"""Most of a batch's loading that slows the step it is loaded in, as both share cores and memory.
+Measured on the pairs of `bench_intervals`, see docs/accuracy.md; test_host_changes draws it."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,13 @@ class Prefetch(Change):
         draft.clear(draft.own_time(draft.nested(loads)))
         same = events.lane[outer][1:] == events.lane[outer][:-1]
         before, after = outer[:-1][same], outer[1:][same]
-        # The first batch is waited for. In the tightest reading the others cost their handoff.
+        # The first batch is waited for. In the tightest reading the others cost their handoff, or
+        # what they take from the step that they are loaded in.
         own_ns = np.zeros(len(events), dtype=np.int64)
         if draft.assumption is Assumption.RIGID:
-            own_ns[after] = np.minimum(events.dur_ns[after], _HANDOFF_NS)
+            own_ns[after] = np.minimum(
+                events.dur_ns[after], np.maximum(_HANDOFF_NS, _CONTENDED * events.dur_ns[after])
+            )
         first = np.setdiff1d(outer, after)
         own_ns[first] = events.dur_ns[first]
         ends = draft.replay.node[draft.replay.head]

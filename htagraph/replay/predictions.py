@@ -45,8 +45,13 @@ class Rehearsed(Protocol):
     def window(self) -> Window:
         """The window."""
 
-    def error_ns(self, saved_ns: int) -> int:
-        """Error of a saving: of the clocks, and what another run may differ by."""
+    @property
+    def clock_error_ns(self) -> int:
+        """Error of the clocks in every saving."""
+
+    @property
+    def run_to_run_ns(self) -> int:
+        """By how much every saving may differ in another run."""
 
     def saved_ns(self, changes: Sequence[Change]) -> int:
         """Expected saving of changes."""
@@ -133,11 +138,15 @@ def _predict(rehearsal: Rehearsed, candidate: Candidate) -> _Prediction | None:
     except QueryError:
         return None
     if candidate.kind == "cause":  # nobody makes all of it go: what it costs is a limit
-        error_ns = min(rehearsal.error_ns(saved), abs(saved) // 2)
+        error_ns = min(rehearsal.clock_error_ns, abs(saved) // 2)
         return _Prediction(candidate, Saving(min(saved, 0), saved, saved + error_ns))
     if saved < _WORTH * rehearsal.window.dur_ns and candidate.kind != "repair":
-        expected = [(Assumption.AS_BOUND, saved)]
-        return _Prediction(candidate, Saving.of(expected, error_ns=rehearsal.error_ns(saved)))
+        found = Saving.of(
+            [(Assumption.AS_BOUND, saved)],
+            clock_error_ns=rehearsal.clock_error_ns,
+            run_to_run_ns=rehearsal.run_to_run_ns,
+        )
+        return _Prediction(candidate, found)
     return _Prediction(candidate, rehearsal.saving(candidate.changes))
 
 

@@ -35,7 +35,7 @@ class Saving(NamedTuple):
     Parameters
     ----------
     low_ns, high_ns : int, unit=ns
-        The least and the most by any reading of the trace.
+        The least and the most by any reading of the trace, in any run like it.
     expected_ns : int, unit=ns
         By the first reading, `Assumption.AS_BOUND`.
     readings : tuple of (Assumption, int)
@@ -48,15 +48,23 @@ class Saving(NamedTuple):
     readings: tuple[tuple[Assumption, int], ...] = ()
 
     @classmethod
-    def of(cls, found: Iterable[tuple[Assumption, int]], *, error_ns: int = 0) -> Self:
-        """Saving by some readings, the expected one first, plus or minus an error.
+    def of(
+        cls,
+        found: Iterable[tuple[Assumption, int]],
+        *,
+        clock_error_ns: int = 0,
+        run_to_run_ns: int = 0,
+    ) -> Self:
+        """Saving by some readings, the expected one first, plus or minus two errors.
 
-        The error is in both runs, so it is at most half of the saving: it neither makes a saving of
-        none nor turns one into a cost.
+        The error of the clocks is in both runs, so it is at most half of the saving. Another run
+        differs even where nothing was changed, so that may be more than is saved; a change that
+        does nothing saves nothing.
         """
         readings = tuple(found)
         saved = [saved_ns for _, saved_ns in readings]
-        error_ns = min(error_ns, max(map(abs, saved)) // 2)
+        most_ns = max(map(abs, saved))
+        error_ns = min(clock_error_ns, most_ns // 2) + (run_to_run_ns if most_ns else 0)
         return cls(min(saved) - error_ns, saved[0], max(saved) + error_ns, readings)
 
     @property
@@ -126,9 +134,15 @@ class Rehearsal:
         """The work done by the start and by the end of the window."""
         return self.replay.bounds(self.window)
 
-    def error_ns(self, saved_ns: int) -> int:
-        """By how much another run may differ from a predicted one."""
-        return run_to_run_ns(self.hold_out.spread, self.window.dur_ns - saved_ns)
+    @property
+    def clock_error_ns(self) -> int:
+        """Error of the clocks in a saving: none, as there is one clock."""
+        return 0
+
+    @cached_property
+    def run_to_run_ns(self) -> int:
+        """By how much a saving may differ in another run."""
+        return run_to_run_ns(self.hold_out.spread, self.window.dur_ns)
 
     def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
         """Replay the whole trace under changes.
@@ -196,10 +210,9 @@ class Rehearsal:
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Saving of changes in the window, by every reading."""
         expected, *others = self.readings
-        saved_ns = self.saved_ns(changes)
         return Saving.of(
             [
-                (expected.assumption, saved_ns),
+                (expected.assumption, self.saved_ns(changes)),
                 *(
                     (
                         reading.assumption,
@@ -208,5 +221,5 @@ class Rehearsal:
                     for reading in others
                 ),
             ],
-            error_ns=self.error_ns(saved_ns),
+            run_to_run_ns=self.run_to_run_ns,
         )

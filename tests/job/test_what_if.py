@@ -227,7 +227,7 @@ def test_twice_the_bandwidth_is_as_simulated_with_half_the_transfers() -> None:
     )
     scenario = hg.what_if(before, hg.bandwidth(2))
     error_ns = scenario.dur_ns - after.critical_path().dur_ns
-    assert scenario.saves_ns.low_ns > 3_000_000
+    assert min(saved_ns for _, saved_ns in scenario.saves_ns.readings) > 3_000_000
     assert 0 <= error_ns <= 2 * 5_000 + 1_000
 
 
