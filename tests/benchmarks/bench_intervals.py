@@ -1,8 +1,10 @@
 """Intervals against real pairs: how often what a repair saved lies in what was predicted.
 
 ``python -m tests.benchmarks.bench_intervals`` prints the table of `docs/accuracy.md`, from
-``tests/data/real_pairs.csv``. ``python -m tests.benchmarks.bench_intervals FOLDER`` predicts the
-pairs that ``tests/data/captures/scripts/pairs.py`` left in FOLDER, and writes that file.
+``tests/data/real_pairs.csv``. ``python -m tests.benchmarks.bench_intervals FOLDER …`` predicts the
+pairs that ``tests/data/captures/scripts/pairs.py`` left in the folders, and writes that file. A
+folder is named after its machine: ``free`` had a core or two to spare, on ``busy`` other programs
+used all cores, and runs were pinned to two of them.
 
 A pair is a short run of PyTorch with a cause, and the next run, with that cause repaired. One run
 predicts; what is measured is the difference between the median steps of all runs with the cause
@@ -12,7 +14,6 @@ whole window. Constants were chosen on the kinds of `FIT`; the others set nothin
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -157,7 +158,6 @@ PAIRS: dict[str, dict[str, Asked]] = {
 
 def predicted(folder: Path) -> Iterator[dict[str, object]]:
     """Yield a row for each pair of runs in a folder; times in ms."""
-    busy = json.loads((folder / "others.json").read_text())
     for kind, pairs in PAIRS.items():
         for name, asked in pairs.items():
             before = sorted(one for one in folder.glob(f"{name}.before.*") if _other(one).exists())
@@ -167,8 +167,7 @@ def predicted(folder: Path) -> Iterator[dict[str, object]]:
             change = asked(runs)
             for one, other in zip(*runs, strict=True):
                 times = _of_job(one, other, change) if one.is_dir() else _of_run(one, other, change)
-                others = max(busy[run.name.partition(".pt.")[0]] for run in (one, other))
-                yield {"kind": kind, "pair": name} | times | {"others": others}
+                yield {"machine": folder.name, "kind": kind, "pair": name} | times
 
 
 def _other(run: Path) -> Path:
@@ -181,10 +180,9 @@ def _of_run(before: Path, after: Path, change: Change) -> dict[str, float]:
     graph, other = (hg.load(file).compile() for file in (before, after))
     scenario = hg.what_if(graph, change)
     rehearsal = scenario.rehearsal
+    is_step = rehearsal.window != graph.interval
     lengths = [
-        float(one.step_times()["dur_ns"].median())
-        if rehearsal.window != graph.interval
-        else one.dur_ns
+        float(one.step_times()["dur_ns"].median()) if is_step else one.dur_ns
         for one in (graph, other)
     ]
     return _row(rehearsal, rehearsal.saving(scenario.changes), scenario.hold_out.spread, lengths)
@@ -214,7 +212,7 @@ def _row(
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:
-    """The pairs with their intervals, ``least`` and ``most``, and whether these hold what was saved.
+    """The pairs with their intervals, and whether these hold what was saved.
 
     Parameters
     ----------
@@ -226,7 +224,7 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
         for spread, window in zip(table["spread"], table["window"], strict=True)
     ]
     least, most = table["low"] - error, table["high"] + error
-    usual = table.groupby("pair")[["before", "after"]].transform("median")
+    usual = table.groupby(["machine", "pair"])[["before", "after"]].transform("median")
     saved = pd.DataFrame(
         {"usual": usual["before"] - usual["after"], "next": table["window"] - table["after"]}
     )
@@ -242,31 +240,34 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rows(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the rows of the table: each kind, all that set constants, all that set nothing."""
+    """Yield the rows of the table: kinds on the free machine, and all of both parts on each."""
     found = judged(table)
-    is_fit = found["kind"].isin(FIT)
-    groups = [(kind, found[found["kind"] == kind]) for kind in PAIRS]
-    groups += [("all of fit", found[is_fit]), ("all of hold-out", found[~is_fit])]
-    for name, part in groups:
-        if len(part):
-            part_of = "fit" if part["kind"].isin(FIT).all() else "hold-out"
-            yield (
-                f"| {name} | {part_of} | {part['pair'].nunique()} | {len(part)} "
-                f"| {part['holds_usual'].mean():.0%} | {part['holds_next'].mean():.0%} "
-                f"| {part['width'].median():.0%} | {part['error'].median():.1%} |"
-            )
+    is_fit, is_free = found["kind"].isin(FIT), found["machine"] == "free"
+    for kind in sorted(PAIRS, key=lambda kind: kind not in FIT):
+        yield _row_of(kind, found[is_free & (found["kind"] == kind)])
+    for machine in ("free", "busy"):
+        for part, mask in (("fit", is_fit), ("hold-out", ~is_fit)):
+            yield _row_of(f"all of {part}, {machine}", found[mask & (found["machine"] == machine)])
+
+
+def _row_of(name: str, part: pd.DataFrame) -> str:
+    """A row of the table."""
+    return (
+        f"| {name} | {'fit' if part['kind'].isin(FIT).all() else 'hold-out'} "
+        f"| {part['pair'].nunique()} | {len(part)} | {part['holds_next'].mean():.0%} "
+        f"| {part['holds_usual'].mean():.0%} | {part['width'].median():.0%} "
+        f"| {part['error'].median():.1%} |"
+    )
 
 
 def main() -> None:
-    """Predict the pairs of a folder, if one is named, and print the table."""
-    if len(sys.argv) > 1:
-        found = pd.DataFrame(predicted(Path(sys.argv[1])))
-        found.to_csv(Path(sys.argv[2]) if len(sys.argv) > 2 else TABLE, index=False)
-    print(
-        "| cause | part | pairs | runs | holds, usual | next run | median width | error, median |"
-    )
+    """Predict the pairs of folders, if some are named, and print the table."""
+    if folders := [Path(name) for name in sys.argv[1:]]:
+        found = pd.DataFrame(row for folder in folders for row in predicted(folder))
+        found.to_csv(TABLE, index=False)
+    print("| repaired | part | pairs | runs | next run held | usual held | width | error |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for row in rows(pd.read_csv(Path(sys.argv[2]) if len(sys.argv) > 2 else TABLE)):
+    for row in rows(pd.read_csv(TABLE)):
         print(row)
 
 

@@ -39,7 +39,7 @@ def test_a_graphed_step_costs_one_launch():
 def test_a_batch_costs_a_handoff_or_half_of_its_loading_at_most(
     us_per_column: int, saved_us: int
 ) -> None:
-    """Of 2.8 ms, 2 ms are a handoff; of 5.6 ms, half slows the step: two of three are prefetched."""
+    """Of 2.8 ms, 2 ms are a handoff; of 5.6 ms, half slows the step. Two batches are prefetched."""
     drawing = "cpu 1 |" + "{data_loading}[work              ]" * 3
     graph = hg.Trace.from_events(timeline(drawing, us_per_column=us_per_column)).compile()
 
