@@ -1,9 +1,7 @@
 """Predicted steps against measured ones: real captures with a planted cause, and without it.
 
-``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``tests/data/captures``
-by default, whose captures of one process are compared with its ``baseline``; in a folder of
-``NAME.before`` and ``NAME.after`` captures (with ``.0``, ``.1`` … of several runs) each one of the
-first is compared with the steps of all of the second.
+``python -m tests.benchmarks.bench_real_pairs``: captures of one process in ``tests/data/captures``
+are compared with its ``baseline``. `bench_intervals` has runs before and after a repair.
 
 Each capture is asked three times. *Named*: without what was planted, by its name. *Blind, cause*:
 with the repair of the first finding. *Blind, place*: without the first place of its evidence. A row
@@ -12,8 +10,7 @@ the range of the measured steps), all in ms. Where the script measured the cause
 the step less that time: what a prediction can know of its own run.
 
 Runs of one program differ, and no prediction from one run knows by how much: a row is inside where
-the prediction lies in the range of the measured steps. On traces of the host alone all readings
-agree, and intervals have no width.
+the prediction meets the range of the measured steps.
 
 Then the jobs: the sleep of one rank is taken away, by its place and by ``equalise``. A step is as
 long as its longest rank.
@@ -23,7 +20,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -101,18 +97,6 @@ _OF_SHARED = {
     "sleep_stack": Planted(_remove("<built-in function sleep>"), "sleep_ms"),
     "smallops": Planted(_tiny, "smallops_ms"),
 }
-_OF_PAIRS: dict[str, Named] = {
-    "cheaper_batch": lambda _: [hg.scale(_LOADERS, by=0.5)],
-    "forwardsleep": _remove("*busy"),
-    "hook": _remove("*busy"),
-    "items": _remove("aten::arange", "aten::unbind", "aten::item"),
-    "mask": _remove("aten::rand", "aten::gt", "aten::nonzero"),
-    "save": _remove("*serialization*: save"),
-    "sleep": _code(_ZERO_GRAD),
-    "smallops": _remove("small ops"),
-    "workers_long": lambda _: [hg.prefetch()],
-    "workers_short": lambda _: [hg.prefetch()],
-}
 
 
 class Case(NamedTuple):
@@ -138,13 +122,7 @@ class Case(NamedTuple):
 
 def cases(folder: Path) -> Iterator[Case]:
     """Yield the captures of a folder that have a counterpart."""
-    for name, named in _OF_PAIRS.items():
-        before, after = (sorted(folder.glob(f"{name}.{side}*.gz")) for side in ("before", "after"))
-        measured = [ms for file in after for ms in _steps(_graph(file))]
-        for file in before:
-            yield Case(name, file, Planted(named), measured)
-    if not (baseline := folder / "single" / "baseline.pt.trace.json.gz").exists():
-        return
+    baseline = folder / "single" / "baseline.pt.trace.json.gz"
     measured = _steps(_graph(baseline))
     for name, planted in _OF_SHARED.items():
         file = folder / "single" / f"{name}.pt.trace.json.gz"
@@ -348,17 +326,16 @@ def _steps_of(job: hg.Job) -> list[float]:
 
 def main() -> None:
     """Predict every capture and print the tables."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else CAPTURES
     print(f"| {' | '.join(_COLUMNS)} |")
     print(f"|{' --- |' * len(_COLUMNS)}")
     found = []
-    for case in cases(folder):
+    for case in cases(CAPTURES):
         graph = _graph(case.file)
         for how, changes in asked(graph, case.planted.named):
             found.append(judge(case, how, changes, graph))
             print(found[-1].row(), flush=True)
     print("\n" + "\n".join(summary(found)))
-    if (jobs := folder / "jobs").exists():
+    if (jobs := CAPTURES / "jobs").exists():
         print("\n| job | change | step | predicted steps | own, mean | error |")
         print("| --- | --- | --- | --- | --- | --- |")
         for line in job_rows(jobs):
