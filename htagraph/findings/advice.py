@@ -15,6 +15,8 @@ __all__ = [
     "TITLES",
     "TITLE_HOST_ONLY",
     "TITLE_PLAIN",
+    "UNREAD_CODE",
+    "UNRECORDED_CODE",
 ]
 
 TITLES = {
@@ -45,6 +47,8 @@ TITLES = {
 }
 TITLE_HOST_ONLY = "The host"
 TITLE_PLAIN = "The program's own functions"
+UNRECORDED_CODE = "unrecorded code"
+UNREAD_CODE = "Python not read (--stacks)"
 NOTHING_MATCHED = (
     "no collectives could be matched between ranks with aligned clocks, so it is unknown how long "
     "they waited for each other; report on each rank separately, or capture the same steps of one "
@@ -71,7 +75,7 @@ BINDS = {
     Bound.KERNEL_GAP.label: "the gap between kernels",
     Bound.HOST.label: "the host",
     Bound.DATA_LOADING.label: "data loading",
-    Bound.PYTHON_GAP.label: "unrecorded host code",
+    Bound.PYTHON_GAP.label: "code between operators",
     Bound.SYNC.label: "synchronization",
     Bound.LAUNCHED_BEFORE_CAPTURE.label: "work launched before the capture",
     Bound.UNEXPLAINED.label: "an unexplained wait",

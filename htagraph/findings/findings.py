@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.findings.advice import TITLE_HOST_ONLY, TITLE_PLAIN, TITLES
+from htagraph.findings.advice import (
+    TITLE_HOST_ONLY,
+    TITLE_PLAIN,
+    TITLES,
+    UNREAD_CODE,
+    UNRECORDED_CODE,
+)
 from htagraph.findings.context import Context
 from htagraph.findings.rules import advice_on
 from htagraph.findings.seen import Seen
@@ -142,7 +148,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
-    title, evidence = TITLES[cause], _evidence(cause, part)
+    title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
     elif cause is Cause.HOST and not told.context.has_device:
@@ -204,7 +210,7 @@ def _around(part: pd.DataFrame) -> str:
     )
 
 
-def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
+def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
     """Names with most of the attributed time, for some causes with the operator."""
     part = _leading(part, by_op=cause in _BY_OP)
     # A line of code is one contributor, whatever calls it.
@@ -235,7 +241,7 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
             op,
             frame,
             event,
-            _label(cause, (name, short[name]), op, _Code(frame, place, bound)),
+            _label(cause, (name, short[name]), op, _Code(frame, place, bound, unread)),
             dur_ns,
             bound,
             n,
@@ -280,6 +286,7 @@ class _Code(NamedTuple):
     frame: str
     place: str
     bound: str
+    unread: bool
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
@@ -307,4 +314,5 @@ def _code_label(name: str, short: str, code: _Code) -> str:
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
-    return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()
+    what = UNREAD_CODE if code.unread else UNRECORDED_CODE
+    return " ".join([what, ", ".join(filter(None, parts))]).strip()
