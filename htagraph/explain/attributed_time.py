@@ -25,12 +25,14 @@ from htagraph.explain.long_calls import long_calls
 from htagraph.explain.segment_pieces import Pieces
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
-from htagraph.lookup.attribution import around, innermost, under, under_pattern
+from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
 from htagraph.lookup.carried_over import carried_over
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places
 from htagraph.lookup.plain_traces import is_plain
+from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.user_ranges import user_ranges
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
@@ -113,6 +115,9 @@ _WHILE_COMPILING = [
     )
 ]
 """Causes that count as compilation or autotuning while it runs: it runs kernels and loads code."""
+
+_WAITING = [_CODE[cause] for cause in (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY)]
+"""Causes whose line of Python code is that of the call that waits."""
 
 _READING = [
     _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
@@ -315,6 +320,27 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     return Coded(places, texts)
 
 
+def _lines(dag: Dag, pieces: Pieces, call: I64) -> Coded:
+    """Line of Python code of each piece, then of each further call; that of a call that waits.
+
+    Parameters
+    ----------
+    call : ndarray of shape (n_pieces + k,), dtype=int64
+        Call that waits, -1 for none.
+    """
+    code = np.zeros(len(call), dtype=np.int32)
+    code[: len(pieces.line)] = pieces.line
+    waits = np.flatnonzero(call >= 0)
+    if not len(waits) or not (dag.events.kind == EventKind.PYTHON).any():
+        return Coded(code, pieces.lines)
+    calls, which = np.unique(call[waits], return_inverse=True)
+    lane, begins = dag.events.lane[calls].astype(np.int64), dag.events.ts_ns[calls]
+    outside = np.full(len(calls), -1, dtype=np.int64)  # the line is that of the operator's caller
+    line = code_pieces(dag, Stretches(lane, begins, begins + 1, outside), {}).line
+    code[waits] = len(pieces.lines) + which
+    return Coded(code, np.concatenate([pieces.lines, line]))
+
+
 def _short_calls(
     dag: Dag, pieces: Pieces, cause: I8, columns: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
@@ -384,6 +410,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
         "name": np.array([*symbols, *name.texts], dtype=object),
         "op": np.array([*symbols, *op.texts], dtype=object),
         "frame": pieces.lines,
+        "ranges": np.array([""], dtype=object),
         "place": np.array([""], dtype=object),
         "step": np.array([""], dtype=object),
     }
@@ -399,7 +426,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     }
     if not len(dag.events):
         n = len(pieces.bound)
-        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": 0, "step": 0}
+        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": 0, "step": 0, "ranges": 0}
         return Attributed(
             columns | {name: np.full(n, value) for name, value in unknown.items()}, texts
         )
@@ -407,16 +434,23 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     cause = _own_causes(dag, pieces, is_host)
     waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
     places, steps = _places(dag, pieces, cause), _steps(dag, pieces.start_ns)
-    texts |= {"place": places.texts, "step": steps.texts}
-    columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
-    columns |= _short_calls(dag, pieces, cause, columns)
     waited, left = (
         np.flatnonzero(waits.attributed_ns),
         np.flatnonzero(waits.attributed_ns < pieces.dur_ns),
     )
-    call = waits.call[waited]
+    call, n = waits.call[waited], len(cause)
+    ranges, range_texts = user_ranges(dag, np.concatenate([pieces.event, call]))
+    waits_itself = np.where(np.isin(cause, _WAITING), host_of(dag, pieces.event), -1)
+    lines = _lines(dag, pieces, np.concatenate([waits_itself, call]))
+    texts |= {"place": places.texts, "step": steps.texts, "ranges": range_texts}
+    texts |= {"frame": lines.texts}
+    columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
+    columns |= {"ranges": ranges[:n], "frame": lines.codes[:n]}
+    columns |= _short_calls(dag, pieces, cause, columns)
     by_wait = {
         "cause": _causes_of_waits(dag, call),
+        "ranges": ranges[n:],
+        "frame": lines.codes[n:],
         "dur_ns": waits.attributed_ns[waited],
         "start_ns": pieces.start_ns[waited],
         **_called(dag, call),

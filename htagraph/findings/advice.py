@@ -17,6 +17,7 @@ __all__ = [
     "TITLE_PLAIN",
     "UNREAD_CODE",
     "UNRECORDED_CODE",
+    "WITHIN_RANGE",
 ]
 
 TITLES = {
@@ -47,6 +48,7 @@ TITLES = {
 }
 TITLE_HOST_ONLY = "The host"
 TITLE_PLAIN = "The program's own functions"
+WITHIN_RANGE = "{title}, most of it in {range}"
 UNRECORDED_CODE = "unrecorded code"
 UNREAD_CODE = "Python not read (--stacks)"
 NOTHING_MATCHED = (
