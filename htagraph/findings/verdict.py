@@ -26,6 +26,12 @@ _MIN_SHARE = 0.005
 Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
 """
 
+_NAMED = 0.02
+"""Share of a cause that is named although it is not printed as a finding. Chosen.
+
+Pinned by `test_verdict.py::test_a_large_cause_is_named_although_others_cost_more`.
+"""
+
 _SHOWN = 0.0005
 """Share of a window that prints as more than 0.0%."""
 
@@ -332,8 +338,11 @@ class Verdict:
     @property
     def rest(self) -> str:
         """The time that no printed finding has; empty for none."""
-        other = [one.dur_ns for one in self.findings if one not in self.top_findings]
-        parts = [(human_count(len(other), "smaller cause"), sum(other))] if other else []
+        other = [one for one in self.findings if one not in self.top_findings]
+        named = [one for one in other if one.share >= _NAMED]
+        small = sum(one.dur_ns for one in other) - sum(one.dur_ns for one in named)
+        count = human_count(len(other) - len(named), "smaller cause")
+        parts = [*((one.label, one.dur_ns) for one in named), (count, small)]
         shares = (
             f"{what} {dur_ns / self.dur_ns:.1%}"
             for what, dur_ns in (*parts, *self.apart)

@@ -55,6 +55,16 @@ def test_a_saving_is_never_nothing(saves: float, percent: str) -> None:
     assert found(saves=saves).prediction == f"saves {percent} if captured as a CUDA graph"
 
 
+@pytest.mark.parametrize(
+    ("share", "rest"), [(0.1, "compute 10.0%"), (0.01, "1 smaller cause 1.0%")]
+)
+def test_a_large_cause_is_named_although_others_cost_more(share: float, rest: str) -> None:
+    """Fourth by what the window loses to it."""
+    verdict = Verdict((*(found(),) * 3, found(share)), dur_ns=1_000_000)
+
+    assert verdict.rest == f"The rest of the path: {rest}."
+
+
 def test_three_ranks_are_named() -> None:
     """Of eight."""
     assert found(ranks=tuple(range(8))).where == (
