@@ -346,7 +346,7 @@ class Verdict:
         shares = (
             f"{what} {dur_ns / self.dur_ns:.1%}"
             for what, dur_ns in (*parts, *self.apart)
-            if dur_ns >= _SHOWN * self.dur_ns
+            if dur_ns > _SHOWN * self.dur_ns > 0
         )
         said = ", ".join(shares)
         early_ns = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0)

@@ -38,8 +38,8 @@ class Worth(NamedTuple):
 def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]:
     """What is predicted of each cause, from its rank and the time charged to it.
 
-    A repair saves no more than the cause costs, and that is no more than its time, but for a late rank: the time charged to it is what it
-    took longer than the runner-up, and later ones may wait in turn.
+    A repair saves no more than the cause costs, and that is no more than its time. Not so a late
+    rank: the time charged to it is what it took longer than the runner-up, who waits in turn.
     """
     rows = {
         (row["kind"], row["cause"], row["late_rank"]): row
