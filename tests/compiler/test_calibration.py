@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline
 
 
-def _launches(n: int, delay_us: int) -> Dag:
+def _launched(delays_us: list[int]) -> Dag:
     """Launches by calls of 12 us onto an idle device, each followed by its work after a delay."""
-    calls = "".join(f"[launch >{i:02d}]".ljust(delay_us + 10) for i in range(n))
-    work = "".join(f"{'':{delay_us}}[k <{i:02d}]".ljust(delay_us + 10) for i in range(n))
+    calls = "".join(f"[launch >{i:02d}]".ljust(us + 10) for i, us in enumerate(delays_us))
+    work = "".join(f"{'':{us}}[k <{i:02d}]".ljust(us + 10) for i, us in enumerate(delays_us))
     return compile_events(timeline(f"cpu 1    |{calls}\nstream 7 |{work}"))
+
+
+def _launches(n: int, delay_us: int) -> Dag:
+    """All delays alike."""
+    return _launched([delay_us] * n)
 
 
 def _sample(dag: Dag) -> tuple[int, int, str]:
@@ -45,6 +52,27 @@ def test_of_few_launches_a_short_delay_still_says_that_less_is_enough():
 def test_the_floor_is_never_beyond_eight_calls():
     """Even where all launches onto an idle device are late: most likely they all wait."""
     assert _launches(30, delay_us=300).calibration.launch_floor_ns == 96_000
+
+
+@pytest.mark.parametrize(("delay_us", "n_idle"), [(40, 1), (60, 0)])
+def test_the_first_launch_found_an_idle_device_if_its_work_began_within_four_calls(
+    delay_us, n_idle
+):
+    """Its call takes 12 us; nothing is known to run before, and later something may have run."""
+    assert _sample(_launches(1, delay_us))[0] == n_idle
+
+
+def test_a_launch_may_take_twice_what_a_fast_quarter_takes():
+    """Four launches take 10 us at least, but the fast quarter 30 us: 60 us are no surprise."""
+    dag = _launched([10] * 4 + [30] * 5 + [50] * 11)
+
+    assert dag.calibration.launch_floor_ns == 10_000
+    assert dag.calibration.launch_usual_ns == 60_000
+
+
+def test_no_launch_is_usual_beyond_sixteen_floors():
+    """Most take 100 us, ten times the floor: whatever makes them late, it is no overhead."""
+    assert _launched([10] * 2 + [100] * 18).calibration.launch_usual_ns == 160_000
 
 
 def test_an_idle_stream_of_a_busy_device_measures_nothing():
