@@ -64,8 +64,6 @@ _NEAR_CALL_FACTOR = 4
 """Calls after which the first work of a device still found it idle (chosen)."""
 _STREAM_USUAL_FACTOR = 2
 """Launch floors up to which a gap between queued work is overhead (chosen)."""
-_QUEUED_GAP_PERCENTILE = 99
-"""The same without launches: of the gaps between queued work (chosen)."""
 MAX_STREAMS = 4096
 """Streams of all devices together, the most that a graph has; real traces have some hundreds."""
 
@@ -404,12 +402,11 @@ def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     launched = events.ts_ns[launch[later]]
     gap = events.ts_ns[later] - earlier_end
     queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
-    usual_gap = _STREAM_USUAL_FACTOR * launch_floor or _percentile(queued, _QUEUED_GAP_PERCENTILE)
     return Calibration(
         launch_floor_ns=launch_floor,
         launch_usual_ns=_usual_launch(launch_floor, typical),
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
-        stream_usual_ns=usual_gap,
+        stream_usual_ns=_STREAM_USUAL_FACTOR * launch_floor,
         n_idle_launches=len(delays),
     )
 

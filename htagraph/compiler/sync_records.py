@@ -25,10 +25,6 @@ _RECORDED = {
 }
 
 
-_LONGEST_CHAIN = 8
-"""Streams through which a wait is followed."""
-
-
 class SyncRecords(NamedTuple):
     """Sync records with the calls they belong to."""
 
@@ -95,7 +91,7 @@ def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I
     """Device event that ends last of all that each record waits for, -1 where unknown.
 
     That is the last one before the event record on its stream, or what that stream had itself been
-    made to wait for: an event passes on the waits of its stream.
+    made to wait for: an event passes on the waits of its stream, through each stream once.
     """
     events = structure.events
     stream_waits = np.flatnonzero(records.meaning == CallMeaning.STREAM_WAIT)
@@ -103,7 +99,7 @@ def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I
     waiting = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
     marks = _marks(structure, records, stream_waits)
     target = marks.target
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(len(structure.enqueued_bounds) - 1):
         further = _passed_on(structure, marks, _Marks(waiting, events.ts_ns[call], target))
         if np.array_equal(further, target):
             break

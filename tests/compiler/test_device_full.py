@@ -106,7 +106,9 @@ def held_up(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> 
     The kernels run on some streams in turn and, if recorded, so many of their threads fit on a
     multiprocessor.
     """
-    lines = dict.fromkeys(["cpu 1", "stream 20", *(f"stream {7 + k}" for k in range(n_streams))], "")
+    lines = dict.fromkeys(
+        ["cpu 1", "stream 20", *(f"stream {7 + k}" for k in range(n_streams))], ""
+    )
     for i, left in enumerate(left_us):
         runs = {
             "cpu 1": f"[launch >k{i:02d}][launch >r{i:02d}]",
