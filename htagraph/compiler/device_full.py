@@ -44,13 +44,14 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _DRAIN = 0.03
-"""Last part of a kernel's run in which its blocks may drain (chosen)."""
+"""Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;
+``tests/compiler/test_device_full.py``)."""
 _DRAIN_OF_LARGE = 0.1
-"""The same of a kernel that is known to be larger than the device (chosen)."""
+"""The same of a kernel that is known to be larger than the device."""
 _ALL_BUT = 0.9
-"""Share of the late starts during a kernel that must fall into its drain (chosen)."""
+"""Share of the late starts during a kernel that must fall into its drain."""
 _FALSE_KERNELS = 5e-3
-"""Kernels that chance would take for ones that fill the device, as an expectation (chosen)."""
+"""Kernels that chance would take for ones that fill the device, as an expectation."""
 _BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
 
 

@@ -67,11 +67,11 @@ def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
     Then its graph decides what it waits for, not what the streams had been given before.
     """
     events, launch = structure.events, structure.launch
-    device = structure.queue[launch[structure.queue] >= 0]
+    device = structure.queue[gather(structure.replays, launch[structure.queue], default=False)]
     first_ns = np.full(len(events), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, launch[device], events.ts_ns[device])
-    in_replay: npt.NDArray[np.bool_] = gather(structure.replays, launch[late], default=False)
-    in_replay &= events.ts_ns[late] > gather(first_ns, launch[late], np.iinfo(np.int64).max)
+    first = gather(first_ns, launch[late], np.iinfo(np.int64).max)
+    in_replay: npt.NDArray[np.bool_] = events.ts_ns[late] > first
     return in_replay
 
 

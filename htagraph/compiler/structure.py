@@ -42,7 +42,7 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
-# graph.
+# graph. `tests/compiler/test_calibration.py` pins them.
 _LAUNCH_FLOOR_PERCENTILE = 5
 """Of launches onto an idle device; low, as some of them waited for something (chosen)."""
 _LAUNCH_PER_CALL = 2
@@ -65,7 +65,8 @@ _NEAR_CALL_FACTOR = 4
 _STREAM_USUAL_FACTOR = 2
 """Launch floors up to which a gap between queued work is overhead (chosen)."""
 MAX_STREAMS = 4096
-"""Streams of all devices together, the most that a graph has; real traces have some hundreds."""
+"""A limit of time: streams of all devices together, beyond which a trace is refused. Real traces
+have some hundreds."""
 
 _NEVER = np.iinfo(np.int64).min // 4
 

@@ -62,6 +62,27 @@ def test_the_first_launch_found_an_idle_device_if_its_work_began_within_four_cal
     assert _sample(_launches(1, delay_us))[0] == n_idle
 
 
+def test_the_launch_floor_is_what_the_fastest_twentieth_takes_at_most():
+    """Three launches in a hundred are said to take 8 us: no floor is measured by so few."""
+    assert _launched([8] * 3 + [10] * 5 + [14] * 92).calibration.launch_floor_ns == 10_000
+
+
+def test_overhead_is_up_to_four_floors_of_a_launch_and_two_between_queued_work():
+    """Beyond, a dependency that was not recorded may be behind it."""
+    calibration = _launches(20, delay_us=30).calibration
+
+    assert calibration.launch_usual_ns == 120_000
+    assert calibration.stream_usual_ns == 60_000
+
+
+def test_the_gap_floor_is_what_a_hundredth_of_the_gaps_between_queued_work_takes_at_most():
+    """One of 200 kernels begins at once, two after 1 us, all others after 3 us."""
+    kernels = "[k <g]".join(["", "", *[" "] * 2, *["   "] * 197, ""])
+    dag = compile_events(timeline(f"cpu 1 |[graph >g]\nstream 7 |{'':9}[first <g{'':50}]{kernels}"))
+
+    assert dag.calibration.stream_floor_ns == 1_000
+
+
 def test_a_launch_may_take_twice_what_a_fast_quarter_takes():
     """Four launches take 10 us at least, but the fast quarter 30 us: 60 us are no surprise."""
     dag = _launched([10] * 4 + [30] * 5 + [50] * 11)

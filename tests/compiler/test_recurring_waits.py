@@ -86,22 +86,24 @@ def test_kernels_that_wait_for_nothing_have_no_learnt_dependency():
         assert learnt(replayed(waits=False, seed=seed)) == []
 
 
-def test_no_stream_waits_for_what_was_launched_later():
-    """An event is recorded before it is waited for: what came to the queue later is no source."""
-    draw = random.Random(1)  # noqa: S311  no secret
-    body = tuple(
-        action
-        for _ in range(N_REPLAYS)
-        for action in (
-            Launch(Work("long", draw.randint(200_000, 400_000)), 20),
-            Launch(Work("late", 5_000), 20),
-            Launch(Work("after", 90_000), 7),
-            Synchronize(),
-        )
-    )
-    dag = compile_events(simulate(Program(body, MACHINE, sync_records=False)).events)
+@pytest.mark.parametrize(("calls", "n_learnt"), [(("a", "j"), 8), (("j", "a"), 0)])
+def test_no_stream_waits_for_what_was_launched_later(calls, n_learnt):
+    """An event is recorded before it is waited for: what came to the queue later is no source.
 
-    assert learnt(dag) == []
+    Join starts 2 us after each A; z is also given to A's stream before join is.
+    """
+    lines = dict.fromkeys(["cpu 1", "stream 7", "stream 20"], "")
+    for i in range(8):
+        first, second = calls
+        step = {
+            "cpu 1": f"[launch >{first}{i}][launch >z{i}][launch >{second}{i}]",
+            "stream 7": f"{'':50}[A <a{i} {'':190}][z <z{i} {'':40}]",
+            "stream 20": f"{'':250}[join <j{i}]",
+        }
+        lines = {name: line + step[name].ljust(500) for name, line in lines.items()}
+    dag = compile_events(timeline("\n".join(f"{name} |{line}" for name, line in lines.items())))
+
+    assert learnt(dag) == [("A", "join")] * n_learnt
 
 
 def test_without_inference_nothing_is_learnt():
