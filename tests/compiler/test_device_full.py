@@ -100,20 +100,19 @@ def test_work_whose_own_stream_was_busy_waits_from_there_on(arrows):
     assert set(dag.events.names(edges.event)) == {"fills"}
 
 
-def held_up(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> int:
-    """How many starts of ready work wait for room, if so much of a kernel of 1 ms is left.
+def drawn(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> Dag:
+    """Starts of ready work when so much is left of a kernel of 1 ms on another stream.
 
     The kernels run on some streams in turn and, if recorded, so many of their threads fit on a
     multiprocessor.
     """
-    lines = dict.fromkeys(
-        ["cpu 1", "stream 20", *(f"stream {7 + k}" for k in range(n_streams))], ""
-    )
+    streams = [f"stream {7 + k}" for k in range(n_streams)]
+    lines = dict.fromkeys([*streams, "cpu 1", "stream 20"], "")
     for i, left in enumerate(left_us):
         runs = {
             "cpu 1": f"[launch >k{i:02d}][launch >r{i:02d}]",
             "stream 20": f"{'':{1_020 - left}}[ready <r{i:02d}]",
-            f"stream {7 + i % n_streams}": f"{'':20}[k <k{i:02d}{'':992}]",
+            streams[i % n_streams]: f"{'':20}[k <k{i:02d}{'':992}]",
         }
         lines = {name: lines[name] + runs.get(name, "").ljust(1_200) for name in lines}
     columns = {"blocks_per_sm": 2.0, "block_x": threads // 2} if threads else {}
@@ -121,7 +120,23 @@ def held_up(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> 
         "\n".join(f"{name} |{line}" for name, line in lines.items()),
         columns={name: {"k": value} for name, value in columns.items()},
     )
-    return int((compile_events(events).edges.kind == EdgeKind.CONTENTION).sum())
+    return compile_events(events)
+
+
+def held_up(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> int:
+    """How many of these starts wait for room."""
+    dag = drawn(left_us, n_streams=n_streams, threads=threads)
+    return int((dag.edges.kind == EdgeKind.CONTENTION).sum())
+
+
+def test_what_a_full_device_rests_on_is_shown():
+    """Ready work starts before the end of the kernel: a negative distance."""
+    (support,) = drawn([20, 21, 24, 25]).support
+
+    assert (support.source, support.target) == ("k (stream 7)", "ready (stream 20)")
+    assert (support.n_matched, support.n_all) == (4, 4)
+    assert (support.distance_ns, support.spread_ns) == (-22_500, 5_000)
+    assert support.chance == pytest.approx(0.03, abs=0.002)
 
 
 @pytest.mark.parametrize(("left_us", "n_edges"), [(25, 5), (50, 0)])

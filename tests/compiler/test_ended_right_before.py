@@ -15,3 +15,17 @@ def test_the_end_lies_in_an_eighth_of_the_wait(compiled, rules, gap_us, is_wait)
     """)
 
     assert rules(dag, "sync") == ({"k2<": "ended right before"} if is_wait else {})
+
+
+@pytest.mark.parametrize(("alone_us", "is_wait"), [(190, True), (210, False)])
+def test_work_whose_launch_is_not_known_waits_for_what_ran_half_of_the_time(
+    compiled, rules, alone_us, is_wait
+):
+    """What stream 7 had been given is not known; k2 begins 400 us after p."""
+    dag = compiled(f"""
+        cpu 1    |[launch >a]
+        stream 9 |{"":10}[w <a]{"":10}[p   ]{"":400}[k2  ]
+        stream 7 |{" " * (32 + alone_us)}[k1{" " * (394 - alone_us)}]
+    """)
+
+    assert rules(dag, "sync") == ({"k2<": "ended right before"} if is_wait else {})

@@ -81,6 +81,18 @@ def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrow
     assert arrows(dag, "source") == []
 
 
+def test_work_whose_launch_is_not_known_is_not_late_by_it(arrows):
+    """It may have been launched at any time."""
+    dag = compiled(
+        f"""
+        cpu 1    |[launch >a]
+        stream 7 |[k0 <a]{FAR}[k1    ]
+        """
+    )
+
+    assert arrows(dag, "source") == []
+
+
 @pytest.mark.parametrize(("busy_us", "is_source"), [(110, True), (220, False)])
 def test_recorded_work_may_fill_a_tenth_of_the_wait(arrows, busy_us, is_source):
     """The wait is of 1.5 ms."""

@@ -15,6 +15,19 @@ def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
     assert ("aten::mm>", "MmBackward0<", 0) in arrows(dag, "flow")
 
 
+def test_each_pair_of_operators_has_its_own_flow(compiled, arrows):
+    """Backward runs in the opposite order."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f][aten::add ~>g]
+        cpu 2    |                               [AddBackward0 ~<g][MmBackward0 ~<f]
+    """)
+
+    assert arrows(dag, "flow") == [
+        ("aten::add>", "AddBackward0<", 0),
+        ("aten::mm>", "MmBackward0<", 0),
+    ]
+
+
 def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
     """The caller records nothing while autograd runs: it hands over and gets back."""
     dag = compiled("""

@@ -219,6 +219,15 @@ def test_a_loop_of_queries_is_a_wait_for_what_ended_before_the_last(n_queries, p
     assert _polls(compile_events(host.events)) == polls
 
 
+def test_a_loop_ends_with_its_thread():
+    """Another thread queries later, for what it has not launched."""
+    host = _query_loop(20, 183_000)
+    for row in host.rows[-20:]:
+        host.rows.append(replace(row, lane=(1, 2), ts_ns=row.ts_ns + 500_000))
+
+    assert _polls(compile_events(host.events)) == [("gemm", "cudaEventQuery", 0)]
+
+
 def test_the_events_of_the_caching_allocator_are_no_loop():
     """Inside an operator, each query asks for another event."""
     host = _query_loop(60, 588_000)

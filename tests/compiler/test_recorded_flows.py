@@ -86,6 +86,22 @@ def test_a_step_receives_and_sends():
     assert edges(graph) == [("a>", "b<"), ("b>", "c<")]
 
 
+def test_an_id_that_is_used_again_joins_another_pair():
+    graph = trace_of(
+        "a 1 0 10\nb 2 20 30\nc 1 40 50\nd 2 60 70",
+        ("s", 1, 5, {}),
+        ("f", 2, 25, ENCLOSING),
+        ("s", 1, 45, {}),
+        ("f", 2, 65, ENCLOSING),
+    )
+
+    assert edges(graph) == [("a>", "b<"), ("c>", "d<")]
+
+
+def test_an_end_has_no_start_of_another_id():
+    assert edges(trace_of(TWO, ("s", 1, 5, {"id": 6}), ("f", 2, 30, ENCLOSING))) == []
+
+
 def test_a_thread_that_does_nothing_until_the_arrow_waits_for_it():
     """The path leaves the waiting thread where the arrow began."""
     graph = trace_of(
