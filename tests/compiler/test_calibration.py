@@ -54,7 +54,7 @@ def test_the_floor_is_never_beyond_eight_calls():
     assert _launches(30, delay_us=300).calibration.launch_floor_ns == 96_000
 
 
-@pytest.mark.parametrize(("delay_us", "n_idle"), [(40, 1), (60, 0)])
+@pytest.mark.parametrize(("delay_us", "n_idle"), [(0, 1), (40, 1), (60, 0)])
 def test_the_first_launch_found_an_idle_device_if_its_work_began_within_four_calls(
     delay_us, n_idle
 ):

@@ -66,6 +66,19 @@ def test_where_launches_do_not_allow_it_the_wait_hangs_on_the_start_of_the_copy(
     assert rules(dag, "sync") == {"hipMemcpyWithStream>": "blocking copy"}
 
 
+def test_another_wait_may_overlap_as_much(arrows):
+    """It has no record, and returns 1 us before the end of k2."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m                     ]      [L >b][eventsync ]
+        stream 7 |[k1 <a                    ][M <m  ]       [k2 <b         ]
+        """,
+    )
+
+    assert dag.calibration.clock_overlap_ns == 2_000
+    assert ("k2<", "cudaEventSynchronize>", 15) in arrows(dag, "sync")
+
+
 def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its_effect():
     """The path goes through the copy, and the host time behind is charged to the blocking copy."""
     dag = _compiled(

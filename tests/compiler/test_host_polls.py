@@ -146,6 +146,21 @@ def test_a_gap_in_which_the_host_polls_is_no_python_time():
     assert causes[Cause.HOST_WAIT] > 0
 
 
+@pytest.mark.parametrize(("backward", "n_polls"), [("aten::mm", 1), ("MmBackward0", 0)])
+def test_a_gap_that_a_handoff_explains_is_no_poll(compiled, backward, n_polls):
+    """The caller waits for an autograd thread, near the end of a kernel that hosts poll."""
+    dag = compiled(
+        """
+        cpu 1    |[L >n]                                                         [aten::empty]
+        cpu 2    |           [B                                                ]
+        stream 7 |     [N <n                                                    ]
+        """,
+        names={"L": "cudaLaunchKernel", "N": _NOTIFY, "B": backward},
+    )
+
+    assert len(_polls(dag)) == n_polls
+
+
 def test_expert_parallel_dispatch_is_known_to_poll():
     """DeepEP's host always spins on this kernel."""
     host = _Host()

@@ -115,32 +115,41 @@ def test_without_inference_nothing_is_learnt():
     assert dag.support == ()
 
 
-def _after_each(n_replays: int, distance_us: int, wait_us: int) -> int:
-    """How many waits are learnt where join always starts so long after A, ready since p ended."""
+def _after_each(n_replays: int, distance_us: int, wait_us: int, *, others: str = "") -> Dag:
+    """Replays in which join always starts so long after A, ready since p ended 30 us after launch.
+
+    Others begin on A's stream after 30 us.
+    """
     lines = {"cpu 1": "", "stream 7": "", "stream 20": ""}
     start = 30 + wait_us
     for i in range(n_replays):
         replay = {
             "cpu 1": f"[graph >g{i:02d}]",
-            "stream 7": f"{'':10}[A <g{i:02d}".ljust(start - distance_us - 1) + f"][B <g{i:02d}",
+            "stream 7": f"{'':30}{others.replace('>', f' <g{i:02d}')}[A <g{i:02d}",
             "stream 20": f"{'':10}[p <g{i:02d}".ljust(29) + "]".ljust(wait_us + 1),
         }
+        replay["stream 7"] = replay["stream 7"].ljust(start - distance_us - 1) + f"][B <g{i:02d}"
         replay["stream 7"] = replay["stream 7"].ljust(start + 59) + "]"
         replay["stream 20"] += f"[join <g{i:02d}]"
         lines = {name: lines[name] + replay[name].ljust(start + 100) for name in lines}
     drawing = "\n".join(f"{name} |{line}" for name, line in lines.items())
-    found = learnt(compile_events(timeline(drawing)))
-    assert set(found) <= {("A", "join")}
-    return len(found)
+    return compile_events(timeline(drawing))
 
 
 @pytest.mark.parametrize(("distance_us", "n_learnt"), [(20, 3), (26, 0)])
 def test_chance_would_yield_three_such_waits_once_in_ten_thousand_traces(distance_us, n_learnt):
     """Each of three waits takes 500 us; a match by chance is 4% likely, or 5%."""
-    assert _after_each(3, distance_us, wait_us=500) == n_learnt
+    assert learnt(_after_each(3, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
 
 
 @pytest.mark.parametrize(("wait_us", "n_learnt"), [(100, 20), (50, 0)])
 def test_what_is_near_at_any_time_is_no_evidence_however_often_it_comes(wait_us, n_learnt):
     """The end of A, 15 us before, is near in 15% of the wait, or in 30% of it."""
-    assert _after_each(20, 15, wait_us) == n_learnt
+    assert learnt(_after_each(20, 15, wait_us)) == [("A", "join")] * n_learnt
+
+
+def test_a_source_that_comes_twice_in_each_wait_is_near_twice_as_often():
+    """The end of A is 5 us before, and each wait of 500 us holds two."""
+    (support,) = _after_each(3, 5, wait_us=500, others="[A>]").support
+
+    assert support.chance == pytest.approx(2 * 5 / 500)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
+import numpy as np
+
+from htagraph.compiler.passes import compile_events
+from htagraph.synth import timeline
+
 
 def test_a_device_synchronize_without_records_waits_for_what_ended_while_it_ran(
     compiled, arrows, rules
@@ -142,3 +149,32 @@ def test_a_wait_is_followed_through_as_many_streams_as_there_are(compiled, arrow
     """)
 
     assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+
+
+def test_a_wait_that_no_launch_follows_joins_nothing(compiled, arrows):
+    """Nor does one whose event was recorded before the first launch."""
+    dag = compiled("""
+        cpu 1    |[cudaEventRecord][cudaStreamWaitEvent][launch >b]
+        cpu 2    |[launch >a][cudaEventRecord][cudaStreamWaitEvent]
+        stream 7 |     [k1 <a         ]
+        stream 9 |                                                      [k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == []
+
+
+def test_the_record_of_a_wait_may_come_before_its_call_in_the_file(arrows):
+    """A record and its call have one correlation id."""
+    drawing = """
+        cpu 1    |[launch >a][launch >b][streamsync @7  ]
+        stream 7 |     [k1 <a               ]
+        stream 9 |              [k2 <b         ]
+    """
+    events = timeline(drawing)
+    columns = {item.name: getattr(events, item.name) for item in fields(events)}
+    turned = {
+        name: column[::-1] for name, column in columns.items() if isinstance(column, np.ndarray)
+    }
+    dag = compile_events(replace(events, **turned))
+
+    assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]
