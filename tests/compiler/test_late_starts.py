@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htagraph.compiler.late_starts import ends_before, late_starts, running_at
+from htagraph.compiler import late_starts as module
+from htagraph.compiler.late_starts import ends_before, late_starts, most_used_streams, running_at
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.streams import stream_edges
 from htagraph.compiler.structure import Structure, examine
@@ -71,3 +72,11 @@ def test_work_that_runs_ends_at_that_time_or_later(stream):
     at = 1_000 * np.array([0, 8, 9, 18, 21, 24, 25])
 
     assert running_at(stream, 0, at).tolist() == [0, 0, 1, 1, 2, 2, -1]
+
+
+def test_of_very_many_streams_those_with_most_work_are_searched(monkeypatch):
+    """Streams 8 and 9 ran more than stream 7."""
+    structure = examine(timeline("stream 7 |[a]\nstream 8 |[a][a]\nstream 9 |[a][a][a]"))
+    monkeypatch.setattr(module, "_MOST_STREAMS", 2)
+
+    assert most_used_streams(structure).tolist() == [1, 2]
