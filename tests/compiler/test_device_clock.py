@@ -47,6 +47,7 @@ def test_a_copy_that_ends_after_its_blocking_call_moves_the_device_clock_back(ar
     )
 
     assert dag.calibration.clock_shift_ns == -2_000
+    assert dag.calibration.clock_steps == ()
     assert dag.calibration.clock_overlap_ns == 0
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)>", "hipMemcpyWithStream>", 0)]
 
