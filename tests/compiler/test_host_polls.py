@@ -200,6 +200,22 @@ def test_an_item_without_a_call_that_waits_waits_for_its_copy(compiled):
     assert "python_gap" not in set(critical_path(dag, dag.span)["bound"])
 
 
+@pytest.mark.parametrize(
+    ("after_us", "polls"), [(-1, ["k"]), (0, ["copy"]), (32, ["copy"]), (33, [])]
+)
+def test_an_item_ends_promptly_after_its_copy(compiled, after_us, polls):
+    """Within twice what is usual for launches, whose floor is 4 us; else it waits for another."""
+    dag = compiled(
+        f"""
+        cpu 1    |[L >a][aten::item [C >b]{" " * (41 + after_us)}][aten::add]
+        stream 7 |    [k <a{"":43}][copy <b    ]
+        """,
+        names={"L": "cudaLaunchKernel", "C": "cudaLaunchCopy"},
+    )
+
+    assert [tail for tail, _, _ in _polls(dag)] == polls
+
+
 def test_an_item_with_a_call_that_waits_is_explained(compiled):
     """Its own time after that is its own."""
     dag = compiled(
