@@ -68,3 +68,8 @@ def test_a_launch_that_takes_three_times_as_long_as_usual_was_blocked(last_ns, n
 def test_usual_is_what_the_shortest_twentieth_takes_at_most(n_others, others_ns, last_ns, n_edges):
     """Three times 900 ns, whether a few calls of 1,050 were shorter or nearly all longer."""
     assert _queue_edges(1_050, last_ns, n_others, others_ns) == n_edges
+
+
+def test_room_may_be_made_as_the_call_returns():
+    """All calls but the last take 100 ns, and that one ends as a kernel starts."""
+    assert _queue_edges(1_012, 500, 1_011, 100) == 1

@@ -117,6 +117,12 @@ def test_an_end_has_no_start_of_another_id():
     assert edges(graph.dag) == []
 
 
+def test_ends_without_a_start_join_nothing():
+    ends = [("f", tid, 10 * tid + 5, ENCLOSING) for tid in (1, 2, 3)]
+
+    assert edges(trace_of("a 1 10 20\nb 2 20 30\nc 3 30 40", *ends).dag) == []
+
+
 def test_a_thread_that_does_nothing_until_the_arrow_waits_for_it():
     """The path leaves the waiting thread where the arrow began."""
     graph = trace_of(

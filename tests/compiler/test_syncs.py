@@ -80,6 +80,19 @@ def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, a
     assert rules(dag, "sync") == {"k2<": "record and wait order"}
 
 
+def test_without_inference_only_what_is_recorded_joins(arrows):
+    """Launches are recorded by their correlation; the order of calls is no record."""
+    events = timeline("""
+        cpu 1    |[launch >a][cudaEventRecord][cudaStreamWaitEvent][launch >b]
+        stream 7 |     [k1 <a                                              ]
+        stream 9 |                                                             [k2 <b ]
+    """)
+    dag = compile_events(events, infer=False)
+
+    assert arrows(dag, "sync") == []
+    assert len(arrows(dag, "launch")) == 2
+
+
 def test_a_wait_without_any_call_is_inferred_from_time(compiled, arrows, rules):
     """Work that was ready stood still until all earlier work of stream 7 had ended."""
     dag = compiled(
