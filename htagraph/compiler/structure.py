@@ -276,14 +276,11 @@ class Structure:
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
         """First device event enqueued on a stream at or after a time, -1 for none."""
         rows = self.enqueued
-        if not len(rows):
-            return np.full(len(queue_id), -1, dtype=np.int64)
         group, time = self.queue_id[rows], self.launch_time_ns[rows]
         position = last_before(group, time, queue_id, since_ns) + 1
-        missing = last_before(group, time, queue_id, since_ns) < 0
-        first_of_group = np.searchsorted(group, queue_id)
-        position = np.minimum(np.where(missing, first_of_group, position), len(rows) - 1)
-        return np.where(group[position] == queue_id, rows[position], -1)
+        position = np.maximum(position, np.searchsorted(group, queue_id))
+        position[position == len(rows)] = -1
+        return np.where(gather(group, position) == queue_id, gather(rows, position), -1)
 
     def find_queue(self, device: I64, stream: I64) -> I64:
         """Dense number of each (device, stream) pair, -1 where a stream ran nothing."""

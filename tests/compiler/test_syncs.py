@@ -68,6 +68,17 @@ def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
     assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
 
 
+def test_a_wait_holds_up_nothing_that_its_stream_had_been_given_before(compiled, arrows):
+    """What comes to stream 9 after the wait was not recorded."""
+    dag = compiled("""
+        cpu 1    |[launch >a][launch >b][record !r @7][wait ?r @9]
+        stream 7 |     [k1 <a                                  ]
+        stream 9 |                                                               [k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == []
+
+
 def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, arrows, rules):
     """Most traces have the calls but no cuda_sync records; the order of calls on a thread tells."""
     dag = compiled("""
