@@ -39,7 +39,7 @@ def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[
     target = recorded_targets(structure, records, rows)
     record, call = records.record[rows], records.call[rows]
     queue = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
-    waiter = np.where(queue >= 0, structure.first_after(queue, events.ts_ns[call]), -1)
+    waiter = structure.first_after(queue, events.ts_ns[call])
     known = (target >= 0) & (waiter >= 0)
     return target[known], waiter[known]
 

@@ -260,6 +260,8 @@ class Structure:
     def covered(self, queue_id: I64, before_ns: I64) -> I64:
         """Device event that ends last of those enqueued on a stream before a time, -1 for none.
 
+        None is on stream -1.
+
         Parameters
         ----------
         queue_id, before_ns : ndarray of shape (n,), dtype=int64

@@ -40,7 +40,7 @@ def sync_records(structure: Structure) -> SyncRecords:
     for name, meaning in _RECORDED.items():
         if (code := events.symbols.code(name)) >= 0:
             meaning_of[code] = meaning
-    record = np.flatnonzero((events.kind == EventKind.SYNC) & (events.correlation > 0))
+    record = np.flatnonzero(events.kind == EventKind.SYNC)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(events.correlation[record], events.correlation[calls])
     record, found = record[found >= 0], found[found >= 0]
@@ -62,12 +62,10 @@ def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
     marker = events.column("wait_on_event_record")[records.record[rows]].astype(np.int64)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(marker, events.correlation[calls])
-    known = (found >= 0) & (marker > 0)
-    record = gather(calls, np.where(known, found, -1))
-    before_ns = gather(events.ts_ns, record, np.iinfo(np.int64).min)
+    before_ns = gather(events.ts_ns, gather(calls, found), np.iinfo(np.int64).min)
     queue = structure.find_queue(events.device[records.record[rows]].astype(np.int64), stream)
-    queue = np.where(known, queue, -1)
-    return _Marks(queue, before_ns, np.where(queue >= 0, structure.covered(queue, before_ns), -1))
+    queue = np.where(found >= 0, queue, -1)
+    return _Marks(queue, before_ns, structure.covered(queue, before_ns))
 
 
 def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:

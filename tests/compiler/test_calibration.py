@@ -40,6 +40,7 @@ def test_of_few_launches_the_floor_is_no_more_than_twice_their_calls():
     dag = _launches(3, delay_us=300)
 
     assert dag.calibration.launch_floor_ns == 24_000
+    assert _launches(1, delay_us=300).calibration.launch_floor_ns == 24_000
     # The first one is not known to have found the device idle: it starts long after its call.
     assert _sample(dag) == (2, 20, "weak")
 

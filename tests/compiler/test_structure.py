@@ -40,6 +40,7 @@ def test_launches_are_found_by_their_correlation(given):
     assert names(given, given.queue) == ["k0", "k1", "k2", "k3"]
     assert (given.launch_time_ns[given.queue] // 1_000).tolist() == [0, 11, 33, 22]
     assert given.queue_starts.tolist() == [True, False, False, True]
+    assert given.queue_id.tolist() == [-1, -1, -1, -1, 0, 0, 0, 1]
 
 
 def test_a_stream_has_what_was_launched_before_a_time(given):

@@ -68,6 +68,18 @@ def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
     assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
 
 
+def test_an_event_may_be_recorded_by_another_thread_than_that_which_launches(compiled, arrows):
+    """Its record is the first call of the file."""
+    dag = compiled("""
+        cpu 2    |           [record !r @7][wait ?r @9][launch >b]
+        cpu 1    |[launch >a]
+        stream 7 |     [k1 <a                                          ]
+        stream 9 |                                                                  [k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+
+
 def test_a_wait_holds_up_nothing_that_its_stream_had_been_given_before(compiled, arrows):
     """What comes to stream 9 after the wait was not recorded."""
     dag = compiled("""
