@@ -64,7 +64,6 @@ def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
     found = match_keys(marker, events.correlation[calls])
     before_ns = gather(events.ts_ns, gather(calls, found), np.iinfo(np.int64).min)
     queue = structure.find_queue(events.device[records.record[rows]].astype(np.int64), stream)
-    queue = np.where(found >= 0, queue, -1)
     return _Marks(queue, before_ns, structure.covered(queue, before_ns))
 
 
