@@ -121,6 +121,20 @@ def test_a_recorded_wait_bounds_the_clock(arrows):
     assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]
 
 
+def test_of_two_devices_a_call_waits_for_one_and_does_not_say_which():
+    """Work of the other may end later, and bounds no clock."""
+    dag = _compiled(
+        """
+        cpu 1          |[L >a][L >b][sync       ]
+        gpu 0 stream 7 |      [k1 <a          ]
+        gpu 1 stream 7 |            [k2 <b           ]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == 0
+    assert dag.calibration.clock_overlap_ns == 0
+
+
 def test_a_wait_right_after_a_copy_is_for_that_copy(arrows):
     """The call names no stream; aten::item waits for what it has just enqueued."""
     dag = _compiled(
@@ -169,8 +183,8 @@ def test_a_wait_returned_a_tenth_of_a_millisecond_before_its_work_ended_at_most(
     """The launch allows 6 us; what overlaps beyond is not shifted away."""
     dag = _compiled(
         f"""
-        cpu 1    |[L >a][streamsync @7  ]
         stream 7 |      [k1 <a          {"":{late_us}}]
+        cpu 1    |[L >a][streamsync @7  ]
         """,
     )
 
