@@ -72,7 +72,7 @@ def _inferred_stream_waits(
     )
     inside = (before >= 0) & (after < len(launches))
     waits, mark, before, after = waits[inside], mark[inside], before[inside], after[inside]
-    inside = lane[launches[after]] == lane[waits] if len(waits) else np.zeros(0, dtype=bool)
+    inside = lane[launches[after]] == lane[waits]
     mark, before, after = mark[inside], launches[before[inside]], launches[after[inside]]
     first_work = np.full(len(events), -1, dtype=np.int32)
     queue = structure.queue[structure.launch[structure.queue] >= 0]

@@ -393,11 +393,7 @@ def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
-    follows = (
-        np.flatnonzero(~starts & (launch[queue] >= 0))
-        if len(queue)
-        else np.empty(0, dtype=np.int64)
-    )
+    follows = np.flatnonzero(~starts & (launch[queue] >= 0))
     later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
     launched = events.ts_ns[launch[later]]
     gap = events.ts_ns[later] - earlier_end

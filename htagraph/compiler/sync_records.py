@@ -75,8 +75,6 @@ def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
     end_ns = structure.events.end_ns
     rows = np.flatnonzero((waits.queue >= 0) & (waits.target >= 0))
     rows = rows[np.lexsort((waits.before_ns[rows], waits.queue[rows]))]
-    if not len(rows):
-        return marks.target
     latest = running_latest(end_ns[waits.target[rows]], group_starts(waits.queue[rows]))
     position = last_before(waits.queue[rows], waits.before_ns[rows], marks.queue, marks.before_ns)
     pending = gather(waits.target[rows], gather(latest, position))
