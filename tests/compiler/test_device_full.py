@@ -157,6 +157,16 @@ def test_a_kernel_is_larger_than_the_device_from_2048_threads_on_a_multiprocesso
     assert held_up([80] * 5, threads=2_050) == 5
 
 
+def test_a_kernel_is_known_to_be_large_if_all_of_its_runs_are():
+    """One of five runs has 1,500 threads on a multiprocessor."""
+    events = drawn([80] * 5, threads=3_000).events
+    blocks = events.columns["blocks_per_sm"]
+    mixed = replace(blocks, value=blocks.value * [0.5, 1, 1, 1, 1])
+    dag = compile_events(replace(events, columns={**events.columns, "blocks_per_sm": mixed}))
+
+    assert not (dag.edges.kind == EdgeKind.CONTENTION).any()
+
+
 @pytest.mark.parametrize(("n_elsewhere", "n_edges"), [(1, 9), (2, 0)])
 def test_nine_of_ten_starts_during_a_kernel_that_fills_the_device_meet_its_end(
     n_elsewhere, n_edges

@@ -29,3 +29,26 @@ def test_work_whose_launch_is_not_known_waits_for_what_ran_half_of_the_time(
     """)
 
     assert rules(dag, "sync") == ({"k2<": "ended right before"} if is_wait else {})
+
+
+def test_a_wait_is_for_all_that_the_stream_had_been_given(compiled, arrows):
+    """Even if the last of it ran for a small part of the wait; another thread launches k2."""
+    dag = compiled(f"""
+        cpu 2    |           [launch >b]
+        cpu 1    |[graph >a]
+        stream 7 |{"":20}[k0 <a{"":300}][k1 <a{"":90}]
+        stream 9 |{"":433}[k2 <b   ]
+    """)
+
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+
+
+def test_what_came_to_the_other_stream_later_is_not_waited_for(compiled, arrows):
+    """However soon k2 begins after it."""
+    dag = compiled(f"""
+        cpu 1    |[launch >b][launch >a]
+        stream 9 |{"":431}[k2 <b   ]
+        stream 7 |{"":20}[k1 <a {"":400}]
+    """)
+
+    assert arrows(dag, "sync") == []

@@ -148,6 +148,12 @@ def test_what_is_near_at_any_time_is_no_evidence_however_often_it_comes(wait_us,
     assert learnt(_after_each(20, 15, wait_us)) == [("A", "join")] * n_learnt
 
 
+@pytest.mark.parametrize(("distance_us", "n_learnt"), [(40, 20), (41, 0)])
+def test_a_source_ends_within_a_usual_launch_delay(distance_us, n_learnt):
+    """The launch floor is 10 us."""
+    assert learnt(_after_each(20, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
+
+
 def test_a_source_that_comes_twice_in_each_wait_is_near_twice_as_often():
     """The end of A is 5 us before, and each wait of 500 us holds two."""
     (support,) = _after_each(3, 5, wait_us=500, others="[A>]").support
