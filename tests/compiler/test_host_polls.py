@@ -216,6 +216,22 @@ def test_an_item_ends_promptly_after_its_copy(compiled, after_us, polls):
     assert [tail for tail, _, _ in _polls(dag)] == polls
 
 
+def test_an_item_is_found_next_to_operators_of_any_depth(compiled):
+    """Some are below two others."""
+    dag = compiled(
+        """
+        cpu 1    |[L >a][aten::item [C >b]                                         ][aten::add]
+        cpu 2    |[L >c][aten::a [aten::b [aten::c                                      ]]]
+        stream 7 |    [k <a                                         ]
+        stream 7 |                                                    [copy <b    ]
+        stream 9 |          [k <c]
+        """,
+        names={"L": "cudaLaunchKernel", "C": "cudaLaunchCopy"},
+    )
+
+    assert _polls(dag) == [("copy", "aten::item", 0)]
+
+
 def test_an_item_with_a_call_that_waits_is_explained(compiled):
     """Its own time after that is its own."""
     dag = compiled(
@@ -248,6 +264,15 @@ def test_a_loop_of_queries_is_a_wait_for_what_ended_before_the_last(n_queries, p
     host.operator("aten::add")
 
     assert _polls(compile_events(host.events)) == polls
+
+
+@pytest.mark.parametrize(("kernel_us", "n_polls"), [(178, 0), (180, 1)])
+def test_the_last_query_but_one_was_not_answered_yet(kernel_us, n_polls):
+    """It begins 185 us after the launch, and the kernel 6 us after it."""
+    host = _query_loop(20, kernel_us * _US)
+    host.operator("aten::add")
+
+    assert len(_polls(compile_events(host.events))) == n_polls
 
 
 def test_a_loop_ends_with_its_thread():

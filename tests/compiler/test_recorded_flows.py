@@ -117,6 +117,12 @@ def test_an_end_has_no_start_of_another_id():
     assert edges(graph.dag) == []
 
 
+def test_the_next_slice_begins_after_the_only_one_before():
+    graph = trace_of("early 1 0 5\ntask 1 30 50\npost 2 0 10", ("s", 2, 5, {}), ("f", 1, 20, {}))
+
+    assert edges(graph.dag) == [("post>", "task<")]
+
+
 def test_ends_without_a_start_join_nothing():
     ends = [("f", tid, 10 * tid + 5, ENCLOSING) for tid in (1, 2, 3)]
 
