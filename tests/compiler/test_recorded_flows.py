@@ -118,7 +118,7 @@ def test_an_end_has_no_start_of_another_id():
 
 
 def test_the_next_slice_begins_after_the_only_one_before():
-    graph = trace_of("early 1 0 5\ntask 1 30 50\npost 2 0 10", ("s", 2, 5, {}), ("f", 1, 20, {}))
+    graph = trace_of("early 1 3 5\ntask 1 30 50\npost 2 0 2", ("s", 2, 1, {}), ("f", 1, 20, {}))
 
     assert edges(graph.dag) == [("post>", "task<")]
 
