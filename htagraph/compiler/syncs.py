@@ -176,7 +176,7 @@ def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Co
 
     Synchronous copies between host and device hold them, and asynchronous ones from or to pageable
     memory. From pageable memory, the call returns once the last part is staged, before the copy has
-    ended. Other copies to the host (``aten::item``) may hold their calls, unless it is pinned there.
+    ended. Other copies to the host (``aten::item``) may hold them, unless it is pinned there.
     """
     events, launch, names = structure.events, structure.launch, structure.events.symbols
     copies = np.flatnonzero((events.kind == EventKind.MEMCPY) & (launch >= 0))
