@@ -9,9 +9,11 @@ import pytest
 
 import htagraph as hg
 from htagraph.compiler.passes import compile_events
+from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.synth import timeline
+from tests.real_traces import case, located
 from tests.synth.draw import Draw
 from tests.synth.program import Action, Launch, Op, Program, Synchronize, Work
 from tests.synth.simulator import simulate
@@ -154,6 +156,28 @@ def test_copies_held_by_kernels_are_charged_to_the_kernels(starts, shift_ns):
     assert share["host"] == pytest.approx(0.05, abs=0.005)
     assert saves_ns is not None
     assert saves_ns.expected_ns == pytest.approx(159_000_000, abs=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_long"),
+    [
+        case("hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz", 3),
+        case("hta/critical_path/simple_add/benchmark_result_493459_1694039959_trace.json.gz", 3),
+        case("kineto/worker0.1623143089861.pt.trace.json.gz", 6),
+        case("hta/trace_diff/control/control.json.gz", 18),
+        case("tracelens/sglang_Qwen3-8B_decode.json.gz", 1),
+    ],
+)
+def test_no_long_copy_call_of_a_real_trace_lacks_its_copy(name, n_long):
+    """Calls of over 1 ms wait, for copies to the device and for copies from it."""
+    dag = hg.load(located(name)).compile().dag
+    events = dag.events
+    is_copy = call_meanings(events) == CallMeaning.COPY
+    long = np.flatnonzero(is_copy & (events.dur_ns > 1_000_000))
+    held = dag.edges.head[dag.edges.rule == Rule.BLOCKING_COPY] >> 1
+
+    assert len(long) == n_long
+    assert np.isin(long, held).all()
 
 
 def _copies(seed: int) -> Program:
