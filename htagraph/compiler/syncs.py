@@ -184,7 +184,8 @@ def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Co
     call = launch[copies]
 
     def is_named(pattern: str) -> Bools:
-        return names.searched(pattern)[events.name[copies]]
+        named: Bools = names.searched(pattern)[events.name[copies]]
+        return named
 
     pageable, to_host = is_named("Pageable"), is_named("DtoH|DeviceToHost")
     synchronous, n_bytes = ~names.searched("Async")[events.name[call]], events.column("bytes")
