@@ -187,15 +187,15 @@ def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Co
         named: Bools = names.searched(pattern)[events.name[copies]]
         return named
 
-    pageable, to_host = is_named("Pageable"), is_named("DtoH|DeviceToHost")
-    synchronous, n_bytes = ~names.searched("Async")[events.name[call]], events.column("bytes")
-    from_host = is_named("HtoD|HostToDevice")
-    small = (n_bytes[copies] > 0) & (n_bytes[copies] <= _STAGED_AT_ONCE)
-    staged = pageable & from_host & small
+    pageable, pinned = is_named("Pageable"), is_named("Pinned")
+    from_host, to_host = is_named("HtoD|HostToDevice"), is_named("DtoH|DeviceToHost")
+    synchronous = ~names.searched("Async")[events.name[call]]
+    n_bytes = events.column("bytes")[copies]
+    staged = pageable & from_host & (n_bytes > 0) & (n_bytes <= _STAGED_AT_ONCE)
     holds = (pageable | synchronous) & (to_host | from_host) & ~staged
     is_held = holds & (events.ts_ns[copies] < events.end_ns[call])
     is_certain = (holds & to_host) | (is_held & ~pageable)
-    may_wait = pageable | synchronous | (to_host & ~is_named("Pinned"))
+    may_wait = pageable | synchronous | (to_host & ~pinned)
     columns = copies, call, staged, is_held, is_certain
     return _Copies(*(column[may_wait] for column in columns))
 
