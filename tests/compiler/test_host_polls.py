@@ -133,6 +133,17 @@ def test_a_host_that_spins_continues_near_the_end_of_the_kernel(after_us, n_poll
     assert len(_polls(compile_events(host.events))) == n_polls
 
 
+@pytest.mark.parametrize(("after_us", "n_polls"), [(90, 1), (100, 0), (-90, 1), (-100, 0)])
+def test_after_a_long_wait_the_host_continues_as_near(after_us, n_polls):
+    """20 ms, of which an eighth says nothing: two usual waits of 48 us, each two of a launch."""
+    host = _Host()
+    ended = host.launch(_NOTIFY, 20 * _MS)
+    host.until(ended + after_us * _US)
+    host.operator("aten::empty")
+
+    assert len(_polls(compile_events(host.events))) == n_polls
+
+
 def test_a_gap_in_which_the_host_polls_is_no_python_time():
     """The kernel runs; what follows is charged to the wait, as long as the host was blocked."""
     dag = compile_events(_polling_host(5, 12))
@@ -293,8 +304,45 @@ def test_the_events_of_the_caching_allocator_are_no_loop():
     assert _polls(compile_events(host.events)) == []
 
 
-def test_work_that_another_thread_launched_is_not_polled_for():
-    """The gaps of the thread that runs operators end with it, but it did not launch it."""
+_TWO_THREADS = """
+    cpu 1     |[L >a][aten::item                                                   ][aten::add]
+    cpu 2     |{launch}
+    stream 20 |    [S <a           ]
+    stream 7  |                    [E <b                                    ]
+"""
+_TWO_NAMES = {
+    "L": "cudaLaunchKernel",
+    "S": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    "E": "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1",
+}
+
+
+def test_work_of_any_thread_counts_and_the_nearest_end_wins(compiled):
+    """A collective of the same thread ended 48 us before, work of the autograd thread 7 us."""
+    dag = compiled(_TWO_THREADS.format(launch="[L >b]"), names=_TWO_NAMES)
+
+    assert _polls(dag) == [(_TWO_NAMES["E"], "aten::item", 0)]
+
+
+def test_work_launched_during_a_gap_is_not_what_it_waits_for(compiled):
+    """What the host waits for is enqueued. The collective ended too early to say something."""
+    dag = compiled(_TWO_THREADS.format(launch="            [L >b]"), names=_TWO_NAMES)
+
+    assert _polls(dag) == []
+
+
+def test_a_watchdog_that_queries_events_waits_for_no_work():
+    """The thread of NCCL that watches collectives launches nothing: it only sleeps and queries."""
+    host = _query_loop(40, 383_000)
+    for row in host.rows:
+        if row.name == "cudaEventQuery":
+            row.lane = (1, 2)
+
+    assert _polls(compile_events(host.events)) == []
+
+
+def test_a_thread_that_launches_nothing_polls_nothing():
+    """Its gaps end with work of another thread, as they would by chance."""
     events = _polling_host(1, 12)
     lane = np.where(events.kind == EventKind.RUNTIME, len(events.lanes), events.lane)
     lanes = replace(
