@@ -14,7 +14,7 @@ from htagraph.synth import timeline
 
 _COPIES = """
     us       |0         10        20        30        40        50
-    stream 7 |[Memcpy A    ] [Memcpy B]  [Memcpy C            ][k ]
+    stream 7 |[Memcpy A    ] [Memcpy B]  [Memcpy C            ][k  ]
 """
 
 
@@ -27,7 +27,7 @@ def _rates(recorded: dict[str, float], *, cut: bool = True) -> Dag:
             "memory_bandwidth": recorded,
         },
     )
-    # A kernel of 4 us and 1 ns says that durations are in nanoseconds.
+    # A kernel of 5 us and 1 ns says that durations are in nanoseconds.
     longer = (events.names() == "k") & (not cut)
     return compile_events(replace(events, dur_ns=events.dur_ns + longer))
 
@@ -59,6 +59,11 @@ def test_a_factor_that_a_cut_could_explain_is_none_if_all_copies_share_it():
     dag = _rates({"Memcpy A": 9.6, "Memcpy B": 9.6, "Memcpy C": 9.6})
 
     assert _copy_rates(dag) == [10, 10, 10]
+
+
+def test_two_durations_do_not_tell_a_factor_from_a_cut():
+    """Both may have been cut by as much; the third copy has bytes only."""
+    assert _copy_rates(_rates({"Memcpy A": 9.6, "Memcpy B": 9.6})) == [9.6, 9.6, 10]
 
 
 def test_a_recorded_bandwidth_is_kept_where_durations_were_cut_to_microseconds():
