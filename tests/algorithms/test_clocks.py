@@ -132,6 +132,8 @@ def test_a_drifting_clock_is_followed_from_stretch_to_stretch(busy) -> None:
         (95_000, (0, 100_000)),
         (105_000, (0, 100_000)),
         (-105_000, (-100_000, 0)),
+        (110_000, (0, 100_000)),
+        (-110_000, (-100_000, 0)),
         (115_000, None),
         (-115_000, None),
     ],
@@ -164,7 +166,7 @@ def test_a_fitted_drift_is_unsure_by_four_times_the_spread() -> None:
     fit = fit_clock(start, start + 10_000, reference, reference + 10_000 + jitter)
     assert (fit.clock.drift_ppb, fit.spread_ns) == (50_000, 50)
     assert (fit.low_ns, fit.high_ns) == (-10_200, 10_201)  # times on the other clock are cut
-    short = start[:9] // 1_000
+    short = 10**18 + start[:9] // 1_000
     steady = fit_clock(short, short + 10_000, short, short + 10_000)
     assert steady.high_ns == 10_000 + 40
 

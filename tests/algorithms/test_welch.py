@@ -40,3 +40,16 @@ def test_chance_exceeds_the_interval_in_one_of_a_hundred_cases(n):
     for ends in ({"first": True}, {"last": True}, {"first": True, "last": True}):
         assert 0.008 < (apart > half_width_ends_apart(*samples, **ends)).mean() < 0.012
     assert np.isfinite(range_if_apart(*samples)).mean() < 0.01
+
+
+def test_samples_are_apart_whichever_comes_first():
+    """The wider one ranges over 2.5, and 5.1 lie between them."""
+    wide, narrow = Sample.of([7.8, 6.6, 5.3]), Sample.of([0.1, 0.1, 0.2])
+
+    assert range_if_apart(wide, narrow) == range_if_apart(narrow, wide) == pytest.approx(2.5)
+
+
+def test_means_of_equal_values_differ_by_no_chance():
+    steady = Sample.of([5, 5, 5])
+
+    assert half_width(steady, steady).tolist() == [0]
