@@ -27,6 +27,13 @@ def test_ninety_nine_percent_lie_within_the_quantile(freedom):
     assert between == pytest.approx(0.99, abs=4e-4)
 
 
+def test_a_sample_has_its_ends_and_its_extremes():
+    sample = Sample.of([3, 5, 1, 4, 2])
+
+    assert (sample.first, sample.last, sample.least, sample.most) == (3, 2, 1, 5)
+    assert (sample.n, sample.mean, sample.std**2) == (5, 3, pytest.approx(2.5))
+
+
 @pytest.mark.parametrize("n", [3, 5, 10])
 def test_chance_exceeds_the_interval_in_one_of_a_hundred_cases(n):
     """For normal values: no more often, and with equal spread not much less."""
