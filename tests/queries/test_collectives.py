@@ -7,7 +7,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.collectives import collectives
+from htagraph.queries.collectives import collectives, short_group
 from htagraph.synth import timeline
 
 
@@ -169,3 +169,9 @@ def test_a_window_keeps_the_numbers_of_the_whole():
     )
 
     assert frame["collective"].tolist() == [1]
+
+
+def test_a_list_of_ranks_that_fits_into_a_line_is_not_shortened():
+    """18 ranks take 62 characters, 19 take 66."""
+    assert short_group(str([*range(18)])) == str([*range(18)])
+    assert short_group(str([*range(19)])) == "[0, 1, …, 18]"
