@@ -32,6 +32,7 @@ def test_a_sample_has_its_ends_and_its_extremes():
 
     assert (sample.first, sample.last, sample.least, sample.most) == (3, 2, 1, 5)
     assert (sample.n, sample.mean, sample.std**2) == (5, 3, pytest.approx(2.5))
+    assert Sample.of([7]).std.tolist() == [0]
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
@@ -54,6 +55,14 @@ def test_samples_are_apart_whichever_comes_first():
     wide, narrow = Sample.of([7.8, 6.6, 5.3]), Sample.of([0.1, 0.1, 0.2])
 
     assert range_if_apart(wide, narrow) == range_if_apart(narrow, wide) == pytest.approx(2.5)
+
+
+def test_samples_as_far_apart_as_the_wider_one_ranges_are_not_apart():
+    """2 and 2; then 3 and 2."""
+    low = Sample.of([0, 1, 2])
+
+    assert range_if_apart(low, Sample.of([4, 5, 6])).tolist() == [np.inf]
+    assert range_if_apart(low, Sample.of([5, 6, 7])).tolist() == [2]
 
 
 def test_means_of_equal_values_differ_by_no_chance():
