@@ -52,7 +52,9 @@ _FOUND_BY = (
     *("kernel metadata", "operator metadata", "annotation", "kernel name"),
     *(HOST_RANGE, LIBRARY_KERNEL),
 )
-_KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = 3, 4, 5
+_KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = map(
+    _FOUND_BY.index, ("kernel name", HOST_RANGE, LIBRARY_KERNEL)
+)
 _LONG_GROUP = 64
 """Most characters of a list of ranks that is not shortened: one line of a table. A limit of the
 screen."""

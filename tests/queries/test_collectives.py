@@ -36,6 +36,7 @@ def test_collectives_are_those_launched_in_the_capture_in_the_order_of_launches(
     ("host", "kernel", "found"),
     [
         ("[launch >a]", "ncclAllReduce", ["all_reduce", "kernel name"]),
+        ("[launch >a]", "ncclDevKernel_Generic", ["", "kernel name"]),
         ("{nccl:all_to_all [launch >a]}", "ncclSendRecv", ["all_to_all", "annotation"]),
         ("[op [launch >a]]", "ncclSendRecv", ["all_gather", "operator metadata"]),
     ],
