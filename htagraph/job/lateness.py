@@ -100,7 +100,7 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
 
 def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
     """The last matched collective that a late rank and the runner-up had both left, or -1."""
-    shared = np.full(len(late), -1, dtype=np.int64)
+    shared = np.empty(len(late), dtype=np.int64)
     own: dict[Hashable, pd.Series[int]] = {
         rank: part.set_index("match")["end_ns"] for rank, part in collectives.groupby("rank")
     }
@@ -111,10 +111,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
         order = np.argsort(left, kind="stable")
         runner_up_came = (part["came_ns"] - part["lead_ns"]).to_numpy(np.int64)
         before = np.searchsorted(left[order], runner_up_came, side="right") - 1
-        found = first.index.to_numpy(np.int64)[order]
-        shared[part.index.to_numpy()] = np.where(
-            before >= 0, found[np.maximum(before, 0)] if len(found) else -1, -1
-        )
+        found = np.append(first.index.to_numpy(np.int64)[order], -1)  # -1 is the last
+        shared[part.index.to_numpy()] = found[before]
     return shared
 
 
@@ -140,12 +138,12 @@ def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.Da
                 "late_ns": np.int64(0),
             }
         )
-    table = pd.concat(parts, ignore_index=True)
+    table = pd.concat(parts)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
     # not.
     table["arrival"] = table["rank_segment"] // 2
     table["dur_ns"] = np.where(table["rank_segment"] % 2 == 0, table["dur_ns"], -table["dur_ns"])
-    more = table.groupby(["arrival", *CAUSE_KEY], as_index=False, sort=True)["dur_ns"].sum()
+    more = table.groupby(["arrival", *CAUSE_KEY], as_index=False)["dur_ns"].sum()
     more = more[more["dur_ns"] > 0].reset_index(drop=True)
     whole = more.groupby("arrival")["dur_ns"].transform("sum")
     lead_ns = late["lead_ns"].to_numpy(np.int64)[more["arrival"]]
@@ -191,7 +189,7 @@ def blame_late_ranks(
     if not len(attributed_time) or not len(windows):
         return attributed_time
     cut, arrival = _cut_at(attributed_time, windows)
-    did = segments.iloc[cut["segment"]].reset_index(drop=True)
+    did = segments.iloc[cut["segment"]].set_axis(cut.index)
     keys = pd.DataFrame(
         {
             "arrival": arrival,
