@@ -273,8 +273,8 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
     cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
-    waited = (_ends(dag, EdgeKind.HIDDEN_SYNC) & ~_ends(dag, EdgeKind.SYNC))[call]
-    cause[waited & ~_ends(dag, EdgeKind.QUEUE)[call]] = _CODE[Cause.HOST_WAIT]
+    says_more = _ends(dag, EdgeKind.SYNC) | _ends(dag, EdgeKind.QUEUE)
+    cause[~says_more[call]] = _CODE[Cause.HOST_WAIT]
     return cause
 
 
