@@ -139,8 +139,6 @@ def _host_opens_ns(dag: Dag) -> int:
     Until then the device worked on what was launched before the capture.
     """
     events = dag.events
-    if not events.is_host.any():
-        return np.iinfo(np.int64).min
     begins = int(events.ts_ns[events.is_host].min())
     unseen = events.is_device & (dag.launch < 0) & (events.ts_ns < begins)
     return begins if unseen.any() else np.iinfo(np.int64).min

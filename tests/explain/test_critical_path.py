@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.critical_path import critical_path
+from htagraph.explain.critical_path import critical_path, critical_paths
 from htagraph.lookup.find_window import find_window
 from htagraph.model.window import Window
 from htagraph.synth import timeline
@@ -158,6 +160,80 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
     dag = compile_events(timeline("cpu 1 |[aten::mm]"))
     segments = critical_path(dag, Window(20_000, 50_000, "later"))
 
-    assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == [
-        ("unexplained", 30_000)
+    columns = ["bound", "name", "event", "edge", "dur_ns"]
+    assert segments[columns].to_numpy().tolist() == [
+        ["unexplained", "(unexplained)", -1, -1, 30_000]
     ]
+
+
+def test_paths_of_many_windows_come_one_after_the_other():
+    """The same 30 us after the trace, and the same 10 us in it, a hundred times."""
+    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    windows = [Window(20_000, 50_000, "after"), Window(0, 10_000, "within")] * 100
+    segments = critical_paths(dag, windows)
+
+    assert segments["bound"].tolist() == ["unexplained", "host"] * 100
+    assert segments["dur_ns"].tolist() == [30_000, 10_000] * 100
+
+
+def test_an_anchor_is_where_the_path_of_a_window_ends():
+    """Another kernel ends when the collective begins; what the collective waited for is asked."""
+    drawing = """
+        stream 9 |               [N <a  ]
+        cpu 1    |[launch >a]
+        stream 7 |[k            ]
+    """
+    dag = compile_events(timeline(drawing))
+    for anchor, path in ((0, [("launch", 15_000)]), (-1, [("compute", 15_000)])):
+        segments = critical_path(dag, Window(0, 15_000, "until N", anchor=anchor))
+        assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == path
+
+
+def test_before_its_first_host_event_a_capture_saw_only_the_device():
+    """Kernels that were launched before it say so; the host was not yet recorded."""
+    assert _path("""
+        cpu 1    |          [aten::mm    ]
+        stream 7 |[k   ]
+    """) == [("launched_before_capture", "(before the capture)", 10), ("host", "aten::mm", 14)]
+
+
+def test_time_until_a_thread_of_a_pool_begins_is_a_wait_for_work():
+    """Three threads of one name serve requests; the third is idle before each of its two."""
+    drawing = f"""
+        cpu 2    |{{Stage::request }}
+        cpu 3    |    {{Stage::request }}
+        cpu 4    |        {{Stage::request }}{" " * 200}{{Stage::request }}
+        stream 7 |[k ]
+    """
+    events = timeline(drawing)
+    lanes = replace(events.lanes, thread=tuple(f"exec{tid}" for tid in events.lanes.tid))
+    dag = compile_events(replace(events, lanes=lanes))
+    segments = critical_path(dag, dag.span)
+
+    assert segments[["bound", "event", "name", "rule", "dur_ns"]].to_numpy().tolist() == [
+        ["waiting_for_work", -1, "(waits for work)", "waits for work", 8_000],
+        ["python_gap", 2, "Stage::request", "program order", 17_000],
+        ["waiting_for_work", -1, "(waits for work)", "waits for work", 200_000],
+        ["python_gap", 3, "Stage::request", "program order", 17_000],
+    ]
+
+
+def test_a_collective_of_the_host_is_communication_from_the_last_event_in_it():
+    """What the thread does in between, and the time until then, is its own."""
+    assert _path("""
+        cpu 1    |[op ]{gloo:recv  [aten::mm]           }
+    """) == [
+        ("host", "op", 5),
+        ("python_gap", "gloo:recv", 12),
+        ("host", "aten::mm", 10),
+        ("communication", "gloo:recv", 12),
+    ]
+
+
+def test_work_whose_end_comes_late_has_the_time_until_the_next_begins():
+    """By the clock, k2 begins 3 us before k1 ends, for which it waits."""
+    assert _path("""
+        cpu 1    |[launch >a][record !r @7][wait ?r @9][launch >b]
+        stream 7 |              [k1 <a                                  ]
+        stream 9 |                                                     [k2 <b    ]
+    """) == [("launch", "k1", 14), ("compute", "k1", 39), ("compute", "k2", 11)]
