@@ -414,3 +414,14 @@ def test_a_short_synchronization_that_need_not_wait_is_host_time():
         cpu 1    |[launch >a][op      ][sync ][op ]
         stream 7 |     [k1 <a ]
     """) == {"host": 33}
+
+
+def test_frames_say_nothing_of_time_on_the_device() -> None:
+    """The device is busy all the while that the host runs Python."""
+    assert attributed(
+        """
+        stream 7 |[k                    ]
+        cpu 1    |  [frame         ]
+        """,
+        frames=("frame",),
+    ) == {"compute": 23}

@@ -237,3 +237,40 @@ def test_work_whose_end_comes_late_has_the_time_until_the_next_begins():
         stream 7 |              [k1 <a                                  ]
         stream 9 |                                                     [k2 <b    ]
     """) == [("launch", "k1", 14), ("compute", "k1", 39), ("compute", "k2", 11)]
+
+
+def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
+    """Thread 1 runs nothing for 8 us, then launches."""
+    dag = compile_events(
+        timeline("""
+        cpu 2    |[op]
+        cpu 1    |[aten::mm]        [launch >a]
+        stream 7 |                       [k <a          ]
+        """)
+    )
+    segments = critical_path(dag, dag.span)
+
+    assert segments[["name", "track"]].to_numpy().tolist() == [
+        ["aten::mm", "1"],
+        ["(host gap)", "1"],
+        ["k", "stream 7"],
+        ["k", "stream 7"],
+    ]
+
+
+def test_what_is_longer_than_it_must_be_has_a_residual():
+    """The first kernel began 5 us after its launch, the second 3 us later than that."""
+    dag = compile_events(
+        timeline("""
+        cpu 1    |[launch >a]      [launch >b]
+        stream 7 |     [k <a]              [k <b     ]
+        """)
+    )
+    segments = critical_path(dag, dag.span)
+
+    assert segments[["bound", "lag_ns", "residual_ns", "dur_ns"]].to_numpy().tolist() == [
+        ["host", 11_000, 0, 11_000],
+        ["python_gap", 6_000, 0, 6_000],
+        ["launch", 5_000, 3_000, 8_000],
+        ["compute", 11_000, 0, 11_000],
+    ]
