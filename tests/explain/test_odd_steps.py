@@ -66,3 +66,13 @@ def test_a_shorter_step_says_what_took_it_less() -> None:
         cpu 1 |[a            ]   [a      ]  [a            ]   [a            ]
         cpu 1 |{execute_a       }{execute_a}{execute_a       }{execute_a       }
     """) == ["", "39% shorter (-6.00 us a)", "", ""]
+
+
+def test_if_the_last_step_is_the_usual_one_the_nearest_to_it_is_compared() -> None:
+    """No step follows the last one, of 14 us; the fourth takes 15 us, and the first 30."""
+    steps = "".join("{execute_a".ljust(length - 1) + "}" for length in (30, 12, 16, 15, 14))
+
+    assert reasons(f"cpu 1 |{steps}") == [
+        "2x as long (+15.0 us host code that no event covers)",
+        *("", "", "", ""),
+    ]

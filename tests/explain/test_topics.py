@@ -210,3 +210,22 @@ def test_a_topic_is_about_ranges_and_frames_of_the_host() -> None:
     dag = Trace.from_events(replace(events, kind=kind)).compile().dag
 
     assert np.flatnonzero(about(dag, Cause.CHECKPOINTING)).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        ("train.py(3): user", {"compilation": 12, "short operators": 58}),
+        ("torch/_dynamo/convert_frame.py(9): next", {"recompilation": 30, "short operators": 40}),
+    ],
+)
+def test_frames_that_compile_in_several_steps_compile_again(
+    second: str, found: dict[str, int]
+) -> None:
+    """Code of the user in the second step, after a compilation in the first, compiles nothing."""
+    first = "torch/_dynamo/convert_frame.py(600): __call__"
+    drawing = """
+        cpu 1    |{ProfilerStep#0                 }{ProfilerStep#1                     }
+        cpu 1    |[first     ]      [aten::mm    ] [second          ][aten::mm         ]
+    """
+    assert causes(drawing, (first, second), first=first, second=second) == found
