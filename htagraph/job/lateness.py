@@ -209,7 +209,7 @@ def blame_late_ranks(
     rest = lead - pd.Series(named).groupby(arrival).transform("sum").to_numpy(np.int64)
     # The path may run along other work of the rank than what made it late; its end was late, too.
     other = _spent(rest[::-1], (dur - named)[::-1], pd.DataFrame({"arrival": arrival[::-1]}))[::-1]
-    late_ns = np.where(arrival >= 0, named + other, 0)
+    late_ns = named + other
     by_lateness = cut.assign(
         dur_ns=late_ns, cause=Cause.LATE_RANK, name=did["name"], op=did["op"], event=did["event"]
     )
@@ -238,19 +238,17 @@ def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.Da
         attributed_time["rank"].to_numpy(np.int64),
     )
     end_ns = int(begin[-1] + attributed_time["dur_ns"].iloc[-1])
-    edges = windows[["since_ns", "came_ns"]].to_numpy(np.int64).ravel()
-    of_rank = np.repeat(windows["rank"].to_numpy(np.int64), 2)
-    inside = (edges > begin[0]) & (edges < end_ns)
-    inside &= rank[np.searchsorted(begin, edges, side="right") - 1] == of_rank
+    edges = np.clip(windows[["since_ns", "came_ns"]].to_numpy(np.int64), begin[0], end_ns)
+    of_rank = windows[["rank"]].to_numpy(np.int64)
+    inside = rank[np.searchsorted(begin, edges, side="right") - 1] == of_rank
     cuts = np.unique(np.concatenate([begin, edges[inside]]))
     source = np.searchsorted(begin, cuts, side="right") - 1
     arrival = np.full(len(cuts), -1, dtype=np.int64)
     for one, own in windows.groupby("rank"):
         mine = np.flatnonzero(rank[source] == one)
         before = np.searchsorted(own["since_ns"].to_numpy(np.int64), cuts[mine], side="right") - 1
-        lies = (before >= 0) & (
-            cuts[mine] < own["came_ns"].to_numpy(np.int64)[np.maximum(before, 0)]
-        )
-        arrival[mine] = np.where(lies, own["arrival"].to_numpy(np.int64)[np.maximum(before, 0)], -1)
+        came = np.append(own["came_ns"].to_numpy(np.int64), _EVER)  # -1 is the last
+        late = np.append(own["arrival"].to_numpy(np.int64), -1)
+        arrival[mine] = np.where(cuts[mine] < came[before], late[before], -1)
     cut = attributed_time.iloc[source].reset_index(drop=True)
     return cut.assign(start_ns=cuts, dur_ns=np.diff(np.append(cuts, end_ns))), arrival
