@@ -61,9 +61,17 @@ def test_a_late_arrival_says_who_was_last_and_whom_it_kept_waiting() -> None:
 
     assert late.to_dict("records") == [
         {
-            **{"match": 1, "rank": 1, "collective": 1, "runner_up": 0, "shared": 0},
-            **{"came_ns": 94_000, "lead_ns": 30_000, "longest_wait_ns": 30_000, "wait_ns": 60_000},
-            **{"is_certain": True, "is_blamed": True},
+            "match": 1,
+            "rank": 1,
+            "collective": 1,
+            "runner_up": 0,
+            "shared": 0,
+            "came_ns": 94_000,
+            "lead_ns": 30_000,
+            "longest_wait_ns": 30_000,
+            "wait_ns": 60_000,
+            "is_certain": True,
+            "is_blamed": True,
         }
     ]
 
