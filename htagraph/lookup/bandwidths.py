@@ -16,11 +16,13 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
 _US_NS = 1_000
+"""Nanoseconds of a microsecond, to which older profilers cut durations."""
 _TOLERANCE = 0.01
-"""Share by which a recorded bandwidth may differ from bytes by duration: profilers round it."""
+"""Share by which a recorded bandwidth may differ from bytes by duration: profilers round it.
+Chosen. Pinned by tests/queries/test_counters.py."""
 _FEWEST_DURATIONS = 3
 """Durations that must differ before one factor between both counts as systematic: cutting to whole
-microseconds changes each by another factor."""
+microseconds changes each by another factor. Chosen. Pinned by tests/queries/test_counters.py."""
 
 
 class Bandwidths(NamedTuple):

@@ -55,7 +55,8 @@ WINDOWS_IN_WORDS = (
 
 _HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
 _FIRST_NS, _LAST_NS = -(2**62), 2**62
-"""Differences of times beyond these do not fit into 64 bits."""
+"""Differences of times beyond these do not fit into 64 bits. Pinned by
+tests/lookup/test_find_window.py."""
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = r"(\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"

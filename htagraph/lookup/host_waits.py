@@ -19,7 +19,7 @@ READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_
 _SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 _LONG_FACTOR = 2
 """A synchronization that returns at once takes about as long as a launch; twice that is a wait.
-Chosen."""
+Chosen. Pinned by tests/lookup/test_host_waits.py."""
 
 
 def long_waits(dag: Dag) -> npt.NDArray[np.bool_]:

@@ -34,9 +34,11 @@ _AXES = ("x", "y", "z")
 _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
 """HIP calls that take their grid in threads, not in blocks."""
 _MOST_THREADS = 2_048
-"""Threads of a multiprocessor that the trace does not describe: the most of any GPU so far."""
+"""Threads of a multiprocessor that the trace does not describe: the most of any GPU so far.
+Pinned by tests/lookup/test_launch_geometry.py."""
 _USUAL_WARP = 32
-"""Threads of a warp of a GPU that the trace does not describe: those of NVIDIA."""
+"""Threads of a warp of a GPU that the trace does not describe: those of NVIDIA.
+Pinned by tests/lookup/test_launch_geometry.py."""
 
 
 class LaunchGeometry(NamedTuple):

@@ -33,16 +33,21 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 FEWEST_ALIKE = 3
-"""Steps that must be alike before any is called steady: of two that differ, either may be usual."""
+"""Steps that must be alike before any is called steady: of two that differ, either may be usual.
+Pinned by tests/queries/test_steady_state.py."""
 
 _OTHER_EVENTS = 0.01
-"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen."""
+"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen.
+Pinned by tests/lookup/test_steady_steps.py."""
 _NEAR = 0.1
-"""Share of the median by which any length may differ. Chosen."""
+"""Share of the median by which any length may differ. Chosen. Pinned by
+tests/lookup/test_steady_steps.py."""
 _FAR = 0.25
-"""Share of the median by which no length may differ, however widely they spread. Chosen."""
+"""Share of the median by which no length may differ, however widely they spread. Chosen.
+Pinned by tests/lookup/test_steady_steps.py."""
 _DEVIATIONS = 3 * 1.4826
-"""Median absolute deviations of three standard deviations, if lengths are normal."""
+"""Median absolute deviations of three standard deviations, if lengths are normal. Pinned by
+tests/lookup/test_steady_steps.py."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import AmbiguousWindowWarning, QueryError, WindowNotFoundError
-from htagraph.lookup.find_window import times_in
+from htagraph.lookup.find_window import bounds_of, times_in
 from htagraph.synth import timeline
 from tests.job.simulated import loaded
 from tests.synth.simulator import simulate_job
@@ -169,3 +169,11 @@ def test_a_glob_of_a_job_says_which_step_it_took(job) -> None:
     with pytest.warns(AmbiguousWindowWarning, match=said) as caught:
         job.window("ProfilerStep*")
     assert caught[0].filename == __file__
+
+
+def test_differences_of_times_in_a_window_fit_into_64_bits() -> None:
+    """Up to 2**62 ns, which are 146 years, before and after."""
+    assert bounds_of((-(2**62), 2**62)) == (-(2**62), 2**62)
+    for window in ((-(2**62) - 1, 0), (0, 2**62 + 1)):
+        with pytest.raises(QueryError, match="does not fit into 64 bits"):
+            bounds_of(window)
