@@ -184,11 +184,10 @@ def blame_late_ranks(
         Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
         path.
     """
-    left_ns = collectives.groupby("match")["end_ns"].max()
-    windows = _blamed_windows(late, left_ns)
-    if not len(attributed_time) or not len(windows):
+    if not len(attributed_time):
         return attributed_time
-    cut, arrival = _cut_at(attributed_time, windows)
+    left_ns = collectives.groupby("match")["end_ns"].max()
+    cut, arrival = _cut_at(attributed_time, _blamed_windows(late, left_ns))
     did = segments.iloc[cut["segment"]].set_axis(cut.index)
     keys = pd.DataFrame(
         {
@@ -215,9 +214,7 @@ def blame_late_ranks(
     )
     own = cut.assign(start_ns=cut["start_ns"] + late_ns, dur_ns=dur - late_ns)
     both = pd.concat([by_lateness, own])
-    kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values(
-        "start_ns", kind="stable", ignore_index=True
-    )
+    kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable")
     return kept
 
 
