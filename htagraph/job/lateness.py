@@ -245,7 +245,7 @@ def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.Da
         mine = np.flatnonzero(rank[source] == one)
         before = np.searchsorted(own["since_ns"].to_numpy(np.int64), cuts[mine], side="right") - 1
         came = np.append(own["came_ns"].to_numpy(np.int64), _EVER)  # -1 is the last
-        late = np.append(own["arrival"].to_numpy(np.int64), -1)
-        arrival[mine] = np.where(cuts[mine] < came[before], late[before], -1)
+        late = own["arrival"].to_numpy(np.int64)[before]
+        arrival[mine] = np.where(cuts[mine] < came[before], late, -1)
     cut = attributed_time.iloc[source].reset_index(drop=True)
     return cut.assign(start_ns=cuts, dur_ns=np.diff(np.append(cuts, end_ns))), arrival

@@ -137,6 +137,35 @@ def test_a_rank_that_is_late_twice_is_charged_each_time_since_it_was_late_before
     assert late_time(job) == [(1, "host", "load", 70_000)]
 
 
+def test_what_a_rank_did_while_a_collective_ran_did_not_make_it_late() -> None:
+    """Rank 1 loads from 5 us on, and the collective runs until 16 us; nobody waits for its end."""
+
+    def ahead(*first: Action) -> tuple[Action, ...]:
+        return (meet(), *first, work(), meet(), Synchronize())
+
+    path = loaded(three(ahead(), ahead(own("load", 60)), ahead())).critical_path()
+    late = path.attributed_time[path.attributed_time["cause"] == "late rank"]
+
+    assert late[["name", "start_ns", "dur_ns"]].to_numpy().tolist() == [
+        ["load", 16_000, 49_000],
+        ["aten::work", 65_000, 11_000],
+    ]
+
+
+def test_a_rank_is_blamed_only_if_clocks_tell_that_it_was_last() -> None:
+    """The second time, rank 1 is 20 us late, and one of the clocks is known to 20 us."""
+    job = loaded(
+        three(
+            (*after(), *after()),
+            (*after(own("load", 30)), *after(own("load", 20))),
+            (*after(), *after()),
+        )
+    )
+
+    assert job.timeline.late_arrivals["is_blamed"].tolist() == [True, False]
+    assert late_time(job) == [(1, "host", "load", 30_000)]
+
+
 def test_a_wait_counts_if_it_is_longer_than_clocks_are_uncertain() -> None:
     """Ranks 0 and 2 wait for 20 us; their clocks are known to 10 us and to 20 us."""
     timeline = loaded(three(after(), after(own("load", 20)), after())).timeline
