@@ -41,8 +41,11 @@ def test_a_breakdown_by_what_is_no_label_says_which_there_are(path: CriticalPath
 
 
 def test_of_parts_that_are_as_long_the_one_that_comes_first_is_first() -> None:
-    """`relu` and `tanh` take 6 us each, `gemm` 9."""
-    events = timeline("stream 7 |[tanh][relu][gemm   ]")
+    """`relu` and `tanh` take 6 us each, `gemm` 9; in the file, `relu` comes first."""
+    events = timeline("""
+        stream 7 |      [relu]
+        stream 7 |[tanh]      [gemm   ]
+    """)
     path = Trace.from_events(events).compile().critical_path()
 
     assert path.breakdown(by="name").index.tolist() == ["gemm", "tanh", "relu"]
