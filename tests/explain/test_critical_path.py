@@ -167,13 +167,12 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
 
 
 def test_paths_of_many_windows_come_one_after_the_other():
-    """The same 30 us after the trace, and the same 10 us in it, a hundred times."""
+    """The same 30 us after the trace a thousand times, and then the trace."""
     dag = compile_events(timeline("cpu 1 |[aten::mm]"))
-    windows = [Window(20_000, 50_000, "after"), Window(0, 10_000, "within")] * 100
-    segments = critical_paths(dag, windows)
+    segments = critical_paths(dag, [*[Window(20_000, 50_000, "after")] * 1_000, dag.span])
 
-    assert segments["bound"].tolist() == ["unexplained", "host"] * 100
-    assert segments["dur_ns"].tolist() == [30_000, 10_000] * 100
+    assert segments["bound"].tolist() == [*["unexplained"] * 1_000, "host"]
+    assert segments["dur_ns"].tolist() == [*[30_000] * 1_000, 10_000]
 
 
 def test_an_anchor_is_where_the_path_of_a_window_ends():
@@ -221,9 +220,10 @@ def test_time_until_a_thread_of_a_pool_begins_is_a_wait_for_work():
 def test_a_collective_of_the_host_is_communication_from_the_last_event_in_it():
     """What the thread does in between, and the time until then, is its own."""
     assert _path("""
-        cpu 1    |[op ]{gloo:recv  [aten::mm]           }
+        cpu 1    |[one][two]{gloo:recv  [aten::mm]           }
     """) == [
-        ("host", "op", 5),
+        ("host", "one", 5),
+        ("host", "two", 5),
         ("python_gap", "gloo:recv", 12),
         ("host", "aten::mm", 10),
         ("communication", "gloo:recv", 12),
