@@ -243,7 +243,7 @@ def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
     """Thread 1 runs nothing for 8 us, then launches."""
     dag = compile_events(
         timeline("""
-        cpu 2    |[op]
+        cpu 2    |[op][op]
         cpu 1    |[aten::mm]        [launch >a]
         stream 7 |                       [k <a          ]
         """)
