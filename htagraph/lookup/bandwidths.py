@@ -19,10 +19,10 @@ _US_NS = 1_000
 """Nanoseconds of a microsecond, to which older profilers cut durations."""
 _TOLERANCE = 0.01
 """Share by which a recorded bandwidth may differ from bytes by duration: profilers round it.
-Chosen. Pinned by tests/queries/test_counters.py."""
+Chosen. Pinned by tests/lookup/test_bandwidths.py."""
 _FEWEST_DURATIONS = 3
 """Durations that must differ before one factor between both counts as systematic: cutting to whole
-microseconds changes each by another factor. Chosen. Pinned by tests/queries/test_counters.py."""
+microseconds changes each by another factor. Chosen. Pinned by tests/lookup/test_bandwidths.py."""
 
 
 class Bandwidths(NamedTuple):
