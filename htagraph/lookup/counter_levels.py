@@ -24,6 +24,7 @@ __all__ = [
 I64 = npt.NDArray[np.int64]
 
 _BYTES_PER_S = 1_000_000_000
+"""Bandwidths, in GB/s, are added in whole bytes per second: a limit of precision."""
 
 
 class CounterChanges(NamedTuple):

@@ -59,6 +59,7 @@ _FIRST_NS, _LAST_NS = -(2**62), 2**62
 tests/lookup/test_find_window.py."""
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+"""Nanoseconds of each unit."""
 _TIME = r"(\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
 _TIMES = re.compile(rf"{_TIME}:\s?{_TIME}")
 _NUMBER = re.compile(r"\d{1,18}")

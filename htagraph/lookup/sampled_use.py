@@ -29,6 +29,7 @@ SAMPLED: Mapping[str, re.Pattern[str]] = {
 htagraph estimates. Tensor activity is a share of cycles, not of the time of kernels."""
 
 _PERCENT = 100.0
+"""All, of a series in percent."""
 _MOST_OF_A_RATIO = 1.5
 """A series with larger values is in percent. DCGM writes ratios, most others percents; a ratio
 exceeds 1 only by rounding. Chosen. Pinned by tests/lookup/test_sampled_use.py."""

@@ -51,6 +51,8 @@ _LIMITED_BY = np.array(
 _WITHIN_DEVICE = r"DtoD|DeviceToDevice|Device -> Device"
 _MEASURED = f"{NCU}sm__warps_active.avg.pct_of_peak_sustained_active"
 _MILLION, _PERCENT = 1_000_000, 100
+"""Parts of a percent that measured occupancies are rounded to, a limit of precision; percent that
+are all."""
 _ROUNDING = 1e-6
 """Share by which sums of float64 over many stretches may differ: a limit of precision, for a check.
 Changes no answer."""

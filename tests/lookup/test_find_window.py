@@ -59,6 +59,8 @@ def test_times_have_units_and_count_from_the_start(graph) -> None:
         (10_000, 20_000)
     }
     assert times_in("1.5s:2s") == (1_500_000_000, 2_000_000_000)
+    assert times_in("2ms:3ms") == (2_000_000, 3_000_000)
+    assert times_in("2µs:3µs") == (2_000, 3_000)
     with pytest.raises(QueryError, match="'20us:10us' ends before it starts"):
         graph.window("20us:10us")
 
