@@ -274,3 +274,13 @@ def test_what_is_longer_than_it_must_be_has_a_residual():
         ["launch", 5_000, 3_000, 8_000],
         ["compute", 11_000, 0, 11_000],
     ]
+
+
+def test_what_runs_at_the_end_of_a_window_goes_before_a_gap():
+    """The gap of thread 1 began later than `aten::mm`, but nothing is known to run in it."""
+    drawing = """
+        cpu 1    |[a  ]              [b ]
+        cpu 2    |[aten::mm           ]
+    """
+
+    assert _path(drawing, at=(0, 15_000)) == [("host", "aten::mm", 15)]
