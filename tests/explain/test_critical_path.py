@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path, critical_paths
 from htagraph.lookup.find_window import find_window
+from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.synth import timeline
 
@@ -284,3 +287,18 @@ def test_what_runs_at_the_end_of_a_window_goes_before_a_gap():
     """
 
     assert _path(drawing, at=(0, 15_000)) == [("host", "aten::mm", 15)]
+
+
+def test_python_before_the_first_host_event_launched_nothing():
+    """Frames are no work; what held up the operator is not known."""
+    events = timeline("""
+        cpu 1    |[frame                   ]
+        cpu 1    |          [aten::mm    ]
+    """)
+    kind = np.where(events.names() == "frame", EventKind.PYTHON, events.kind).astype(np.int8)
+    segments = critical_path(compile_events(replace(events, kind=kind)), Window(0, 24_000, "all"))
+
+    assert segments[["bound", "dur_ns"]].to_numpy().tolist() == [
+        ["unexplained", 10_000],
+        ["host", 14_000],
+    ]
