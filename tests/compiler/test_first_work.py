@@ -56,13 +56,13 @@ def test_a_wait_for_the_device_that_returned_says_that_it_was_idle(arrows):
     assert "unexplained" in bounds(dag)
 
 
-@pytest.mark.parametrize(("overlap_us", "is_source"), [(0, True), (1, False)])
-def test_a_call_that_has_not_returned_may_still_stage_what_it_copies(arrows, overlap_us, is_source):
-    """Its work begins later than launches do."""
+@pytest.mark.parametrize(("call_us", "is_source"), [(100, True), (1_511, False), (1_600, False)])
+def test_a_slow_launch_call_is_what_its_work_waited_for(arrows, call_us, is_source):
+    """The work starts after 1.5 ms: long after its call returned, right then, or while it runs."""
     dag = compiled(
         f"""
-        cpu 1    |[launch >a{FAR}][launch >b]
-        stream 7 |{" " * (1_511 - overlap_us)}[k1 <a    ][k2 <b]
+        cpu 1    |[launch >a{"":{call_us - 11}}][launch >b]
+        stream 7 |{"":1511}[k1 <a    ][k2 <b]
         """
     )
 
