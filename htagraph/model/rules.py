@@ -66,7 +66,7 @@ class Rule(Vocabulary):
     CALL_SEMANTICS = 9, EdgeKind.SYNC, _DEFINITION
     """The API call waits by definition."""
     BLOCKING_COPY = 10, EdgeKind.SYNC, _DEFINITION
-    """A copy from or to pageable memory returned after the device had finished it."""
+    """The call is synchronous, or the memory pageable, and the copy began before it returned."""
     RECORD_AND_WAIT_ORDER = 11, EdgeKind.SYNC, _INFERRED
     """An event record and a stream wait are paired by their order."""
     ENDED_RIGHT_BEFORE = 12, EdgeKind.SYNC, _INFERRED

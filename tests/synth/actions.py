@@ -100,6 +100,8 @@ class Launch:
         Duration of the call, unless it blocks.
     is_blocking : bool
         The call returns after the work has ended.
+    staged_ns : int, unit=ns
+        A call that blocks returns this long before the end: the last part of a copy is staged.
     call : str
         Name of the call; by the kind of work if empty.
     """
@@ -108,6 +110,7 @@ class Launch:
     stream: int = 7
     cost_ns: int = 4_500
     is_blocking: bool = False
+    staged_ns: int = 0
     call: str = ""
 
     @property

@@ -157,9 +157,22 @@ def _polls(draw: Draw) -> Section:
     layers = [(draw.ns(20, 200), draw.ns(40, 400)) for _ in range(draw.random.randint(2, 5))]
     before_ns = draw.ns(5, 40) if draw.chance(0.5) else 0
     in_op, stream = draw.chance(0.5), draw.random.choice((7, 20))
+    reads, reduce_ns = draw.chance(0.4), draw.ns(20, 400)
+
+    def of_autograd() -> tuple[Action, ...]:
+        """A value read off the device after a backward pass, which another thread launches."""
+        backward = Op(
+            "autograd::engine::evaluate_function: EmbeddingBackward0",
+            (draw.spend(9_000), draw.launch(_EMBEDDING, layers[0][1], 9)),
+        )
+        return (
+            HandOver((backward,), 2, wake_ns=draw.about(20_000), thread_name="pt_autograd_0"),
+            draw.meeting(_REDUCE, reduce_ns, 22),
+            Op("aten::item", (Poll(9, return_ns=draw.about(4_000)), draw.spend(3_000))),
+        )
 
     def section() -> tuple[Action, ...]:
-        actions: list[Action] = []
+        actions = list(of_autograd()) if reads else []
         for gemm_ns, notify_ns in layers:
             before = min(draw.about(before_ns), notify_ns // 2) if before_ns else 0
             wait = (Poll(stream, before_ns=before, return_ns=draw.about(1_500)), draw.spend(3_000))

@@ -261,7 +261,7 @@ class Thread:
         else:
             items = self._enqueue(action, call, launch)
         if isinstance(action, Launch) and action.is_blocking:
-            yield from self._wait_for(items[-1:])
+            yield from self._wait_for(items[-1:], before_ns=action.staged_ns)
             self.now += self.device.machine.sync_return_ns
             self._advance(Bound.SYNC, call)
         else:
@@ -329,13 +329,13 @@ class Thread:
             self.mark = self._release(room, Bound.LAUNCH, Release.QUEUE)
             self.now = room.ts_ns
 
-    def _wait_for(self, items: Iterable[Item]) -> Steps:
-        """Wait until all items have ended; the last one releases this thread if it is later."""
+    def _wait_for(self, items: Iterable[Item], *, before_ns: int = 0) -> Steps:
+        """Wait until all items have ended, or so long before; the last one releases this thread."""
         ends: list[Mark] = []
         for item in items:
             while item.end is None:
                 yield item
-            ends.append(item.end)
+            ends.append(self._point(item, before_ns))
         last = max(ends, key=lambda mark: mark.ts_ns, default=None)
         if last is not None and last.ts_ns >= self.now:
             self.engine.n_ties += (
@@ -443,15 +443,20 @@ class Thread:
             yield item
         if item is None or item.start is None or item.end is None:
             return
-        at_ns = max(item.end.ts_ns - action.before_ns, item.start.ts_ns)
-        if at_ns < self.now:
+        seen = self._point(item, action.before_ns)
+        if seen.ts_ns < self.now:
             return
-        seen = item.end
-        if at_ns < item.end.ts_ns:
-            seen = Mark(
-                at_ns, item.start, item.bound, item.work.name,
-                rank=self.device.rank, event=item.event,
-            )  # fmt: skip
         self.mark = self._release(seen, Bound.SYNC, Release.POLL)
-        self.now = at_ns + action.return_ns
+        self.now = seen.ts_ns + action.return_ns
         self._advance(Bound.SYNC, -1)
+
+    def _point(self, item: Item, before_ns: int) -> Mark:
+        """The end of work, or a point in it so long before."""
+        assert item.start is not None
+        assert item.end is not None
+        at_ns = max(item.end.ts_ns - before_ns, item.start.ts_ns)
+        if at_ns == item.end.ts_ns:
+            return item.end
+        return Mark(
+            at_ns, item.start, item.bound, item.work.name, rank=self.device.rank, event=item.event
+        )
