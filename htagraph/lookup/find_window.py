@@ -21,6 +21,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import step_number
+from htagraph.model.units import human_duration
 from htagraph.model.window import Window, WindowClock, pair_of
 
 __all__ = [
@@ -161,6 +162,18 @@ def _step_rows(dag: Dag, window: str) -> I64:
     return rows[-1:] if window == LAST else rows[numbered_steps(steps["name"].tolist(), window)]
 
 
+def _at_times(dag: Dag, times: tuple[int, int], text: str) -> Window:
+    """Window between two times from the start of a trace, which it must not leave altogether."""
+    span = dag.span
+    if times[0] >= max(span.dur_ns, 1):
+        raise QueryError(
+            f"the window {text!r} begins after the end of the trace, which is "
+            f"{human_duration(span.dur_ns)} long.",
+            hint="times count from its start: give START:END within it.",
+        )
+    return Window(span.start_ns + times[0], min(span.start_ns + times[1], span.end_ns), text)
+
+
 def find_window(
     dag: Dag,
     window: str | re.Pattern[str] | tuple[int, int],
@@ -188,7 +201,7 @@ def find_window(
     WindowNotFoundError
         If nothing matches, or too few ranges for `instance`; the hint lists the steps.
     QueryError
-        If this is not a window.
+        If this is not a window, or it begins after the end of the trace.
     """
     text = getattr(window, "pattern", window)
     if isinstance(window, tuple) or not isinstance(text, str):
@@ -199,8 +212,7 @@ def find_window(
     is_word = isinstance(window, str) and not is_annotation(dag, window)
     times = times_in(text) if is_word else None
     if times is not None:
-        start_ns, end_ns = (dag.span.start_ns + time_ns for time_ns in times)
-        return Window(start_ns, end_ns, text)
+        return _at_times(dag, times, text)
     of_steps = is_word and is_step_word(text)
     rows = _step_rows(dag, text) if of_steps else named_ranges(dag, window)
     found = instance_window(dag, rows, text, on=on, instance=0 if instance is None else instance)
