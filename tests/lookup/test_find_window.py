@@ -66,6 +66,17 @@ def test_times_have_units_and_count_from_the_start(graph) -> None:
         graph.window("20us:10us")
 
 
+def test_a_window_after_the_end_is_refused_with_the_length_of_the_trace() -> None:
+    """A trace of 30 us; a window that begins in it ends with it."""
+    graph = graph_of("cpu 1 |[aten::mm                    ]")
+
+    with pytest.raises(QueryError, match=r"'5s:6s' begins after the end of the trace.*30\.0 us"):
+        graph.window("5s:6s")
+    with pytest.raises(QueryError, match=r"30\.0 us long"):
+        graph.window("30us:31us")
+    assert graph.window("29us:1s").interval.dur_ns == 1_000
+
+
 def test_times_whose_difference_does_not_fit_into_64_bits_are_refused(graph) -> None:
     """From 2**62 ns on, 146 years; one less is the longest window that there is."""
     last_ns = 2**62 - 1
