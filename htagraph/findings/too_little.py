@@ -24,13 +24,8 @@ Chosen: of what else there is, not even the neighbours are known.
 def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool) -> str:
     """Why a path cannot be judged, and what to capture; empty if it can.
 
-    It cannot if there is no device work, hardly an event, and nothing recorded on the path.
-
-    Parameters
-    ----------
-    attributed_time : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
-    n_events : int
-        Of the whole trace.
+    It cannot if there is no device work, hardly an event in the whole trace, and nothing recorded
+    on the path.
     """
     if has_device or n_events >= _FEW_EVENTS or not len(attributed_time):
         return ""
