@@ -106,6 +106,7 @@ def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
         replay,
         ts_ns=ts_ns,
         release_ns=release_ns,
+        kept={},
         lag_ns=np.where(there, lag_end - ts_ns[replay.tail], DROPPED),
         extra_ns=extra,
     )

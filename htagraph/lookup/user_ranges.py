@@ -54,12 +54,12 @@ def user_ranges(dag: Dag, event: I64) -> tuple[I64, Text]:
     above = nearest(dag.parent, dag.parent[rows].astype(np.int64), is_users)
     level = np.flatnonzero(above < 0)
     while len(level):
-        keys = np.stack([gather(code, above[level], 0), events.name[rows[level]]])
-        unique, which = np.unique(keys, axis=1, return_inverse=True)
-        code[rows[level]] = len(texts) + which.ravel()
+        key = gather(code, above[level], 0) * len(symbols) + events.name[rows[level]]
+        unique, which = np.unique(key, return_inverse=True)
+        code[rows[level]] = len(texts) + which
         texts += [
             WITHIN.join(filter(None, (texts[outer], symbols.texts[name])))
-            for outer, name in unique.T.tolist()
+            for outer, name in np.stack(np.divmod(unique, len(symbols))).T.tolist()
         ]
         done = np.zeros(len(events) + 1, dtype=bool)
         done[rows[level]] = True

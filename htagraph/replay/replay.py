@@ -93,8 +93,8 @@ class Replay:
     event: I32
     row: I64
     places: I64
-    kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What several changes ask of the recorded run, by name: it is found once."""
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What several changes ask of the recorded run, by name: found once, for all lags."""
 
     @property
     def weight_ns(self) -> I64:
