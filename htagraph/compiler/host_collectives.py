@@ -14,15 +14,18 @@ the n-th range. The caller waits where it records nothing until a range has ende
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure, end_node, examine, start_node
 from htagraph.model.collective_names import (
     HOST_CALLER,
     HOST_COLLECTIVE,
+    HOST_VIEW,
     HOST_WAIT,
     NCCL_ANNOTATION,
     operation_of,
@@ -31,7 +34,7 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["host_collective_edges"]
+__all__ = ["host_collective_edges", "until_resumed"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -42,6 +45,12 @@ _AS = {"reduce_scatter": "all_reduce"}
 _OVERHANG_FACTOR = 10
 """A caller that continues within this part of its gap after the range ended waited for it
 (chosen)."""
+
+import os
+_HELD_PART = int(os.environ.get("HP", 2))
+_LATEST_NS = int(float(os.environ.get("LN",1.5))*1e6)
+_LATE_PART = 10
+_NEAR_NS = int(float(os.environ.get("NN",2))*1e6)
 
 
 def _above(structure: Structure, rows: I64) -> Bools:
@@ -86,14 +95,17 @@ def _in_order(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     return calls[:n_pairs], ranges[skipped : skipped + n_pairs]
 
 
+def _ranges(structure: Structure) -> I64:
+    """Host ranges of collectives."""
+    events = structure.events
+    return structure.host[events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]]
+
+
 def _pairs(structure: Structure) -> tuple[I64, I64]:
     """Calls, and the range of a worker that each one has."""
     events = structure.events
-    calls = _callers(structure)
-    ranges = structure.host[
-        events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]
-        & ~is_in(events.lane[structure.host], events.lane[calls])
-    ]
+    calls, ranges = _callers(structure), _ranges(structure)
+    ranges = ranges[~is_in(events.lane[ranges], events.lane[calls])]
     of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
     parts = [
         _in_order(structure, calls[of_call == name], ranges[of_range == name])
@@ -106,8 +118,8 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     )
 
 
-def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
-    """Ranges that a caller waits for, and the nodes at which the waits end.
+def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
+    """Position of the boundary after which the caller of each range waits for its end, -1 for none.
 
     A caller waits where it records nothing while a range ends, if it has just called, or continues
     right after, or what it does next needs the result. Else the time may be its own.
@@ -115,17 +127,60 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     events, between = structure.events, structure.boundaries
     ended = events.end_ns[ranges]
     at = between.last(events.lane[calls], ended - 1)
-    known = gather(between.is_followed, at, default=False)
-    calls, ranges, ended, at = calls[known], ranges[known], ended[known], at[known]
+    at = np.where(gather(between.is_followed, at, default=False), at, -1)
     uses = events.named(events.symbols.searched(HOST_WAIT))
     soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
     waits = between.node[at] == end_node(calls)
     waits |= gather(uses, between.inside[at], default=False)
-    waits |= structure.is_idle[at] & (soon | uses[between.node[at + 1] >> 1])
-    rows = np.flatnonzero(waits)
-    rows = rows[np.lexsort((ended[rows], at[rows]))]
+    views = events.named(events.symbols.searched(HOST_VIEW))[between.node >> 1]
+    solid = np.where(views, len(between) - 1, np.arange(len(between)))
+    then = np.minimum.accumulate(solid[::-1])[::-1][at + 1]
+    waits |= structure.is_idle[at] & (soon | uses[between.node[then] >> 1])
+    return np.where(waits, at, -1)
+
+
+def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
+    """Ranges that a caller waits for, the last of each wait, and the nodes at which waits end."""
+    at = _held(structure, calls, ranges)
+    rows = np.flatnonzero(at >= 0)
+    rows = rows[np.lexsort((structure.events.end_ns[ranges[rows]], at[rows]))]
     rows = rows[np.append(np.diff(at[rows]) > 0, True)[: len(rows)]]
-    return ranges[rows], between.node[at[rows] + 1].astype(np.int64)
+    return ranges[rows], structure.boundaries.node[at[rows] + 1].astype(np.int64)
+
+
+def _resumed(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
+    """Ranges that end after their caller continues, and the time at which it does.
+
+    The caller wakes when the collective is done; the worker, when it runs again, ends its range.
+    """
+    events, between = structure.events, structure.boundaries
+    since, ended, dur = events.ts_ns[ranges], events.end_ns[ranges], events.dur_ns[ranges]
+    # What holds half of a range holds its middle.
+    at = between.last(events.lane[calls], since + dur // 2)
+    known = gather(between.is_followed, at, default=False) & (_held(structure, calls, ranges) < 0)
+    until = gather(between.ts_ns, np.where(known, at + 1, -1))
+    late = known & gather(structure.is_idle, at, default=False) & (until < ended)
+    late &= _HELD_PART * (until - np.maximum(since, gather(between.ts_ns, at))) >= dur
+    late &= ended - until <= np.maximum(_LATEST_NS, dur // _LATE_PART)
+    # Another range that ended right before is what the caller waited for.
+    others = np.sort(events.end_ns[_ranges(structure)])
+    late &= np.searchsorted(others, until - _NEAR_NS) == np.searchsorted(others, until, "right")
+    inside = between.last(events.lane[ranges], ended - 1)
+    late &= between.ts_ns[inside] <= until
+    return ranges[late], until[late]
+
+
+def until_resumed(structure: Structure) -> Structure:
+    """Structure in which no range of a collective lasts longer than its caller waits for it."""
+    if not len(structure.host):
+        return structure
+    ranges, until = _resumed(structure, *_pairs(structure))
+    if not len(ranges):
+        return structure
+    events = structure.events
+    dur_ns = events.dur_ns.copy()
+    dur_ns[ranges] = until - events.ts_ns[ranges]
+    return examine(replace(events, dur_ns=dur_ns)).calibrated(structure.calibration)
 
 
 def host_collective_edges(structure: Structure) -> EdgeTable:

@@ -99,6 +99,8 @@ class Rule(Vocabulary):
     """The file has an arrow from one slice to the other."""
     TENSOR_DEPENDENCY = 25, EdgeKind.FLOW, _RECORDED
     """An operator reads a tensor that one on another thread wrote: an execution trace says so."""
+    ALLOCATOR_WAITS = 26, EdgeKind.HIDDEN_SYNC, _INFERRED
+    """An allocation failed; before the allocator frees what it keeps, work on other streams ends."""
 
     @property
     def label(self) -> str:
