@@ -43,14 +43,11 @@ _AS = {"reduce_scatter": "all_reduce"}
 """Operations that a backend runs as another one: gloo's ``_reduce_scatter_base_``."""
 
 _OVERHANG_FACTOR = 10
-"""A caller that continues within this part of its gap after the range ended waited for it
-(chosen)."""
+"""A caller waited for a range if it continues within this part of its gap after the range ended, or
+within this part of the range before (chosen)."""
 
-import os
-_HELD_PART = int(os.environ.get("HP", 2))
-_LATEST_NS = int(float(os.environ.get("LN",1.5))*1e6)
-_LATE_PART = 10
-_NEAR_NS = int(float(os.environ.get("NN",2))*1e6)
+_HELD_PART = 2
+"""A caller that continues before its range ends waited for at least this part of it (chosen)."""
 
 
 def _above(structure: Structure, rows: I64) -> Bools:
@@ -118,6 +115,15 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     )
 
 
+def _next_but_views(structure: Structure, at: I64) -> I64:
+    """Event that begins or ends next after some boundaries, views of tensors aside."""
+    events, between = structure.events, structure.boundaries
+    views = events.named(events.symbols.searched(HOST_VIEW))[between.node >> 1]
+    position = np.where(views & between.is_followed, len(between), np.arange(len(between)))
+    following = np.minimum.accumulate(position[::-1])[::-1]
+    return between.node[following[at + 1]] >> 1
+
+
 def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
     """Position of the boundary after which the caller of each range waits for its end, -1 for none.
 
@@ -132,10 +138,7 @@ def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
     soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
     waits = between.node[at] == end_node(calls)
     waits |= gather(uses, between.inside[at], default=False)
-    views = events.named(events.symbols.searched(HOST_VIEW))[between.node >> 1]
-    solid = np.where(views, len(between) - 1, np.arange(len(between)))
-    then = np.minimum.accumulate(solid[::-1])[::-1][at + 1]
-    waits |= structure.is_idle[at] & (soon | uses[between.node[then] >> 1])
+    waits |= structure.is_idle[at] & (soon | uses[_next_but_views(structure, at)])
     return np.where(waits, at, -1)
 
 
@@ -149,36 +152,39 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
 
 
 def _resumed(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
-    """Ranges that end after their caller continues, and the time at which it does.
+    """Ranges that end after the wait of their caller, and when that ended.
 
-    The caller wakes when the collective is done; the worker, when it runs again, ends its range.
+    The caller waited for most of such a range, and for no other one.
     """
     events, between = structure.events, structure.boundaries
-    since, ended, dur = events.ts_ns[ranges], events.end_ns[ranges], events.dur_ns[ranges]
-    # What holds half of a range holds its middle.
-    at = between.last(events.lane[calls], since + dur // 2)
-    known = gather(between.is_followed, at, default=False) & (_held(structure, calls, ranges) < 0)
-    until = gather(between.ts_ns, np.where(known, at + 1, -1))
-    late = known & gather(structure.is_idle, at, default=False) & (until < ended)
-    late &= _HELD_PART * (until - np.maximum(since, gather(between.ts_ns, at))) >= dur
-    late &= ended - until <= np.maximum(_LATEST_NS, dur // _LATE_PART)
-    # Another range that ended right before is what the caller waited for.
-    others = np.sort(events.end_ns[_ranges(structure)])
-    late &= np.searchsorted(others, until - _NEAR_NS) == np.searchsorted(others, until, "right")
-    inside = between.last(events.lane[ranges], ended - 1)
-    late &= between.ts_ns[inside] <= until
+    since, dur = events.ts_ns[ranges], events.dur_ns[ranges]
+    held = _held(structure, calls, ranges)
+    at = between.last(events.lane[calls], since + dur // 2)  # half of a range holds its middle
+    late = (held < 0) & (at >= 0) & ~is_in(at, held[held >= 0])
+    late &= gather(structure.is_idle & between.is_followed, at, default=False)
+    calls, ranges, since, dur, at = (each[late] for each in (calls, ranges, since, dur, at))
+    until, ended = between.ts_ns[at + 1], since + dur
+    late = _HELD_PART * (until - np.maximum(between.ts_ns[at], since)) >= dur
+    late &= (until < ended) & (_OVERHANG_FACTOR * (ended - until) <= dur)
+    late &= between.ts_ns[between.last(events.lane[ranges], ended - 1)] <= until
     return ranges[late], until[late]
 
 
 def until_resumed(structure: Structure) -> Structure:
-    """Structure in which no range of a collective lasts longer than its caller waits for it."""
+    """Structure in which ranges of collectives end when their callers continue.
+
+    A caller continues as soon as the collective is done. The worker ends its range when it runs
+    again, which is later on a busy host::
+
+        thread 1   [c10d::allreduce_]                   [optimizer]
+        thread 2       [gloo:all_reduce                 |  ]
+    """
     if not len(structure.host):
         return structure
     ranges, until = _resumed(structure, *_pairs(structure))
     if not len(ranges):
         return structure
-    events = structure.events
-    dur_ns = events.dur_ns.copy()
+    events, dur_ns = structure.events, structure.events.dur_ns.copy()
     dur_ns[ranges] = until - events.ts_ns[ranges]
     return examine(replace(events, dur_ns=dur_ns)).calibrated(structure.calibration)
 

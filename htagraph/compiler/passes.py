@@ -146,6 +146,7 @@ def compile_events(
     structure = _reported(on_host_clock)(_reported(examine)(events))
     if infer:
         structure = _reported(until_resumed)(structure)
+    n_cut_ranges = int((structure.events.dur_ns != events.dur_ns).sum())
     found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
@@ -184,6 +185,10 @@ def compile_events(
         rejected=backward,
         is_work=is_work,
         span=_span(events, is_work),
-        notes={"n_ambiguous_correlations": n_ambiguous, "is_inferred": int(infer)},
+        notes={
+            "n_ambiguous_correlations": n_ambiguous,
+            "is_inferred": int(infer),
+            "n_cut_ranges": n_cut_ranges,
+        },
         support=support,
     )

@@ -19,6 +19,7 @@ __all__ = [
     "Receive",
     "Record",
     "Replay",
+    "Retry",
     "Spend",
     "StreamWait",
     "Synchronize",
@@ -212,6 +213,30 @@ class Poll:
 
 
 @dataclass(frozen=True)
+class Retry:
+    """An allocation fails: the allocator frees what it keeps, and allocates again.
+
+    Before, it waits without a recorded call for the work of streams that used the memory.
+
+    Parameters
+    ----------
+    streams : tuple of int
+        The last work enqueued on each so far is waited for.
+    return_ns : int, unit=ns
+        From the end of that work to the first call that frees.
+    n_frees : int
+        Each waits for the device, and then takes `cost_ns`.
+    cost_ns : int, unit=ns
+        Of each call.
+    """
+
+    streams: tuple[int, ...] = (7,)
+    return_ns: int = 40_000
+    n_frees: int = 3
+    cost_ns: int = 90_000
+
+
+@dataclass(frozen=True)
 class Receive:
     """The thread is idle until a request arrives from outside of the program.
 
@@ -282,6 +307,7 @@ Action = (
     | StreamWait
     | Synchronize
     | Poll
+    | Retry
     | Receive
     | HandOver
     | Delegate

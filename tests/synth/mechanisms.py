@@ -25,6 +25,7 @@ from tests.synth.program import (
     Receive,
     Record,
     Replay,
+    Retry,
     Spend,
     StreamWait,
     Synchronize,
@@ -38,6 +39,7 @@ KINDS = (
     "late ends",
     "full device",
     "polls",
+    "allocator",
     "workers",
     "servers",
     "before the capture",
@@ -174,6 +176,37 @@ def _polls(draw: Draw) -> Section:
     return section
 
 
+def _retries(draw: Draw) -> Section:
+    """Layers whose outputs do not fit: the allocator waits for a collective, or for what runs on.
+
+    Meanwhile the device works off what else was launched: nothing waits for that.
+    """
+    layers = [
+        (draw.ns(200, 9_000), [draw.ns(5, 900) for _ in range(draw.random.randint(1, 20))])
+        for _ in range(draw.random.randint(1, 3))
+    ]
+    streams = draw.random.choice(((20,), (20,), (7, 20), (7,)))
+    return_ns, cost_ns = draw.ns(12, 95), draw.ns(60, 900)
+
+    def section() -> tuple[Action, ...]:
+        actions: list[Action] = []
+        for gather_ns, kernels in layers:
+            retry = Retry(
+                streams,
+                return_ns=draw.about(return_ns),
+                n_frees=draw.random.randint(1, 5),
+                cost_ns=draw.about(cost_ns),
+            )
+            actions += [
+                Op("c10d::_allgather_base_", (draw.meeting(_GATHER, gather_ns, 20),)),
+                *(Op("aten::mm", (draw.spend(9_000), draw.launch(_GEMM, ns))) for ns in kernels),
+                Op("aten::cat", (draw.spend(5_000), retry, draw.launch(_POINTWISE, 20_000))),
+            ]
+        return tuple(actions)
+
+    return section
+
+
 def _workers(draw: Draw) -> Section:
     """Batches pinned and copied by a worker thread, and backward passes by another."""
     pin_ns, copy_ns, layers = draw.ns(30, 300), draw.ns(20, 200), draw.random.randint(2, 4)
@@ -222,6 +255,9 @@ def _own_time(draw: Draw) -> Section:
             # A collection of garbage, or a lock, takes any time.
             own = Spend(draw.ns(ns / 2e3, ns / 500))
             actions.insert(draw.random.randrange(len(actions)), Op(name, (own,)) if name else own)
+        # What it allocates for a while is freed, but nothing was short of memory.
+        scratch = (Call("cudaMalloc", 60_000), draw.spend(load_ns), Call("cudaFree", 60_000))
+        actions.insert(draw.random.randrange(len(actions)), Op("sort_by_key", scratch))
         # About as long as the kernel beside it, but neither knows of the other.
         near = (draw.launch(_GEMM, near_ns), draw.spend(near_ns))
         return (Annotation(loader, (draw.spend(load_ns),)), *actions, *near, Op("aten::size"))
@@ -292,6 +328,7 @@ def _sections(kind: str, draw: Draw) -> Sequence[Section]:
         "late ends": lambda: draw.random.choice((_replays, _stream_waits))(draw),
         "full device": lambda: _full_device(draw),
         "polls": lambda: _polls(draw),
+        "allocator": lambda: _retries(draw),
         "workers": lambda: _workers(draw),
         "nothing": lambda: draw.random.choice((_own_time, _free_streams))(draw),
     }

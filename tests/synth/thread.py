@@ -27,6 +27,7 @@ from tests.synth.actions import (
     Receive,
     Record,
     Replay,
+    Retry,
     Spend,
     StreamWait,
     Synchronize,
@@ -164,6 +165,8 @@ class Thread:
                     yield from self._launch(action)
                 case Poll():
                     yield from self._poll(action)
+                case Retry():
+                    yield from self._retry(action)
                 case Record() | StreamWait():
                     yield from self._order(action)
                 case Synchronize():
@@ -329,7 +332,7 @@ class Thread:
             self.mark = self._release(room, Bound.LAUNCH, Release.QUEUE)
             self.now = room.ts_ns
 
-    def _wait_for(self, items: Iterable[Item]) -> Steps:
+    def _wait_for(self, items: Iterable[Item], release: Release = Release.SYNC) -> Steps:
         """Wait until all items have ended; the last one releases this thread if it is later."""
         ends: list[Mark] = []
         for item in items:
@@ -341,7 +344,7 @@ class Thread:
             self.engine.n_ties += (
                 sum(mark.ts_ns == last.ts_ns for mark in ends) - 1 + (last.ts_ns == self.now)
             )
-            self.mark = self._release(last, Bound.SYNC, Release.SYNC)
+            self.mark = self._release(last, Bound.SYNC, release)
             self.now = last.ts_ns
 
     def _order(self, action: Record | StreamWait) -> Steps:
@@ -455,3 +458,24 @@ class Thread:
         self.mark = self._release(seen, Bound.SYNC, Release.POLL)
         self.now = at_ns + action.return_ns
         self._advance(Bound.SYNC, -1)
+
+    def _retry(self, action: Retry) -> Steps:
+        """Fail to allocate; wait for work, free, and allocate again."""
+        yield from self._run((Call("cudaMalloc", action.cost_ns),))
+        yield self.now
+        self._boundary()
+        items = [self.device.last[each] for each in action.streams if each in self.device.last]
+        waited = self.mark
+        yield from self._wait_for(items, Release.ALLOCATOR)
+        self.now += action.return_ns
+        if self.mark is not waited:
+            self._advance(Bound.SYNC, -1)
+        for _ in range(action.n_frees):
+            call = self._enter_call("cudaFree")
+            entered = self.mark
+            yield from self._wait_for(self.device.covered())
+            if self.mark is not entered:
+                self._advance(Bound.SYNC, call)
+            self.now += action.cost_ns
+            self._leave(call)
+        yield from self._run((Call("cudaMalloc", action.cost_ns),))
