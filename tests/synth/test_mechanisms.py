@@ -19,6 +19,7 @@ from tests.synth.program import (
     Program,
     Record,
     Replay,
+    Retry,
     Spend,
     StreamWait,
     Synchronize,
@@ -339,6 +340,22 @@ def test_who_polls_what_is_over_does_not_wait() -> None:
 
     assert spans(rank)["after"] == (34_000, 36_000)
     assert cause(rank, "after")[0] == "own work"
+
+
+def test_an_allocator_waits_for_streams_before_it_frees() -> None:
+    """A ends at 25 us; the allocator walks its blocks for 3 us, frees, and allocates."""
+    retry = Retry((7,), return_ns=3_000, n_frees=1, cost_ns=2_000)
+    rank = run(launch("A", 20_000), retry)
+
+    assert spans(rank)["cudaFree"] == (28_000, 30_000)
+    assert path(rank) == [
+        (5_000, "launch", "A"),
+        (20_000, "compute", "A"),
+        (3_000, "sync", ""),
+        (2_000, "host", "cudaFree"),
+        (2_000, "host", "cudaMalloc"),
+    ]
+    assert cause(rank, "cudaFree") == ("allocator", "A", 19_000)
 
 
 # Worker threads
