@@ -19,11 +19,10 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_starts import ends_before
-from htagraph.compiler.stretches import Stretches, explained_ends, long_stretches
+from htagraph.compiler.stretches import Stretches, long_stretches
 from htagraph.compiler.structure import Structure, end_node
 from htagraph.model.api_calls import ALLOCATION, CallMeaning
 from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
@@ -77,25 +76,12 @@ def _ended_last(structure: Structure, steps: Stretches) -> I64:
     return np.where(waited, found, -1)
 
 
-def allocator_wait_edges(structure: Structure, known: EdgeTable) -> Inferred:
-    """Edges from the work that an allocator waited for to its first call that frees memory.
-
-    Parameters
-    ----------
-    known : EdgeTable
-        What ends with a SYNC, HIDDEN_SYNC or handoff edge is explained.
-    """
+def allocator_wait_edges(structure: Structure) -> EdgeTable:
+    """Edges from the work that an allocator waited for to its first call that frees memory."""
     if not len(structure.host) or not len(structure.queue):
-        return Inferred()
+        return EdgeTable()
     steps = _retries(structure)
-    steps = steps.take(~np.isin(steps.until, explained_ends(known)))
     work = _ended_last(structure, steps)
     rows = np.flatnonzero(work >= 0)
-    return Inferred(
-        EdgeTable.of(
-            Rule.ALLOCATOR_WAITS,
-            end_node(work[rows]),
-            steps.until[rows],
-            event=steps.until[rows] >> 1,
-        )
-    )
+    until = steps.until[rows]
+    return EdgeTable.of(Rule.ALLOCATOR_WAITS, end_node(work[rows]), until, event=until >> 1)

@@ -50,6 +50,7 @@ PASSES = (
     handoff_edges,
     host_collective_edges,
     sync_edges,
+    allocator_wait_edges,
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` is last, as it needs to know who waits."""
@@ -69,7 +70,6 @@ OF_DEVICES: tuple[Inference, ...] = (
 
 OF_HOSTS: tuple[Inference, ...] = (
     worker_call_edges,
-    allocator_wait_edges,
     host_poll_edges,
 )
 """Passes that look for what threads wait for, by all edges so far."""

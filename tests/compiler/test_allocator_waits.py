@@ -50,7 +50,11 @@ def test_the_wait_is_work_of_the_device_and_what_follows_is_allocation(compiled)
         (retry(again="][aten::add [M ]"), "another operator allocates next"),
         (retry(inside="[aten::empty]"), "the thread did something"),
         (retry(inside="[cudaEventQuery]"), "the thread called something"),
-        (retry() + "stream 7 |" + " " * 100 + "[gemm" + " " * 200 + "]", "two streams' work ended"),
+        (
+            f"{retry()}cpu 2    |{'':200}[launch >b]\nstream 20|{'':389}[gemm <b]",
+            "another thread launched what ended last",
+        ),
+        (f"{retry()}stream 7 |{'':300}[gemm    ]", "work of two streams ended"),
     ],
 )
 def test_there_is_no_edge_without_the_whole_pattern(compiled, arrows, drawing, why):

@@ -198,6 +198,13 @@ def test_a_caller_that_waited_for_another_range_did_not_wait_for_this_one(compil
     assert ("gloo:all_reduce A>", "aten::add_<", 0) in arrows(dag, "flow")
 
 
+def test_a_range_encloses_what_it_enclosed(compiled):
+    """Its worker did something after the caller continues: the range is not cut."""
+    drawing = caller_continues(8).rstrip() + "\n        cpu 2    |" + " " * 104 + "[aten::to]"
+
+    assert cut_ranges(compiled(drawing)) == 0
+
+
 def test_views_of_the_result_need_no_values(compiled, arrows):
     """DDP makes views of a bucket before it copies from them, however late it wakes."""
     dag = compiled(
