@@ -164,7 +164,10 @@ def test_a_range_ends_where_its_caller_continues(compiled, arrows):
         ("c10d::allreduce_<", "gloo:all_reduce<", 0),
         ("gloo:all_reduce>", "aten::add_<", 0),
     ]
-    assert bounds(dag)[:2] == [("python_gap", "gloo:all_reduce", 18), ("communication", "gloo:all_reduce", 92)]
+    assert bounds(dag)[:2] == [
+        ("python_gap", "gloo:all_reduce", 18),
+        ("communication", "gloo:all_reduce", 92),
+    ]
 
 
 def cut_ranges(dag: Dag) -> int:

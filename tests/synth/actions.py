@@ -12,14 +12,15 @@ __all__ = [
     "Annotation",
     "Call",
     "Delegate",
+    "Free",
     "HandOver",
     "Launch",
     "Op",
     "Poll",
     "Receive",
+    "Reclaim",
     "Record",
     "Replay",
-    "Retry",
     "Spend",
     "StreamWait",
     "Synchronize",
@@ -213,27 +214,32 @@ class Poll:
 
 
 @dataclass(frozen=True)
-class Retry:
-    """An allocation fails: the allocator frees what it keeps, and allocates again.
+class Free:
+    """Memory is given back (``cudaFree``), which waits for all work of the device first.
 
-    Before, it waits without a recorded call for the work of streams that used the memory.
+    Parameters
+    ----------
+    cost_ns : int, unit=ns
+        After that.
+    """
+
+    cost_ns: int = 90_000
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """An allocator that is out of memory waits for work without a recorded call, to free after it.
 
     Parameters
     ----------
     streams : tuple of int
-        The last work enqueued on each so far is waited for.
+        They used the memory: the last work enqueued on each so far is waited for.
     return_ns : int, unit=ns
-        From the end of that work to the first call that frees.
-    n_frees : int
-        Each waits for the device, and then takes `cost_ns`.
-    cost_ns : int, unit=ns
-        Of each call.
+        From the end of that work to when the allocator frees.
     """
 
     streams: tuple[int, ...] = (7,)
     return_ns: int = 40_000
-    n_frees: int = 3
-    cost_ns: int = 90_000
 
 
 @dataclass(frozen=True)
@@ -307,7 +313,8 @@ Action = (
     | StreamWait
     | Synchronize
     | Poll
-    | Retry
+    | Free
+    | Reclaim
     | Receive
     | HandOver
     | Delegate

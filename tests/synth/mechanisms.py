@@ -15,6 +15,7 @@ from tests.synth.program import (
     Call,
     Collective,
     Delegate,
+    Free,
     Graph,
     GraphNode,
     HandOver,
@@ -23,9 +24,9 @@ from tests.synth.program import (
     Poll,
     Program,
     Receive,
+    Reclaim,
     Record,
     Replay,
-    Retry,
     Spend,
     StreamWait,
     Synchronize,
@@ -182,25 +183,22 @@ def _retries(draw: Draw) -> Section:
     Meanwhile the device works off what else was launched: nothing waits for that.
     """
     layers = [
-        (draw.ns(200, 9_000), [draw.ns(5, 900) for _ in range(draw.random.randint(1, 20))])
+        (draw.ns(1_000, 9_000), [draw.ns(5, 900) for _ in range(draw.random.randint(1, 20))])
         for _ in range(draw.random.randint(1, 3))
     ]
-    streams = draw.random.choice(((20,), (20,), (7, 20), (7,)))
+    streams = draw.random.choice(((20,), (7, 20)))
     return_ns, cost_ns = draw.ns(12, 95), draw.ns(60, 900)
 
     def section() -> tuple[Action, ...]:
         actions: list[Action] = []
         for gather_ns, kernels in layers:
-            retry = Retry(
-                streams,
-                return_ns=draw.about(return_ns),
-                n_frees=draw.random.randint(1, 5),
-                cost_ns=draw.about(cost_ns),
-            )
+            frees = tuple(Free(draw.about(cost_ns)) for _ in range(draw.random.randint(1, 5)))
+            malloc = Call("cudaMalloc", draw.about(100_000))
+            retry = (malloc, Reclaim(streams, draw.about(return_ns)), *frees, malloc)
             actions += [
                 Op("c10d::_allgather_base_", (draw.meeting(_GATHER, gather_ns, 20),)),
                 *(Op("aten::mm", (draw.spend(9_000), draw.launch(_GEMM, ns))) for ns in kernels),
-                Op("aten::cat", (draw.spend(5_000), retry, draw.launch(_POINTWISE, 20_000))),
+                Op("aten::cat", (draw.spend(5_000), *retry, draw.launch(_POINTWISE, 20_000))),
             ]
         return tuple(actions)
 
@@ -256,7 +254,7 @@ def _own_time(draw: Draw) -> Section:
             own = Spend(draw.ns(ns / 2e3, ns / 500))
             actions.insert(draw.random.randrange(len(actions)), Op(name, (own,)) if name else own)
         # What it allocates for a while is freed, but nothing was short of memory.
-        scratch = (Call("cudaMalloc", 60_000), draw.spend(load_ns), Call("cudaFree", 60_000))
+        scratch = (Call("cudaMalloc", 60_000), draw.spend(load_ns), Free(60_000))
         actions.insert(draw.random.randrange(len(actions)), Op("sort_by_key", scratch))
         # About as long as the kernel beside it, but neither knows of the other.
         near = (draw.launch(_GEMM, near_ns), draw.spend(near_ns))

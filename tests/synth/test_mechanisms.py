@@ -9,7 +9,9 @@ from htagraph.model.kinds import EventKind
 from tests.synth.program import (
     Action,
     Annotation,
+    Call,
     Delegate,
+    Free,
     Graph,
     GraphNode,
     Launch,
@@ -17,9 +19,9 @@ from tests.synth.program import (
     Op,
     Poll,
     Program,
+    Reclaim,
     Record,
     Replay,
-    Retry,
     Spend,
     StreamWait,
     Synchronize,
@@ -344,8 +346,7 @@ def test_who_polls_what_is_over_does_not_wait() -> None:
 
 def test_an_allocator_waits_for_streams_before_it_frees() -> None:
     """A ends at 25 us; the allocator walks its blocks for 3 us, frees, and allocates."""
-    retry = Retry((7,), return_ns=3_000, n_frees=1, cost_ns=2_000)
-    rank = run(launch("A", 20_000), retry)
+    rank = run(launch("A", 20_000), Reclaim((7,), 3_000), Free(2_000), Call("cudaMalloc", 2_000))
 
     assert spans(rank)["cudaFree"] == (28_000, 30_000)
     assert path(rank) == [
@@ -355,7 +356,7 @@ def test_an_allocator_waits_for_streams_before_it_frees() -> None:
         (2_000, "host", "cudaFree"),
         (2_000, "host", "cudaMalloc"),
     ]
-    assert cause(rank, "cudaFree") == ("allocator", "A", 19_000)
+    assert cause(rank, "cudaFree") == ("allocator", "A", 21_000)
 
 
 # Worker threads

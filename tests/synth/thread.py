@@ -20,14 +20,15 @@ from tests.synth.actions import (
     Annotation,
     Call,
     Delegate,
+    Free,
     HandOver,
     Launch,
     Op,
     Poll,
     Receive,
+    Reclaim,
     Record,
     Replay,
-    Retry,
     Spend,
     StreamWait,
     Synchronize,
@@ -165,8 +166,10 @@ class Thread:
                     yield from self._launch(action)
                 case Poll():
                     yield from self._poll(action)
-                case Retry():
-                    yield from self._retry(action)
+                case Reclaim():
+                    yield from self._reclaim(action)
+                case Free():
+                    yield from self._free(action)
                 case Record() | StreamWait():
                     yield from self._order(action)
                 case Synchronize():
@@ -459,23 +462,23 @@ class Thread:
         self.now = at_ns + action.return_ns
         self._advance(Bound.SYNC, -1)
 
-    def _retry(self, action: Retry) -> Steps:
-        """Fail to allocate; wait for work, free, and allocate again."""
-        yield from self._run((Call("cudaMalloc", action.cost_ns),))
+    def _reclaim(self, action: Reclaim) -> Steps:
+        """Wait for the last work of some streams, and make ready to free."""
         yield self.now
-        self._boundary()
+        before = self._boundary()
         items = [self.device.last[each] for each in action.streams if each in self.device.last]
-        waited = self.mark
         yield from self._wait_for(items, Release.ALLOCATOR)
         self.now += action.return_ns
-        if self.mark is not waited:
+        if self.mark is not before:
             self._advance(Bound.SYNC, -1)
-        for _ in range(action.n_frees):
-            call = self._enter_call("cudaFree")
-            entered = self.mark
-            yield from self._wait_for(self.device.covered())
-            if self.mark is not entered:
-                self._advance(Bound.SYNC, call)
-            self.now += action.cost_ns
-            self._leave(call)
-        yield from self._run((Call("cudaMalloc", action.cost_ns),))
+
+    def _free(self, action: Free) -> Steps:
+        """Wait for all work of the device, and give memory back."""
+        yield self.now
+        call = self._enter_call("cudaFree")
+        before = self.mark
+        yield from self._wait_for(self.device.covered())
+        if self.mark is not before:
+            self._advance(Bound.SYNC, call)
+        self.now += action.cost_ns
+        self._leave(call)
