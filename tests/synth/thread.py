@@ -478,7 +478,7 @@ class Thread:
         call = self._enter_call("cudaFree")
         before = self.mark
         yield from self._wait_for(self.device.covered())
+        self.now += action.cost_ns
         if self.mark is not before:
             self._advance(Bound.SYNC, call)
-        self.now += action.cost_ns
         self._leave(call)
