@@ -154,18 +154,21 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
 def _resumed(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     """Ranges that end after the wait of their caller, and when that ended.
 
-    The caller waited for most of such a range, and for no other one.
+    The caller waited for most of such a range, and for no other one, and does not wait again for
+    most of the time that is left.
     """
     events, between = structure.events, structure.boundaries
     since, dur = events.ts_ns[ranges], events.dur_ns[ranges]
     held = _held(structure, calls, ranges)
     at = between.last(events.lane[calls], since + dur // 2)  # half of a range holds its middle
-    late = (held < 0) & (at >= 0) & ~is_in(at, held[held >= 0])
+    late = (at >= 0) & ~is_in(np.maximum(at, 0), held[held >= 0])
     late &= gather(structure.is_idle & between.is_followed, at, default=False)
-    calls, ranges, since, dur, at = (each[late] for each in (calls, ranges, since, dur, at))
+    ranges, since, dur, held, at = (each[late] for each in (ranges, since, dur, held, at))
     until, ended = between.ts_ns[at + 1], since + dur
+    again = np.where(held >= 0, np.maximum(between.ts_ns[held], until), ended)
     late = _HELD_PART * (until - np.maximum(between.ts_ns[at], since)) >= dur
     late &= (until < ended) & (_OVERHANG_FACTOR * (ended - until) <= dur)
+    late &= _HELD_PART * (ended - again) < ended - until
     late &= between.ts_ns[between.last(events.lane[ranges], ended - 1)] <= until
     return ranges[late], until[late]
 

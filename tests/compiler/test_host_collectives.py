@@ -189,6 +189,20 @@ def test_a_caller_that_waited_continues_soon_before_the_range_ends(compiled, dra
     assert cut_ranges(compiled(drawing)) == n_cut, why
 
 
+@pytest.mark.parametrize(("works_us", "n_cut"), [(5, 1), (4, 0)])
+def test_a_caller_that_continues_may_wait_again(compiled, works_us, n_cut):
+    """It continues 9 us before the range ends, and works for 5 or 4 of them until it copies."""
+    dag = compiled(
+        f"""
+        cpu 1    |[c10d::allreduce_]{"":91}[{"a":{works_us - 2}}]{"":12}[copies]
+        cpu 2    |                  {{gloo:all_reduce{"":83}}}
+        """,
+        names={"copies": "torch.distributed.ddp.reducer::copy_bucket_to_grad"},
+    )
+
+    assert cut_ranges(dag) == n_cut
+
+
 def test_a_caller_that_waited_for_another_range_did_not_wait_for_this_one(compiled, arrows):
     """Two buckets at once: it continues 2 us after A has ended, and B ends later."""
     dag = compiled("""
