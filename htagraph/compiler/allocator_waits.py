@@ -8,7 +8,7 @@ Old profilers recorded no call for this wait::
     stream 20       [ncclDevKernel_SendRecv     ]
                                                 '-->
 
-An operator that allocates, is silent, frees and allocates again is that allocator. What it waited
+An operator that allocates, is silent, frees and allocates again has that allocator. What it waited
 for is the work that ended right before. If work of several streams did, nothing tells which.
 """
 
@@ -53,6 +53,7 @@ def _retries(structure: Structure) -> Stretches:
     steps = long_stretches(structure)
     failed, freed = steps.since >> 1, steps.until >> 1
     fits = (steps.since & 1 == 1) & (steps.until & 1 == 0) & frees[freed] & (again[failed] >= 0)
+    fits &= gather(events.kind, parent[failed], EventKind.ANNOTATION) == EventKind.OP
     for call in (freed, again[failed]):
         fits &= (parent[call] == parent[failed]) & (events.lane[call] == events.lane[failed])
     times = events.node_ts_ns
@@ -78,7 +79,7 @@ def _ended_last(structure: Structure, steps: Stretches) -> I64:
 
 def allocator_wait_edges(structure: Structure) -> EdgeTable:
     """Edges from the work that an allocator waited for to its first call that frees memory."""
-    if not len(structure.host) or not len(structure.queue):
+    if not len(structure.queue) or not (structure.meanings == CallMeaning.FREE).any():
         return EdgeTable()
     steps = _retries(structure)
     work = _ended_last(structure, steps)

@@ -49,6 +49,7 @@ def test_the_wait_is_work_of_the_device_and_what_follows_is_allocation(compiled)
         (retry(again=""), "what frees and allocates no more was short of nothing"),
         (retry(again="][aten::add [M ]"), "another operator allocates next"),
         (retry(inside="[aten::empty]"), "the thread did something"),
+        (retry().replace("[aten::cat [F ]", "{range     [F ]").replace("]]", "]}"), "no operator"),
         (retry(inside="[cudaEventQuery]"), "the thread called something"),
         (
             f"{retry()}cpu 2    |{'':200}[launch >b]\nstream 20|{'':389}[gemm <b]",
