@@ -35,7 +35,8 @@ __all__ = ["certain_waits", "sync_edges"]
 I64 = npt.NDArray[np.int64]
 
 _MOST_PAIRS = 1 << 26
-"""Calls times streams: 512 MiB; beyond, a trace is refused (real traces have some thousands)."""
+"""A limit of memory: calls times streams, 512 MiB. Beyond, a trace is refused; real ones have some
+thousands."""
 
 
 def _nearest_end(structure: Structure, call: I64, candidates: I64) -> I64:

@@ -24,6 +24,7 @@ from concurrent.futures import (
 )
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
+from multiprocessing.resource_tracker import ensure_running
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
@@ -164,6 +165,7 @@ def _end_with_parent() -> None:
 def _block_interrupts() -> None:
     """Leave interrupts to the main thread; processes started from here never get one."""
     if hasattr(signal, "pthread_sigmask"):
+        ensure_running()  # the start of multiprocessing's tracker unblocks interrupts
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 

@@ -35,7 +35,8 @@ UNEXPLAINED_LIMIT = 0.2
 Chosen."""
 
 _GOOD = 0.95
-"""Share from which on a check is good, unless it has a limit of its own. Chosen."""
+"""Share from which on a check is good, unless it has a limit of its own. Chosen: test_quality draws
+links on both sides."""
 
 
 class _Check(NamedTuple):

@@ -146,6 +146,21 @@ def test_a_gap_in_which_the_host_polls_is_no_python_time():
     assert causes[Cause.HOST_WAIT] > 0
 
 
+@pytest.mark.parametrize(("backward", "n_polls"), [("aten::mm", 1), ("MmBackward0", 0)])
+def test_a_gap_that_a_handoff_explains_is_no_poll(compiled, backward, n_polls):
+    """The caller waits for an autograd thread, near the end of a kernel that hosts poll."""
+    dag = compiled(
+        """
+        cpu 1    |[L >n]                                                         [aten::empty]
+        cpu 2    |           [B                                                ]
+        stream 7 |     [N <n                                                    ]
+        """,
+        names={"L": "cudaLaunchKernel", "N": _NOTIFY, "B": backward},
+    )
+
+    assert len(_polls(dag)) == n_polls
+
+
 def test_expert_parallel_dispatch_is_known_to_poll():
     """DeepEP's host always spins on this kernel."""
     host = _Host()
@@ -185,6 +200,38 @@ def test_an_item_without_a_call_that_waits_waits_for_its_copy(compiled):
     assert "python_gap" not in set(critical_path(dag, dag.span)["bound"])
 
 
+@pytest.mark.parametrize(
+    ("after_us", "polls"), [(-1, ["k"]), (0, ["copy"]), (32, ["copy"]), (33, [])]
+)
+def test_an_item_ends_promptly_after_its_copy(compiled, after_us, polls):
+    """Within twice what is usual for launches, whose floor is 4 us; else it waits for another."""
+    dag = compiled(
+        f"""
+        cpu 1    |[L >a][aten::item [C >b]{" " * (41 + after_us)}][aten::add]
+        stream 7 |    [k <a{"":43}][copy <b    ]
+        """,
+        names={"L": "cudaLaunchKernel", "C": "cudaLaunchCopy"},
+    )
+
+    assert [tail for tail, _, _ in _polls(dag)] == polls
+
+
+def test_an_item_is_found_next_to_operators_of_any_depth(compiled):
+    """Some are below two others."""
+    dag = compiled(
+        """
+        cpu 1    |[L >a][aten::item [C >b]                                         ][aten::add]
+        cpu 2    |[L >c][aten::a [aten::b [aten::c                                      ]]]
+        stream 7 |    [k <a                                         ]
+        stream 7 |                                                    [copy <b    ]
+        stream 9 |          [k <c]
+        """,
+        names={"L": "cudaLaunchKernel", "C": "cudaLaunchCopy"},
+    )
+
+    assert _polls(dag) == [("copy", "aten::item", 0)]
+
+
 def test_an_item_with_a_call_that_waits_is_explained(compiled):
     """Its own time after that is its own."""
     dag = compiled(
@@ -217,6 +264,24 @@ def test_a_loop_of_queries_is_a_wait_for_what_ended_before_the_last(n_queries, p
     host.operator("aten::add")
 
     assert _polls(compile_events(host.events)) == polls
+
+
+@pytest.mark.parametrize(("kernel_us", "n_polls"), [(178, 0), (180, 1)])
+def test_the_last_query_but_one_was_not_answered_yet(kernel_us, n_polls):
+    """It begins 185 us after the launch, and the kernel 6 us after it."""
+    host = _query_loop(20, kernel_us * _US)
+    host.operator("aten::add")
+
+    assert len(_polls(compile_events(host.events))) == n_polls
+
+
+def test_a_loop_ends_with_its_thread():
+    """Another thread queries later, for what it has not launched."""
+    host = _query_loop(20, 183_000)
+    for row in host.rows[-20:]:
+        host.rows.append(replace(row, lane=(1, 2), ts_ns=row.ts_ns + 500_000))
+
+    assert _polls(compile_events(host.events)) == [("gemm", "cudaEventQuery", 0)]
 
 
 def test_the_events_of_the_caching_allocator_are_no_loop():

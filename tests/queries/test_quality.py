@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.events import EventTable
@@ -45,6 +46,16 @@ def test_ids_that_several_calls_carry_are_reported():
     twice = replace(events, correlation=correlation)
 
     assert _counts(twice, "correlation ids name one call") == (1, 2, "weak")
+
+
+@pytest.mark.parametrize(("n_linked", "verdict"), [(19, "good"), (18, "weak")])
+def test_a_check_is_good_up_to_one_in_twenty(n_linked, verdict):
+    """Kernels that have a launch."""
+    host = "".join(f"[launch >{number:02}]" for number in range(n_linked))
+    work = "".join(f"[k <{number:02}   ]" if number < n_linked else "[k]" for number in range(20))
+    events = timeline(f"cpu 1    |{host}\nstream 7 |     {work}")
+
+    assert _counts(events, "device work linked to its launch") == (n_linked, 20, verdict)
 
 
 def test_clocks_that_no_shift_makes_agree_are_reported():
