@@ -275,16 +275,16 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
     """Code of the cause that each blocking call is charged with.
 
-    A call that only ends a gap in which its thread waited is a host wait: nothing more is known.
+    A call that only ends a gap in which its thread waited is a host wait, but of an allocator.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, READS
     )
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
-    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
     says_more = _ends(dag, EdgeKind.SYNC) | _ends(dag, EdgeKind.QUEUE)
     cause[~says_more[call]] = _CODE[Cause.HOST_WAIT]
+    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     return cause
 
 

@@ -315,7 +315,7 @@ class Verdict:
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Title and prediction of the finding of each cause; a late rank is a cause of its own."""
+        """Title and cost of the finding of each cause; a late rank is a cause of its own."""
         return {
             finding.label: ": ".join(filter(None, (finding.title, finding.cost)))
             for finding in self.findings

@@ -209,10 +209,12 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
         rows = np.flatnonzero(rank == number)
         came[rows], left[rows] = _came(timeline, number, roles["collective"].iloc[rows])
     median = _median_of(match, arrived)
-    since = np.where(left[median] > _NEVER, left[median], begun)
+    # A rank that waited in a collective, like the median rank, was not late before it left.
+    left = np.maximum(left, left[median])
+    since = np.where(left > _NEVER, left, begun)
     late = arrived - arrived[median]
     at_first = arrived - begun - (arrived - begun)[_median_of(match, arrived - begun)]
-    late = np.where(left[median] > _NEVER, late, np.minimum(late, at_first))
+    late = np.where(left > _NEVER, late, np.minimum(late, at_first))
     late = np.where(roles["is_rendezvous"], np.maximum(late, 0), 0)
     least = np.minimum(late, np.maximum(arrived - _latest_other(match, arrived), 0))
     found = {}

@@ -99,6 +99,8 @@ class Rule(Vocabulary):
     """The file has an arrow from one slice to the other."""
     TENSOR_DEPENDENCY = 25, EdgeKind.FLOW, _RECORDED
     """An operator reads a tensor that one on another thread wrote: an execution trace says so."""
+    ALLOCATOR_WAITS = 26, EdgeKind.HIDDEN_SYNC, _INFERRED
+    """An allocation failed; its allocator waited for the device before it freed what it keeps."""
 
     @property
     def label(self) -> str:

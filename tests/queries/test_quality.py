@@ -72,6 +72,18 @@ def test_clocks_that_no_shift_makes_agree_are_reported():
     assert _counts(events, "waits end after what they waited for") == (0, 1, "missing")
 
 
+def test_ranges_of_collectives_that_were_recorded_as_ending_too_late_are_reported():
+    """The caller of the first continues 6 us before its end, that of the second right after."""
+    events = timeline(
+        f"""
+        cpu 1    |[c10d::allreduce_]{"":76}[copies 1  ][c10d::allreduce_]{"":76}[copies 2]
+        cpu 2    |                {{gloo:all_reduce{"":66}}}{"":23}{{gloo:all_reduce{"":57}}}
+        """
+    )
+
+    assert _counts(events, "host collectives end before their callers continue") == (1, 2, "weak")
+
+
 def test_work_that_no_edge_joins_to_the_rest_is_reported():
     """A thread of its own: two operators of four events."""
     check = "operators and device work joined by edges"

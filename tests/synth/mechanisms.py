@@ -15,6 +15,7 @@ from tests.synth.program import (
     Call,
     Collective,
     Delegate,
+    Free,
     Graph,
     GraphNode,
     HandOver,
@@ -23,6 +24,7 @@ from tests.synth.program import (
     Poll,
     Program,
     Receive,
+    Reclaim,
     Record,
     Replay,
     Spend,
@@ -38,6 +40,7 @@ KINDS = (
     "late ends",
     "full device",
     "polls",
+    "allocator",
     "workers",
     "servers",
     "before the capture",
@@ -187,6 +190,34 @@ def _polls(draw: Draw) -> Section:
     return section
 
 
+def _retries(draw: Draw) -> Section:
+    """Layers whose outputs do not fit: the allocator waits for a collective, or for what runs on.
+
+    Meanwhile the device works off what else was launched: nothing waits for that.
+    """
+    layers = [
+        (draw.ns(1_000, 9_000), [draw.ns(5, 900) for _ in range(draw.random.randint(1, 20))])
+        for _ in range(draw.random.randint(1, 3))
+    ]
+    streams = draw.random.choice(((20,), (7, 20)))
+    return_ns, cost_ns = draw.ns(12, 95), draw.ns(60, 900)
+
+    def section() -> tuple[Action, ...]:
+        actions: list[Action] = []
+        for gather_ns, kernels in layers:
+            frees = tuple(Free(draw.about(cost_ns)) for _ in range(draw.random.randint(1, 5)))
+            malloc = Call("cudaMalloc", draw.about(100_000))
+            retry = (malloc, Reclaim(streams, draw.about(return_ns)), *frees, malloc)
+            actions += [
+                Op("c10d::_allgather_base_", (draw.meeting(_GATHER, gather_ns, 20),)),
+                *(Op("aten::mm", (draw.spend(9_000), draw.launch(_GEMM, ns))) for ns in kernels),
+                Op("aten::cat", (draw.spend(5_000), *retry, draw.launch(_POINTWISE, 20_000))),
+            ]
+        return tuple(actions)
+
+    return section
+
+
 def _workers(draw: Draw) -> Section:
     """Batches pinned and copied by a worker thread, and backward passes by another."""
     pin_ns, copy_ns, layers = draw.ns(30, 300), draw.ns(20, 200), draw.random.randint(2, 4)
@@ -235,6 +266,9 @@ def _own_time(draw: Draw) -> Section:
             # A collection of garbage, or a lock, takes any time.
             own = Spend(draw.ns(ns / 2e3, ns / 500))
             actions.insert(draw.random.randrange(len(actions)), Op(name, (own,)) if name else own)
+        # What it allocates for a while is freed, but nothing was short of memory.
+        scratch = (Call("cudaMalloc", 60_000), draw.spend(load_ns), Free(60_000))
+        actions.insert(draw.random.randrange(len(actions)), Op("sort_by_key", scratch))
         # About as long as the kernel beside it, but neither knows of the other.
         near = (draw.launch(_GEMM, near_ns), draw.spend(near_ns))
         return (Annotation(loader, (draw.spend(load_ns),)), *actions, *near, Op("aten::size"))
@@ -305,6 +339,7 @@ def _sections(kind: str, draw: Draw) -> Sequence[Section]:
         "late ends": lambda: draw.random.choice((_replays, _stream_waits))(draw),
         "full device": lambda: _full_device(draw),
         "polls": lambda: _polls(draw),
+        "allocator": lambda: _retries(draw),
         "workers": lambda: _workers(draw),
         "nothing": lambda: draw.random.choice((_own_time, _free_streams))(draw),
     }

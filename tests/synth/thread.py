@@ -20,11 +20,13 @@ from tests.synth.actions import (
     Annotation,
     Call,
     Delegate,
+    Free,
     HandOver,
     Launch,
     Op,
     Poll,
     Receive,
+    Reclaim,
     Record,
     Replay,
     Spend,
@@ -164,6 +166,10 @@ class Thread:
                     yield from self._launch(action)
                 case Poll():
                     yield from self._poll(action)
+                case Reclaim():
+                    yield from self._reclaim(action)
+                case Free():
+                    yield from self._free(action)
                 case Record() | StreamWait():
                     yield from self._order(action)
                 case Synchronize():
@@ -329,7 +335,9 @@ class Thread:
             self.mark = self._release(room, Bound.LAUNCH, Release.QUEUE)
             self.now = room.ts_ns
 
-    def _wait_for(self, items: Iterable[Item], *, before_ns: int = 0) -> Steps:
+    def _wait_for(
+        self, items: Iterable[Item], *, before_ns: int = 0, release: Release = Release.SYNC
+    ) -> Steps:
         """Wait until all items have ended, or so long before; the last one releases this thread."""
         ends: list[Mark] = []
         for item in items:
@@ -341,7 +349,7 @@ class Thread:
             self.engine.n_ties += (
                 sum(mark.ts_ns == last.ts_ns for mark in ends) - 1 + (last.ts_ns == self.now)
             )
-            self.mark = self._release(last, Bound.SYNC, Release.SYNC)
+            self.mark = self._release(last, Bound.SYNC, release)
             self.now = last.ts_ns
 
     def _order(self, action: Record | StreamWait) -> Steps:
@@ -460,3 +468,24 @@ class Thread:
         return Mark(
             at_ns, item.start, item.bound, item.work.name, rank=self.device.rank, event=item.event
         )
+
+    def _reclaim(self, action: Reclaim) -> Steps:
+        """Wait for the last work of some streams, and make ready to free."""
+        yield self.now
+        before = self._boundary()
+        items = [self.device.last[each] for each in action.streams if each in self.device.last]
+        yield from self._wait_for(items, release=Release.ALLOCATOR)
+        self.now += action.return_ns
+        if self.mark is not before:
+            self._advance(Bound.SYNC, -1)
+
+    def _free(self, action: Free) -> Steps:
+        """Wait for all work of the device, and give memory back."""
+        yield self.now
+        call = self._enter_call("cudaFree")
+        before = self.mark
+        yield from self._wait_for(self.device.covered())
+        self.now += action.cost_ns
+        if self.mark is not before:
+            self._advance(Bound.SYNC, call)
+        self._leave(call)
