@@ -45,11 +45,6 @@ def stream_wait_edges_from(structure: Structure, rule: Rule, source: I64, waiter
 
     They run from its end; from its start if the end is late. Ends that are later than that run
     backward, and are set aside with their skew.
-
-    Parameters
-    ----------
-    rule : Rule
-    source, waiter : ndarray of shape (n,), dtype=int64
     """
     events = structure.events
     overlap = events.end_ns[source] - events.ts_ns[waiter]
