@@ -127,9 +127,10 @@ class RunDiff:
         return self._table("device")
 
     def verdict(self) -> str:
-        """What changed, by how much, and why, in a sentence or two."""
-        said = [f"Not comparable: {'; '.join(self.not_comparable)}."] if self.not_comparable else []
-        return " ".join([*said, self._sentence, *self._odd_ones])
+        """What changed, by how much, and why, in a sentence or two; or why that is not said."""
+        if self.not_comparable:
+            return f"Not comparable: {'; '.join(self.not_comparable)}."
+        return " ".join([self._sentence, *self._odd_ones])
 
     @property
     def _sentence(self) -> str:
