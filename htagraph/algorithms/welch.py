@@ -24,10 +24,10 @@ F64 = npt.NDArray[np.float64]
 FEWEST = 3
 """Values that a sample needs: of two, the spread is known too badly for any verdict."""
 
-_FREEDOM = np.array([2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 60, np.inf])
+_FREEDOM = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 60, np.inf])
 _QUANTILE = np.array(
     [
-        *(9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.25),
+        *(63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.25),
         *(3.169, 3.055, 2.947, 2.845, 2.75, 2.66, 2.576),
     ]
 )
@@ -63,10 +63,11 @@ class Sample(NamedTuple):
         return cls(len(known), known.mean(keepdims=True), std, *ends)
 
 
-def half_width(before: Sample, after: Sample) -> F64:
-    """How far the means of two samples of one distribution differ in 99 of 100 cases, at most.
+def half_width(*samples: Sample) -> F64:
+    """How far a difference of means is off by chance in 99 of 100 cases, at most.
 
-    Infinite where either sample has fewer than `FEWEST` values.
+    Of two samples, the means of which are compared; or of more, where each side is a sum of means.
+    Infinite if there are fewer than `FEWEST` values in one of two samples, or two in one of more.
 
     Examples
     --------
@@ -76,13 +77,17 @@ def half_width(before: Sample, after: Sample) -> F64:
     >>> half_width(Sample.of([99, 100]), after).tolist()
     [inf]
     """
-    if min(before.n, after.n) < FEWEST:
-        return np.full(before.mean.shape, np.inf)
-    first, second = (np.square(sample.std) / sample.n for sample in (before, after))
-    error = first + second
-    weight = np.square(first) / (before.n - 1) + np.square(second) / (after.n - 1)
+    fewest = min(sample.n for sample in samples)
+    if fewest < (FEWEST if len(samples) == 2 else FEWEST - 1):
+        return np.full(samples[0].mean.shape, np.inf)
+    errors = [np.square(sample.std) / sample.n for sample in samples]
+    error = np.sum(errors, axis=0)
+    weight = np.sum(
+        [np.square(one) / (sample.n - 1) for one, sample in zip(errors, samples, strict=True)],
+        axis=0,
+    )
     freedom = np.divide(np.square(error), weight, out=np.full_like(error, np.inf), where=weight > 0)
-    freedom = np.maximum(freedom, min(before.n, after.n) - 1)
+    freedom = np.maximum(freedom, fewest - 1)
     return np.asarray(_quantile(freedom) * np.sqrt(error))
 
 

@@ -1,23 +1,72 @@
-"""Whether two runs can be compared: the same machine, the same size, about the same work."""
+"""Whether two runs can be compared: the same machine, the same size, about the same work.
+
+Where steps come in kinds, each kind is compared with the one of the other run that is most like it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import numpy as np
 import pandas as pd
 
 from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.explain.differences import short_name
 
-__all__ = ["why_not_comparable"]
+__all__ = ["Pairs", "matched_kinds", "n_left_out", "why_not_comparable"]
 
 _FEWEST_COMMON = 0.5
-"""Share of time in common names below which two runs do different work.
+"""Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
+steps.
 
 Chosen, and documented in `docs/gate.md`. Pinned by
 `test_run_diff.py::test_another_model_has_few_names_in_common`.
 """
 
 
-def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]:
+Pairs = tuple[tuple[int, int], ...]
+"""Kinds of steps that are compared, by their rows before and after."""
+
+
+def matched_kinds(before: RunProfile, after: RunProfile) -> Pairs:
+    """The kinds that both runs have, by the calls of their operators and kernels.
+
+    The two most alike are a pair, then of the others the two most alike, and so on.
+    """
+    calls = [[_calls(run, kind) for kind in range(len(run.kinds))] for run in (before, after)]
+    alike = np.array([[_alike(one, other) for other in calls[1]] for one in calls[0]])
+    pairs: list[tuple[int, int]] = []
+    while np.isfinite(alike).any():
+        place = int(alike.argmax())
+        one, other = divmod(place, alike.shape[1])
+        if pairs and alike[one, other] < _FEWEST_COMMON:
+            break
+        pairs.append((one, other))
+        alike[one], alike[:, other] = -np.inf, -np.inf
+    return tuple(sorted(pairs))
+
+
+def _calls(run: RunProfile, kind: int) -> pd.Series:
+    """Calls in a step of a kind, by name."""
+    rows = pd.concat([run.rows(part, kind) for part in ("kernel", "operator")])
+    rows = rows[rows["name"] != OTHER]
+    return rows["calls"].groupby(rows["name"].map(short_name)).sum()
+
+
+def _alike(one: pd.Series, other: pd.Series) -> float:
+    """Share of calls that two kinds of steps have in common, of all that either has."""
+    both = pd.concat([one, other], axis=1).fillna(0.0)
+    most = both.max(axis=1).sum()
+    return float(both.min(axis=1).sum() / most) if most else 1.0
+
+
+def n_left_out(run: RunProfile, kinds: Collection[int]) -> int:
+    """Steps of a run that are not like others, or of another kind than these."""
+    others = [kind.n_compared for row, kind in enumerate(run.kinds) if row not in kinds]
+    return run.n_odd + sum(others)
+
+
+def why_not_comparable(before: RunProfile, after: RunProfile, pairs: Pairs) -> tuple[str, ...]:
     """Why two runs cannot be compared, in words; empty if they can."""
     said = []
     if before.unit != after.unit:
@@ -30,13 +79,28 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
         said.append(f"a job of {before.world_size:,} ranks before, of {after.world_size:,} after")
     elif before.n_ranks != after.n_ranks:
         said.append(f"traces of {before.n_ranks:,} ranks before, of {after.n_ranks:,} after")
-    for side, run in (("before", before), ("after", after)):
+    sides = ("before", before, [one for one, _ in pairs]), ("after", after, [o for _, o in pairs])
+    for side, run, kinds in sides:
+        left_out = n_left_out(run, kinds)
         if run.most_are_odd:
             said.append(f"{side}, {run.most_are_odd}")
+        elif 2 * left_out > run.n_steps:
+            said.append(f"{side}, {left_out} of {run.n_steps} steps are of no kind of the other")
+    said += _other_mix([[run.kinds[row].n_steps for row in kinds] for _, run, kinds in sides])
     common = _common_share(before, after)
     if common < _FEWEST_COMMON:
         said.append(f"names in common make up {common:.0%} of the time: different work")
     return tuple(said)
+
+
+def _other_mix(n_steps: list[list[int]]) -> list[str]:
+    """Why kinds of steps occur too differently: more so than where a capture begins explains."""
+    totals = [sum(side) for side in n_steps]
+    for n_before, n_after in zip(*n_steps, strict=True):
+        share = n_before / totals[0], n_after / totals[1]
+        if abs(share[0] - share[1]) > 1 / totals[0] + 1 / totals[1]:
+            return [f"steps of one kind are {share[0]:.0%} before, {share[1]:.0%} after"]
+    return []
 
 
 def _common_share(before: RunProfile, after: RunProfile) -> float:

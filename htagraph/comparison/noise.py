@@ -7,6 +7,9 @@ up, so the differences of all bounds sum to that of the steps, to the nanosecond
 cannot move the mean far: steps far from the median are not alike
 (`htagraph.lookup.steady_steps`), and are named instead.
 
+Where steps come in kinds, a run is a sum: of each kind the mean, as often as it occurs. So are its
+errors; each kind needs two steps in both runs, and no more than its own spread counts.
+
 The first step of a trace starts with an idle device, and is left out if three others remain. Among
 three steps it stays, and what sets it apart is taken to be the same in both runs. The path of the
 last step ends with device work, that of the others with the next launches, so its parts say nothing
@@ -22,6 +25,8 @@ has measured false alarms, and what to do about them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +44,19 @@ Chosen: runs of one program differ as much for reasons that no capture shows. Do
 
 
 def noise_ns(
-    before: Sample, after: Sample, *, first: bool = False, last: bool = False, parts: bool = False
+    before: Sequence[Sample],
+    after: Sequence[Sample],
+    *,
+    first: bool = False,
+    last: bool = False,
+    parts: bool = False,
 ) -> npt.NDArray[np.float64]:
     """The largest difference of means that counts as noise; infinite for too few steps.
 
     Parameters
     ----------
-    before, after : Sample
-        Times of one or several groups, unit=ns.
+    before, after : sequence of Sample
+        Times of one or several groups, in the steps of each kind, unit=ns. A run is their sum.
     first, last : bool, default=False
         The first or last step of both is unlike the others.
     parts : bool, default=False
@@ -55,12 +65,14 @@ def noise_ns(
     Examples
     --------
     >>> runs = Sample.of([99, 101, 99, 101]), Sample.of([109, 111, 109, 111])
-    >>> noise_ns(*runs).round(1).tolist()
+    >>> noise_ns(runs[:1], runs[1:]).round(1).tolist()
     [3.0]
     """
-    width = half_width(before, after)
-    if (first or last) and before.n == after.n:
-        width = np.minimum(width, half_width_ends_apart(before, after, first=first, last=last))
-    if parts:
-        width = np.minimum(width, range_if_apart(before, after))
-    return np.maximum(width, LEAST_CHANGE * before.mean)
+    width = half_width(*before, *after)
+    if len(before) == 1:
+        pair = before[0], after[0]
+        if (first or last) and pair[0].n == pair[1].n:
+            width = np.minimum(width, half_width_ends_apart(*pair, first=first, last=last))
+        if parts:
+            width = np.minimum(width, range_if_apart(*pair))
+    return np.maximum(width, LEAST_CHANGE * np.sum([one.mean for one in before], axis=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,18 @@ import pandas as pd
 
 from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
-from htagraph.comparison.comparability import why_not_comparable
+from htagraph.comparison.comparability import Pairs, matched_kinds, n_left_out, why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
 from htagraph.comparison.run_profile import OTHER, PATH_PARTS, RunProfile
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
 
 __all__ = ["CHANGES", "RunDiff"]
 
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """The change of a group: beyond noise, within it, or unknown of too few steps."""
@@ -40,6 +41,8 @@ Chosen, as `DEFAULT_FAIL_ABOVE`. Pinned by `test_run_diff.py::test_much_noise_hi
 @dataclass(frozen=True, repr=False)
 class RunDiff:
     """Two runs compared step by step: means of the steps that are alike; made by `diff`.
+
+    Steps that come in kinds are compared kind by kind: each kind counts as often as it occurs.
 
     Parameters
     ----------
@@ -69,12 +72,12 @@ class RunDiff:
     @property
     def delta_share(self) -> float:
         """How much longer steps are, as a share of what they were."""
-        return self.delta_ns / max(self.before.step_ns, 1.0)
+        return self.delta_ns / max(int(self.steps["before_ns"]), 1)
 
     @property
     def noise_share(self) -> float:
         """The largest difference that counts as noise, as a share; infinite for too few steps."""
-        return float(self.steps["noise_ns"]) / max(self.before.step_ns, 1.0)
+        return float(self.steps["noise_ns"]) / max(int(self.steps["before_ns"]), 1)
 
     @property
     def is_change(self) -> bool:
@@ -84,7 +87,33 @@ class RunDiff:
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
         """Why the runs cannot be compared; empty if they can."""
-        return why_not_comparable(self.before, self.after)
+        return why_not_comparable(self.before, self.after, self._pairs)
+
+    @cached_property
+    def _pairs(self) -> Pairs:
+        """The kinds of steps that are compared."""
+        return matched_kinds(self.before, self.after)
+
+    @property
+    def _runs(self) -> tuple[RunProfile, RunProfile]:
+        return self.before, self.after
+
+    @cached_property
+    def _weights(self) -> list[int]:
+        """How often the kinds occur, in both runs together."""
+        return [
+            sum(run.kinds[kind].n_steps for run, kind in zip(self._runs, pair, strict=True))
+            for pair in self._pairs
+        ]
+
+    @property
+    def _sides(self) -> tuple[tuple[str, RunProfile, list[int]], ...]:
+        """Both runs with their names, and which of their kinds are compared."""
+        runs = ("before", self.before), ("after", self.after)
+        return tuple(
+            (*run, list(kinds))
+            for run, kinds in zip(runs, zip(*self._pairs, strict=True), strict=True)
+        )
 
     def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
         """Change of the critical path per step; it adds up to that of the steps.
@@ -137,7 +166,7 @@ class RunDiff:
         """How much steps changed, and why."""
         several = self.before.unit == self.after.unit == "step"
         subject = "Steps take" if several else "It takes"
-        before, after = (human_duration(run.step_ns) for run in (self.before, self.after))
+        before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
         share, noise = self.delta_share, self.noise_share
         if self.steps["change"] == "noise":
             if noise > _LARGE and abs(share) > LEAST_CHANGE:
@@ -151,7 +180,9 @@ class RunDiff:
             )
         by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
         causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
-        because = f": {causes}" if causes and (self.is_change or not several) else ""
+        n_kinds = len(self._pairs)
+        is_whole = not several or n_kinds > 1
+        because = f": {causes}" if causes and (self.is_change or is_whole) else ""
         if self.is_change:
             how = "slower" if share > 0 else "faster"
             return (
@@ -159,10 +190,12 @@ class RunDiff:
                 f"{because}."
             )
         few = " and ".join(
-            f"{run.n_compared} {side}"
-            for side, run in (("before", self.before), ("after", self.after))
+            f"{sum(run.kinds[kind].n_compared for kind in kinds)} {side}"
+            for side, run, kinds in self._sides
         )
         what = "alike steps" if several else "windows"
+        if n_kinds > 1:
+            what = f"steps of {n_kinds} kinds"
         return (
             f"{before} -> {after} ({share:+.1%}); {few} {what} are too few to tell this from "
             f"noise{because}."
@@ -171,7 +204,7 @@ class RunDiff:
     @property
     def _odd_ones(self) -> list[str]:
         """A note on more outlier steps than before, which the mean of the others does not show."""
-        n_before, n_after = self.before.n_odd, self.after.n_odd
+        n_before, n_after = (n_left_out(run, kinds) for _, run, kinds in self._sides)
         if n_after * self.before.n_steps <= n_before * self.after.n_steps:
             return []
         several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
@@ -181,36 +214,57 @@ class RunDiff:
     def notes(self) -> list[str]:
         """Notes for the reader: what is compared, and which steps are left out."""
         said = []
-        for side, run in (("before", self.before), ("after", self.after)):
+        for side, run, kinds in self._sides:
             said.append(f"{side}: {run.facts}")
             said += [f"{side}, left out: {step}" for step in run.left_out]
+            others = n_left_out(run, kinds) - run.n_odd
+            if others:
+                steps = human_count(others, "step")
+                said.append(f"{side}, left out: {steps} of a kind that the other run does not have")
         return said
 
     def _table(self, part: str) -> pd.DataFrame:
         """Groups of one part on both sides."""
-        sides = [run.frame[run.frame["part"] == part] for run in (self.before, self.after)]
-        frames = [
-            _folded(one, other).set_index(_KEY)[_VALUES]
-            for one, other in (sides, reversed(sides))  # each by what the other has
-        ]
-        keys = frames[0].index.union(frames[1].index, sort=False)
-        before, after = (frame.reindex(keys, fill_value=0) for frame in frames)
-        before_ns = _means(before, self.before.n_compared)
-        after_ns = _means(after, self.after.n_compared)
-        delta_ns = after_ns - before_ns
+        tables = []
+        for kinds in self._pairs:
+            sides = [run.rows(part, kind) for run, kind in zip(self._runs, kinds, strict=True)]
+            tables.append(
+                [
+                    _folded(one, other).set_index(_KEY)[_VALUES]
+                    for one, other in (sides, reversed(sides))  # each by what the other has
+                ]
+            )
+        keys = pd.concat([table for pair in tables for table in pair]).index.unique()
+        before, after = (
+            _Side.of(
+                [pair[side].reindex(keys, fill_value=0) for pair in tables],
+                [run.kinds[pair[side]].n_compared for pair in self._pairs],
+                self._weights,
+            )
+            for side, run in enumerate(self._runs)
+        )
+        delta_ns = after.mean_ns - before.mean_ns
+        has_first, has_last = (
+            all(
+                getattr(run.kinds[kind], which)
+                for pair in self._pairs
+                for run, kind in zip(self._runs, pair, strict=True)
+            )
+            for which in ("has_first", "has_last")
+        )
         noise = noise_ns(
-            _sample(before, self.before.n_compared),
-            _sample(after, self.after.n_compared),
-            first=self.before.has_first and self.after.has_first,
-            last=part in PATH_PARTS and self.before.has_last and self.after.has_last,
+            before.samples,
+            after.samples,
+            first=has_first,
+            last=part in PATH_PARTS and has_last,
             parts=part != "step",
         )
         change = np.select(
             [
                 np.isinf(noise),
                 np.abs(delta_ns) <= noise,
-                (before["total_ns"] == 0).to_numpy(),
-                (after["total_ns"] == 0).to_numpy(),
+                before.is_absent,
+                after.is_absent,
                 delta_ns > 0,
             ],
             [_UNKNOWN, _NOISE, 0, 1, 2],
@@ -221,10 +275,10 @@ class RunDiff:
                 "bound": keys.get_level_values("bound").to_numpy(object),
                 "name": keys.get_level_values("name").to_numpy(object),
                 "change": categorical(change, CHANGES),
-                "calls_before": before["calls"].to_numpy(float),
-                "calls_after": after["calls"].to_numpy(float),
-                "before_ns": before_ns,
-                "after_ns": after_ns,
+                "calls_before": before.calls,
+                "calls_after": after.calls,
+                "before_ns": before.mean_ns,
+                "after_ns": after.mean_ns,
                 "delta_ns": delta_ns,
                 "noise_ns": noise,
             }
@@ -237,16 +291,32 @@ class RunDiff:
         return f"RunDiff({self.verdict()})"
 
 
-def _means(side: pd.DataFrame, n: int) -> I64:
-    """Means per step as whole nanoseconds that add up to the rounded mean of all."""
-    until = np.rint(np.cumsum(side["total_ns"].to_numpy(np.int64)) / n).astype(np.int64)
+class _Side(NamedTuple):
+    """Groups of a run per step: over its kinds of steps, each as often as both runs have it."""
+
+    calls: F64
+    mean_ns: I64
+    samples: list[Sample]
+    is_absent: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, tables: list[pd.DataFrame], n_steps: list[int], weights: list[int]) -> _Side:
+        """The groups of each kind, of so many steps, with so much weight."""
+        every = sum(weights)
+        calls, sums, samples = np.zeros(len(tables[0])), np.zeros(len(tables[0]), np.int64), []
+        for table, n, weight in zip(tables, n_steps, weights, strict=True):
+            calls += table["calls"].to_numpy(float) * weight / every
+            sums += weight * _means(table["total_ns"].to_numpy(np.int64), n)
+            total, *others = (table[name].to_numpy(float) * weight / every for name in _VALUES[1:])
+            samples.append(Sample(n, total / n, *others))
+        is_absent = np.all([table["total_ns"].to_numpy() == 0 for table in tables], axis=0)
+        return cls(calls, _means(sums, every), samples, is_absent)
+
+
+def _means(total_ns: I64, n: int) -> I64:
+    """Means as whole nanoseconds that add up to the rounded mean of all."""
+    until = np.rint(np.cumsum(total_ns) / n).astype(np.int64)
     return np.diff(until, prepend=np.int64(0))
-
-
-def _sample(side: pd.DataFrame, n: int) -> Sample:
-    """Statistics of each group over the steps of a side."""
-    total, *others = (side[name].to_numpy(float) for name in _VALUES[1:])
-    return Sample(n, total / n, *others)
 
 
 def _folded(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +18,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.readers.content import first_bytes
 from htagraph.writers.output_file import write_text
 
-__all__ = ["OTHER", "PATH_PARTS", "Part", "RunProfile", "is_baseline"]
+__all__ = ["OTHER", "PATH_PARTS", "Kind", "Part", "RunProfile", "is_baseline"]
 
 OTHER = "(other)"
 """Group of all that is too short for a row of its own."""
@@ -40,8 +42,28 @@ _SCHEMA = b'"schema": "htagraph.'
 
 
 @dataclass(frozen=True)
+class Kind:
+    """Compared steps that do the same work.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps of the window that do it, alike in length or not: their weight.
+    n_compared : int
+        Those that are alike, and compared; 1 for a window.
+    has_first, has_last : bool
+        They include the first or the last step of the trace.
+    """
+
+    n_steps: int
+    n_compared: int
+    has_first: bool = False
+    has_last: bool = False
+
+
+@dataclass(frozen=True)
 class Part:
-    """Time of one group in all compared steps; of a job's ranks the mean, except on its path.
+    """Time of one group in the compared steps of a kind; of a job's ranks the mean, but on its path.
 
     Parameters
     ----------
@@ -59,6 +81,8 @@ class Part:
         Standard deviation from step to step; 0 for one step.
     first_ns, last_ns, least_ns, most_ns : int, unit=ns
         In the first and the last step, and in the steps with the least and the most.
+    kind : int, default=0
+        Row of the kind of steps.
     """
 
     part: str
@@ -71,6 +95,7 @@ class Part:
     last_ns: int
     least_ns: int
     most_ns: int
+    kind: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,10 +117,8 @@ class RunProfile:
         Ranks that were profiled.
     n_steps : int
         Steps in the window, alike or not.
-    n_compared : int
-        Steps that are alike, and compared; 1 for a window.
-    has_first, has_last : bool
-        They include the first or the last step of the trace.
+    kinds : tuple of Kind
+        Steps that are compared, by what they do.
     steps_ns : tuple of int, unit=ns
         Lengths of the first 200 of them.
     n_odd : int
@@ -116,9 +139,7 @@ class RunProfile:
     world_size: int
     n_ranks: int
     n_steps: int
-    n_compared: int
-    has_first: bool
-    has_last: bool
+    kinds: tuple[Kind, ...]
     steps_ns: tuple[int, ...]
     n_odd: int
     left_out: tuple[str, ...]
@@ -126,15 +147,21 @@ class RunProfile:
 
     def __post_init__(self) -> None:
         """Check that numbers fit 64 bits, and that parts of the path add up."""
-        numbers = [getattr(self, one.name) for one in fields(self)]
-        numbers += [getattr(part, one.name) for part in self.parts for one in fields(part)]
+        rows = (self, *self.kinds, *self.parts)
+        numbers = [getattr(row, one.name) for row in rows for one in fields(row)]
         numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
         if not all(-_FAR < number < _FAR for number in numbers):
             raise GraphError("a number in the profile is not finite, or beyond 64 bits.")
-        if self.n_compared < 1 or sum(part.part == "step" for part in self.parts) != 1:
-            raise GraphError("a profile needs exactly one whole, of at least one step.")
-        for part in PATH_PARTS:
-            if sum(row.total_ns for row in self.parts if row.part == part) != self.total_ns:
+        if not self.kinds or not all(0 < one.n_compared <= one.n_steps for one in self.kinds):
+            raise GraphError("a profile needs at least one step, of each kind.")
+        wholes = [part.kind for part in self.parts if part.part == "step"]
+        if sorted(wholes) != list(range(len(self.kinds))):
+            raise GraphError("a profile needs exactly one whole of each kind of steps.")
+        sums: Counter[tuple[str, int]] = Counter()
+        for row in self.parts:
+            sums[row.part, row.kind] += row.total_ns
+        for part, kind in product(PATH_PARTS, wholes):
+            if sums[part, kind] != sums["step", kind]:
                 raise GraphError(f"the path by {part} does not add up to the steps.")
 
     @cached_property
@@ -145,20 +172,28 @@ class RunProfile:
         texts = dict.fromkeys(("part", "bound", "name"), object)
         return pd.DataFrame(rows, columns=columns).astype(texts)
 
-    @cached_property
-    def whole(self) -> Part:
-        """The compared steps as one part."""
-        return next(part for part in self.parts if part.part == "step")
+    def rows(self, part: str, kind: int = 0) -> pd.DataFrame:
+        """Groups of one part of the steps of a kind."""
+        return self.frame[(self.frame["part"] == part) & (self.frame["kind"] == kind)]
 
     @property
-    def total_ns(self) -> int:
-        """Length of all compared steps."""
-        return self.whole.total_ns
+    def n_compared(self) -> int:
+        """Steps that are compared."""
+        return sum(kind.n_compared for kind in self.kinds)
 
     @property
     def step_ns(self) -> float:
-        """Mean length of the compared steps."""
-        return self.total_ns / self.n_compared
+        """Mean length of a step: of each kind, as often as it occurs."""
+        return self._mean_ns("step")
+
+    def _mean_ns(self, part: str, name: str | None = None) -> float:
+        """Mean time per step in a part, or in a group of it."""
+        total_ns = sum(
+            row.total_ns * self.kinds[row.kind].n_steps / self.kinds[row.kind].n_compared
+            for row in self.parts
+            if row.part == part and name in (None, row.name)
+        )
+        return total_ns / sum(kind.n_steps for kind in self.kinds)
 
     @property
     def most_are_odd(self) -> str:
@@ -169,11 +204,8 @@ class RunProfile:
 
     def share(self, part: str, name: str) -> float | None:
         """Share of a group in all groups of its part; None if nothing of it was recorded."""
-        rows = [row for row in self.parts if row.part == part]
-        total_ns = sum(row.total_ns for row in rows)
-        return (
-            sum(row.total_ns for row in rows if row.name == name) / total_ns if total_ns else None
-        )
+        whole_ns = self._mean_ns(part)
+        return self._mean_ns(part, name) / whole_ns if whole_ns else None
 
     @property
     def facts(self) -> str:
@@ -183,16 +215,15 @@ class RunProfile:
             said.append(human_count(self.n_ranks, "rank"))
         if self.unit == "step":
             steps = human_count(self.n_steps, "step")
-            said.append(f"{self.n_compared:,} compared of {steps}")
+            of_kinds = f" of {len(self.kinds)} kinds" if len(self.kinds) > 1 else ""
+            said.append(f"{self.n_compared:,} compared of {steps}{of_kinds}")
         each = " each" if self.n_compared > 1 else ""
         return ", ".join([*said, f"{human_duration(self.step_ns)}{each}"])
 
     def document(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        plain["parts"], plain["steps_ns"], plain["left_out"] = (
-            list(plain[name]) for name in ("parts", "steps_ns", "left_out")
-        )
+        plain |= {name: list(plain[name]) for name in ("kinds", "parts", "steps_ns", "left_out")}
         return plain
 
     def save(self, out: str | Path) -> Path:

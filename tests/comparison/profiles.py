@@ -11,7 +11,7 @@ import pandas as pd
 
 import htagraph as hg
 from htagraph.comparison.profiling import reduced
-from htagraph.comparison.run_profile import Part, RunProfile
+from htagraph.comparison.run_profile import Kind, Part, RunProfile
 from tests.synth.program import Launch, Spend
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -19,7 +19,7 @@ from tests.synth.training import training_rank
 
 def profile(
     bounds: Mapping[str, Sequence[int]], kernels: Mapping[str, Sequence[int]] | None = None,
-    *, calls: int = 1, top: int = 99, **more: Any,
+    *, calls: int = 1, top: int = 99, has_first: bool = False, **more: Any,
 ) -> RunProfile:  # fmt: skip
     """The profile of a run whose steps took so long by bound, and by kernel."""
     steps = np.sum(list(bounds.values()), axis=0).tolist()
@@ -32,7 +32,7 @@ def profile(
             for row, dur_ns in enumerate(lengths)
         ]
         frame = pd.DataFrame(rows, columns=["row", "bound", "name", "calls", "dur_ns"])
-        return reduced(frame, part, n, top=top) if rows else []
+        return reduced(frame, part, np.zeros(n, dtype=np.int64), top=top) if rows else []
 
     std = float(np.std(steps, ddof=1)) if n > 1 else 0.0
     ends = (steps[0], steps[-1], min(steps), max(steps))
@@ -43,9 +43,7 @@ def profile(
         "world_size": 0,
         "n_ranks": 1,
         "n_steps": n,
-        "n_compared": n,
-        "has_first": False,
-        "has_last": False,
+        "kinds": (Kind(n, n, has_first=has_first),),
         "steps_ns": tuple(steps),
         "n_odd": 0,
         "left_out": (),

@@ -60,7 +60,7 @@ def test_six_outlier_steps_are_named(n_odd: int, more: int):
     """The rest are counted."""
     n = 20 + n_odd
     end_ns = np.cumsum([100_000] * 20 + [300_000] * n_odd)
-    same, every = np.ones(n, dtype=bool), np.ones(n, dtype=bool)
+    same, every = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
     names = np.array([f"step {number}" for number in range(n)], dtype=object)
     steps = DoneSteps(names, np.append(0, end_ns[:-1]), end_ns, same)
     found = compared(steps, every, every, lambda: [""] * n)
