@@ -5,15 +5,13 @@ Where steps come in kinds, each kind is compared with the one of the other run t
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 import pandas as pd
 
 from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.explain.differences import short_name
 
-__all__ = ["Pairs", "matched_kinds", "n_left_out", "why_not_comparable"]
+__all__ = ["Pairs", "matched_kinds", "why_not_comparable"]
 
 _FEWEST_COMMON = 0.5
 """Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
@@ -60,12 +58,6 @@ def _alike(one: pd.Series, other: pd.Series) -> float:
     return float(both.min(axis=1).sum() / most) if most else 1.0
 
 
-def n_left_out(run: RunProfile, kinds: Collection[int]) -> int:
-    """Steps of a run that are not like others, or of another kind than these."""
-    others = [kind.n_compared for row, kind in enumerate(run.kinds) if row not in kinds]
-    return run.n_odd + sum(others)
-
-
 def why_not_comparable(before: RunProfile, after: RunProfile, pairs: Pairs) -> tuple[str, ...]:
     """Why two runs cannot be compared, in words; empty if they can."""
     said = []
@@ -81,7 +73,7 @@ def why_not_comparable(before: RunProfile, after: RunProfile, pairs: Pairs) -> t
         said.append(f"traces of {before.n_ranks:,} ranks before, of {after.n_ranks:,} after")
     sides = ("before", before, [one for one, _ in pairs]), ("after", after, [o for _, o in pairs])
     for side, run, kinds in sides:
-        left_out = n_left_out(run, kinds)
+        left_out = run.n_left_out(kinds)
         if run.most_are_odd:
             said.append(f"{side}, {run.most_are_odd}")
         elif 2 * left_out > run.n_steps:

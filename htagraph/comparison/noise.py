@@ -14,7 +14,7 @@ The first step of a trace starts with an idle device, and is left out if three o
 three steps it stays, and what sets it apart is taken to be the same in both runs. The path of the
 last step ends with device work, that of the others with the next launches, so its parts say nothing
 about their spread. If both runs have as many steps, the interval without these ends
-(`half_width_ends_apart`) counts if it is narrower; else both ends are part of the spread.
+(`ends_apart`) counts if it is narrower; else both ends are part of the spread.
 
 If a change makes something else the bottleneck, parts of steps vary in other ways than before. So a
 part has also changed if all steps of one run lie farther from all of the other than the steps of
@@ -27,11 +27,12 @@ has measured false alarms, and what to do about them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.welch import Sample, half_width, half_width_ends_apart, range_if_apart
+from htagraph.algorithms.welch import FEWEST, Error, Sample, ends_apart, range_if_apart, welch
 
 __all__ = ["LEAST_CHANGE", "noise_ns"]
 
@@ -47,8 +48,8 @@ def noise_ns(
     before: Sequence[Sample],
     after: Sequence[Sample],
     *,
-    first: bool = False,
-    last: bool = False,
+    first: Sequence[bool] = (),
+    last: Sequence[bool] = (),
     parts: bool = False,
 ) -> npt.NDArray[np.float64]:
     """The largest difference of means that counts as noise; infinite for too few steps.
@@ -56,9 +57,9 @@ def noise_ns(
     Parameters
     ----------
     before, after : sequence of Sample
-        Times of one or several groups, in the steps of each kind, unit=ns. A run is their sum.
-    first, last : bool, default=False
-        The first or last step of both is unlike the others.
+        Times of one or several groups in the steps of each kind, unit=ns. A run is their sum.
+    first, last : sequence of bool, default=()
+        Of each kind, whether its first or last step is unlike the others in both runs.
     parts : bool, default=False
         They are parts of steps, not steps.
 
@@ -68,11 +69,21 @@ def noise_ns(
     >>> noise_ns(runs[:1], runs[1:]).round(1).tolist()
     [3.0]
     """
-    width = half_width(*before, *after)
-    if len(before) == 1:
-        pair = before[0], after[0]
-        if (first or last) and pair[0].n == pair[1].n:
-            width = np.minimum(width, half_width_ends_apart(*pair, first=first, last=last))
-        if parts:
-            width = np.minimum(width, range_if_apart(*pair))
-    return np.maximum(width, LEAST_CHANGE * np.sum([one.mean for one in before], axis=0))
+    least = LEAST_CHANGE * np.sum([one.mean for one in before], axis=0)
+    fewest = min(one.n for one in (*before, *after))
+    if fewest < (FEWEST if len(before) == 1 else 2):
+        return np.full_like(least, np.inf)
+    ends = zip_longest(first or [False] * len(before), last, fillvalue=False)
+    errors = [_error(*pair, *which) for *pair, which in zip(before, after, ends, strict=True)]
+    width = Error.sum(errors).half_width
+    if parts and len(before) == 1:
+        width = np.minimum(width, range_if_apart(before[0], after[0]))
+    return np.maximum(width, least)
+
+
+def _error(before: Sample, after: Sample, first: bool, last: bool) -> Error:
+    """The error of the difference of one kind of steps."""
+    error = welch(before, after)
+    if (first or last) and before.n == after.n:
+        return error.or_narrower(ends_apart(before, after, first=first, last=last))
+    return error

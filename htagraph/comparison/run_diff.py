@@ -12,13 +12,13 @@ import pandas as pd
 
 from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
-from htagraph.comparison.comparability import Pairs, matched_kinds, n_left_out, why_not_comparable
+from htagraph.comparison.comparability import Pairs, matched_kinds, why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
 from htagraph.comparison.run_profile import OTHER, PATH_PARTS, RunProfile
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
-from htagraph.model.units import human_count, human_duration
+from htagraph.model.units import human_duration
 
 __all__ = ["CHANGES", "RunDiff"]
 
@@ -90,9 +90,22 @@ class RunDiff:
         return why_not_comparable(self.before, self.after, self._pairs)
 
     @cached_property
-    def _pairs(self) -> Pairs:
-        """The kinds of steps that are compared."""
+    def _matched(self) -> Pairs:
+        """The kinds of steps that both runs have."""
         return matched_kinds(self.before, self.after)
+
+    @cached_property
+    def _pairs(self) -> Pairs:
+        """Those that are compared: those that recur, if they are half of the steps; else all."""
+        recurring = [pair for pair in self._matched if min(self._n_compared(pair)) > 1]
+        are_half = all(
+            run.are_half([pair[side] for pair in recurring]) for side, run in enumerate(self._runs)
+        )
+        return tuple(recurring) if are_half else self._matched
+
+    def _n_compared(self, pair: tuple[int, int]) -> list[int]:
+        """Alike steps of a kind before and after."""
+        return [run.kinds[kind].n_compared for run, kind in zip(self._runs, pair, strict=True)]
 
     @property
     def _runs(self) -> tuple[RunProfile, RunProfile]:
@@ -203,12 +216,22 @@ class RunDiff:
 
     @property
     def _odd_ones(self) -> list[str]:
-        """A note on more outlier steps than before, which the mean of the others does not show."""
-        n_before, n_after = (n_left_out(run, kinds) for _, run, kinds in self._sides)
-        if n_after * self.before.n_steps <= n_before * self.after.n_steps:
-            return []
-        several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
-        return [f"{several}{self.before.n_steps} before, are outliers, and not compared."]
+        """Steps that the mean of the others does not show: of once, and more outliers than before."""
+        said = []
+        for pair in self._matched:
+            if pair not in self._pairs and max(self._n_compared(pair)) == 1:
+                before, after = (
+                    human_duration(int(run.rows("step", kind)["total_ns"].iloc[0]))
+                    for run, kind in zip(self._runs, pair, strict=True)
+                )
+                said.append(
+                    f"A step that does other work, once in each, takes {after}, {before} before."
+                )
+        n_before, n_after = (run.n_left_out(kinds) for _, run, kinds in self._sides)
+        if n_after * self.before.n_steps > n_before * self.after.n_steps:
+            several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
+            said.append(f"{several}{self.before.n_steps} before, are outliers, and not compared.")
+        return said
 
     @property
     def notes(self) -> list[str]:
@@ -216,11 +239,7 @@ class RunDiff:
         said = []
         for side, run, kinds in self._sides:
             said.append(f"{side}: {run.facts}")
-            said += [f"{side}, left out: {step}" for step in run.left_out]
-            others = n_left_out(run, kinds) - run.n_odd
-            if others:
-                steps = human_count(others, "step")
-                said.append(f"{side}, left out: {steps} of a kind that the other run does not have")
+            said += [f"{side}, left out: {step}" for step in run.said_left_out(kinds)]
         return said
 
     def _table(self, part: str) -> pd.DataFrame:
@@ -238,25 +257,21 @@ class RunDiff:
         before, after = (
             _Side.of(
                 [pair[side].reindex(keys, fill_value=0) for pair in tables],
-                [run.kinds[pair[side]].n_compared for pair in self._pairs],
+                [self._n_compared(pair)[side] for pair in self._pairs],
                 self._weights,
             )
             for side, run in enumerate(self._runs)
         )
         delta_ns = after.mean_ns - before.mean_ns
-        has_first, has_last = (
-            all(
-                getattr(run.kinds[kind], which)
-                for pair in self._pairs
-                for run, kind in zip(self._runs, pair, strict=True)
-            )
-            for which in ("has_first", "has_last")
-        )
+        kinds = [
+            [run.kinds[kind] for run, kind in zip(self._runs, pair, strict=True)]
+            for pair in self._pairs
+        ]
         noise = noise_ns(
             before.samples,
             after.samples,
-            first=has_first,
-            last=part in PATH_PARTS and has_last,
+            first=[all(kind.has_first for kind in pair) for pair in kinds],
+            last=[part in PATH_PARTS and all(kind.has_last for kind in pair) for pair in kinds],
             parts=part != "step",
         )
         change = np.select(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import product
@@ -53,12 +54,20 @@ class Kind:
         Those that are alike, and compared; 1 for a window.
     has_first, has_last : bool
         They include the first or the last step of the trace.
+    said : str, default=""
+        Of the only step of a kind, its name and what is unusual about it.
     """
 
     n_steps: int
     n_compared: int
     has_first: bool = False
     has_last: bool = False
+    said: str = ""
+
+    @property
+    def recurs(self) -> bool:
+        """Whether several steps are compared."""
+        return self.n_compared > 1
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class RunProfile:
     n_steps : int
         Steps in the window, alike or not.
     kinds : tuple of Kind
-        Steps that are compared, by what they do.
+        Alike steps, by what they do.
     steps_ns : tuple of int, unit=ns
         Lengths of the first 200 of them.
     n_odd : int
@@ -176,10 +185,25 @@ class RunProfile:
         """Groups of one part of the steps of a kind."""
         return self.frame[(self.frame["part"] == part) & (self.frame["kind"] == kind)]
 
+    @cached_property
+    def usual(self) -> tuple[int, ...]:
+        """Kinds of steps that a run is known by: those that recur, if they are half of all steps.
+
+        Else all: a capture of one optimizer's step may have each kind of steps once.
+        """
+        every = tuple(range(len(self.kinds)))
+        recurring = tuple(row for row in every if self.kinds[row].recurs)
+        return recurring if self.are_half(recurring) else every
+
+    def are_half(self, kinds: Collection[int]) -> bool:
+        """Whether alike steps of these kinds are at least half of all steps."""
+        n_alike = sum(self.kinds[kind].n_compared for kind in kinds)
+        return bool(kinds) and 2 * n_alike >= self.n_steps
+
     @property
     def n_compared(self) -> int:
         """Steps that are compared."""
-        return sum(kind.n_compared for kind in self.kinds)
+        return sum(self.kinds[kind].n_compared for kind in self.usual)
 
     @property
     def step_ns(self) -> float:
@@ -191,16 +215,33 @@ class RunProfile:
         total_ns = sum(
             row.total_ns * self.kinds[row.kind].n_steps / self.kinds[row.kind].n_compared
             for row in self.parts
-            if row.part == part and name in (None, row.name)
+            if row.part == part and name in (None, row.name) and row.kind in self.usual
         )
-        return total_ns / sum(kind.n_steps for kind in self.kinds)
+        return total_ns / sum(self.kinds[kind].n_steps for kind in self.usual)
+
+    def n_left_out(self, kinds: Collection[int]) -> int:
+        """Steps that are not like others, or of another kind than these."""
+        others = (one.n_compared for row, one in enumerate(self.kinds) if row not in kinds)
+        return self.n_odd + sum(others)
+
+    def said_left_out(self, kinds: Collection[int]) -> tuple[str, ...]:
+        """The same steps in words."""
+        others = (one for row, one in enumerate(self.kinds) if row not in kinds)
+        return (
+            *self.left_out,
+            *(
+                one.said or f"{human_count(one.n_compared, 'step')} of another kind"
+                for one in others
+            ),
+        )
 
     @property
     def most_are_odd(self) -> str:
         """A clause if most steps are unlike the others: the compared ones are not typical then."""
-        if 2 * self.n_odd <= self.n_steps:
+        n_odd = self.n_left_out(self.usual)
+        if 2 * n_odd <= self.n_steps:
             return ""
-        return f"{self.n_odd} of {self.n_steps} steps are not like the others"
+        return f"{n_odd} of {self.n_steps} steps are not like the others"
 
     def share(self, part: str, name: str) -> float | None:
         """Share of a group in all groups of its part; None if nothing of it was recorded."""
@@ -215,7 +256,7 @@ class RunProfile:
             said.append(human_count(self.n_ranks, "rank"))
         if self.unit == "step":
             steps = human_count(self.n_steps, "step")
-            of_kinds = f" of {len(self.kinds)} kinds" if len(self.kinds) > 1 else ""
+            of_kinds = f" of {len(self.usual)} kinds" if len(self.usual) > 1 else ""
             said.append(f"{self.n_compared:,} compared of {steps}{of_kinds}")
         each = " each" if self.n_compared > 1 else ""
         return ", ".join([*said, f"{human_duration(self.step_ns)}{each}"])

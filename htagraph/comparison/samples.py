@@ -1,8 +1,7 @@
 """Samples: the stretches of a run that a comparison covers, usually its steps that are alike.
 
 Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
-has alike steps of its own. Kinds that recur are compared; a step that is the only one of its kind
-is an outlier, unless most steps are.
+has alike steps of its own.
 
 A step is done when its host range has ended and all device work launched in it or before is done.
 It lasts from when the step before was done. Its host range alone is not enough: if nothing waits
@@ -151,19 +150,16 @@ def _alike(steps: DoneSteps, inside: Bools) -> tuple[Bools, bool]:
     is if enough others are alike: its device starts idle, and no gap between steps precedes it.
     """
     lengths_ns = steps.end_ns - steps.start_ns
-    kept, recurs = np.zeros_like(inside), np.zeros_like(inside)
-    is_first_left_out = False
-    for kind in np.unique(steps.kind[inside]):
+    kept, is_first_left_out = np.zeros_like(inside), False
+    kinds, n_of_kind = np.unique(steps.kind[inside], return_counts=True)
+    for kind in kinds[np.argsort(-n_of_kind, kind="stable")[:MOST_KINDS]]:
         same = inside & (steps.kind == kind)
         near = same & are_near(lengths_ns, same)
         alike = near if near.sum() >= FEWEST_ALIKE else same
         if alike[0] and alike.sum() > FEWEST_ALIKE:
             is_first_left_out, alike[0] = True, False
         kept |= alike
-        recurs |= alike & (alike.sum() > 1)
-    if 2 * recurs.sum() >= inside.sum():
-        return recurs, is_first_left_out
-    return kept & np.isin(steps.kind, np.unique(steps.kind[kept])[:MOST_KINDS]), is_first_left_out
+    return kept, is_first_left_out
 
 
 def compared(
@@ -182,25 +178,32 @@ def compared(
     """
     kept, is_first_left_out = _alike(steps, inside)
     lengths_ns = steps.end_ns - steps.start_ns
-    odd = np.flatnonzero(counted & ~kept)
-    odd = odd[is_first_left_out:]
-    known = reasons() if len(odd) else []
+    numbers, kind = np.unique(steps.kind[kept], return_inverse=True)
+    same = [steps.kind == number for number in numbers.tolist()]
+    n_alike = [int((kept & one).sum()) for one in same]
+    is_alone = np.isin(steps.kind, numbers[np.array(n_alike) == 1]) & kept
+    odd = np.flatnonzero(counted & ~kept)[is_first_left_out:]
+    known = reasons() if len(odd) or is_alone.any() else []
     said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
     for step in odd[:_N_ODD].tolist():
-        same = kept & (steps.kind == steps.kind[step])
-        usual_ns = max(float(np.median(lengths_ns[same if same.any() else kept])), 1.0)
+        alike = kept & (steps.kind == steps.kind[step])
+        usual_ns = max(float(np.median(lengths_ns[alike if alike.any() else kept])), 1.0)
         more = lengths_ns[step] / usual_ns - 1
         length = f"{abs(more):.0%} {'longer' if more > 0 else 'shorter'} than usual"
         said.append(f"{steps.names[step]}: {known[step] or length}")
     if len(odd) > _N_ODD:
         said.append(f"… and {len(odd) - _N_ODD:,} more")
+    kinds = [
+        Kind(
+            int((inside & one).sum()),
+            n,
+            bool((kept & one)[0]),
+            bool((kept & one)[-1]),
+            _alone(steps, known, int(np.flatnonzero(kept & one)[0])) if n == 1 else "",
+        )
+        for one, n in zip(same, n_alike, strict=True)
+    ]
     frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
-    numbers, kind = np.unique(steps.kind[kept], return_inverse=True)
-    kinds = []
-    for number in numbers.tolist():
-        same = steps.kind == number
-        ends = bool((kept & same)[0]), bool((kept & same)[-1])
-        kinds.append(Kind(int((inside & same).sum()), int((kept & same).sum()), *ends))
     return Samples(
         frame,
         "step",
@@ -211,6 +214,11 @@ def compared(
         len(odd),
         tuple(said),
     )
+
+
+def _alone(steps: DoneSteps, known: list[str], step: int) -> str:
+    """The only step of its kind, and what is unusual about it."""
+    return f"{steps.names[step]}: {known[step] or 'the only one of its kind'}"
 
 
 def graph_samples(graph: TraceGraph) -> Samples:

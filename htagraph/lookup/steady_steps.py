@@ -44,11 +44,11 @@ FEWEST_ALIKE = 3
 
 _OTHER_EVENTS = 0.01
 """Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen."""
-MOST_KINDS = 8
+MOST_KINDS = 4
 """Kinds of steps that are found; further steps are each of a kind of their own.
 
-Chosen: micro-steps, the optimizer's and those that log or save are four. Pinned by
-`test_samples.py::test_eight_kinds_are_compared`.
+Chosen: micro-steps, the optimizer's, and those that log or save are four. Pinned by
+`test_kinds.py::test_four_kinds_are_compared`.
 """
 
 _NEAR = 0.1

@@ -66,7 +66,7 @@ def _seen(before: F64, after: F64, *, first: bool) -> float:
     n_seen = 0
     for pair in zip(before, after, strict=True):
         one, other = (_sample((STEP_NS * lengths).astype(np.int64)) for lengths in pair)
-        is_change = np.abs(other.mean - one.mean) > noise_ns([one], [other], first=first)
+        is_change = np.abs(other.mean - one.mean) > noise_ns([one], [other], first=[first])
         n_seen += bool(is_change[0])
     return n_seen / len(before)
 

@@ -54,9 +54,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         style=resource("diff.css"),
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(
-            f'<p class="caveat">{escape(side)}, left out: {escape(step)}</p>'
-            for side, run in _sides(found)
-            for step in run.left_out
+            f'<p class="caveat">{escape(note)}</p>' for note in found.notes if "left out: " in note
         ),
         verdict=escape(found.verdict()),
         sections="\n".join(
