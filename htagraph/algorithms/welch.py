@@ -3,8 +3,8 @@
 The difference of two means has the standard error ``sqrt(s1**2 / n1 + s2**2 / n2)``. Divided by
 it, the difference follows Student's distribution with the degrees of freedom of Welch and
 Satterthwaite (B. L. Welch, Biometrika 34, 1947). The means of two samples of one distribution
-differ by more than `Error.half_width` in one of a hundred cases; ``tests/benchmarks/bench_noise.py``
-measures that, also where steps are not normal.
+differ by more than `Error.half_width` in one of a hundred cases;
+``tests/benchmarks/bench_noise.py`` measures that, also where steps are not normal.
 
 Where the first or the last value differs from the others for a reason that both samples share,
 `ends_apart` leaves it out of the spread. Errors of a sum of differences add up.

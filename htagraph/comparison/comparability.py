@@ -58,8 +58,8 @@ def _alike(one: pd.Series, other: pd.Series) -> float:
     return float(both.min(axis=1).sum() / most) if most else 1.0
 
 
-def why_not_comparable(before: RunProfile, after: RunProfile, pairs: Pairs) -> tuple[str, ...]:
-    """Why two runs cannot be compared, in words; empty if they can."""
+def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]:
+    """Why two runs, of the same kinds of steps, cannot be compared, in words; empty if they can."""
     said = []
     if before.unit != after.unit:
         said.append(f"a {before.unit} before, a {after.unit} after")
@@ -71,25 +71,21 @@ def why_not_comparable(before: RunProfile, after: RunProfile, pairs: Pairs) -> t
         said.append(f"a job of {before.world_size:,} ranks before, of {after.world_size:,} after")
     elif before.n_ranks != after.n_ranks:
         said.append(f"traces of {before.n_ranks:,} ranks before, of {after.n_ranks:,} after")
-    sides = ("before", before, [one for one, _ in pairs]), ("after", after, [o for _, o in pairs])
-    for side, run, kinds in sides:
-        left_out = run.n_left_out(kinds)
+    for side, run in (("before", before), ("after", after)):
         if run.most_are_odd:
             said.append(f"{side}, {run.most_are_odd}")
-        elif 2 * left_out > run.n_steps:
-            said.append(f"{side}, {left_out} of {run.n_steps} steps are of no kind of the other")
-    said += _other_mix([[run.kinds[row].n_steps for row in kinds] for _, run, kinds in sides])
+    said += _other_mix(before, after)
     common = _common_share(before, after)
     if common < _FEWEST_COMMON:
         said.append(f"names in common make up {common:.0%} of the time: different work")
     return tuple(said)
 
 
-def _other_mix(n_steps: list[list[int]]) -> list[str]:
+def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
     """Why kinds of steps occur too differently: more so than where a capture begins explains."""
-    totals = [sum(side) for side in n_steps]
-    for n_before, n_after in zip(*n_steps, strict=True):
-        share = n_before / totals[0], n_after / totals[1]
+    totals = [sum(one.n_steps for one in run.kinds) for run in (before, after)]
+    for one, other in zip(before.kinds, after.kinds, strict=True):
+        share = one.n_steps / totals[0], other.n_steps / totals[1]
         if abs(share[0] - share[1]) > 1 / totals[0] + 1 / totals[1]:
             return [f"steps of one kind are {share[0]:.0%} before, {share[1]:.0%} after"]
     return []

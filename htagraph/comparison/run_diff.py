@@ -87,7 +87,7 @@ class RunDiff:
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
         """Why the runs cannot be compared; empty if they can."""
-        return why_not_comparable(self.before, self.after, self._pairs)
+        return why_not_comparable(*self._runs)
 
     @cached_property
     def _matched(self) -> Pairs:
@@ -96,37 +96,26 @@ class RunDiff:
 
     @cached_property
     def _pairs(self) -> Pairs:
-        """Those that are compared: those that recur, if they are half of the steps; else all."""
+        """Those that are compared: those that recur, if they are half of the steps.
+
+        Else all: a capture of few steps may have each kind once.
+        """
         recurring = [pair for pair in self._matched if min(self._n_compared(pair)) > 1]
         are_half = all(
-            run.are_half([pair[side] for pair in recurring]) for side, run in enumerate(self._runs)
+            2 * sum(self._n_compared(pair)[side] for pair in recurring) >= run.n_steps
+            for side, run in enumerate((self.before, self.after))
         )
-        return tuple(recurring) if are_half else self._matched
-
-    def _n_compared(self, pair: tuple[int, int]) -> list[int]:
-        """Alike steps of a kind before and after."""
-        return [run.kinds[kind].n_compared for run, kind in zip(self._runs, pair, strict=True)]
-
-    @property
-    def _runs(self) -> tuple[RunProfile, RunProfile]:
-        return self.before, self.after
+        return tuple(recurring) if recurring and are_half else self._matched
 
     @cached_property
-    def _weights(self) -> list[int]:
-        """How often the kinds occur, in both runs together."""
-        return [
-            sum(run.kinds[kind].n_steps for run, kind in zip(self._runs, pair, strict=True))
-            for pair in self._pairs
-        ]
+    def _runs(self) -> tuple[RunProfile, RunProfile]:
+        """Both runs with these kinds only, in one order."""
+        before, after = zip(*self._pairs, strict=True)
+        return self.before.only(before), self.after.only(after)
 
-    @property
-    def _sides(self) -> tuple[tuple[str, RunProfile, list[int]], ...]:
-        """Both runs with their names, and which of their kinds are compared."""
-        runs = ("before", self.before), ("after", self.after)
-        return tuple(
-            (*run, list(kinds))
-            for run, kinds in zip(runs, zip(*self._pairs, strict=True), strict=True)
-        )
+    def _n_compared(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """Alike steps of a kind before and after."""
+        return self.before.kinds[pair[0]].n_compared, self.after.kinds[pair[1]].n_compared
 
     def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
         """Change of the critical path per step; it adds up to that of the steps.
@@ -193,7 +182,7 @@ class RunDiff:
             )
         by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
         causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
-        n_kinds = len(self._pairs)
+        n_kinds = len(self._runs[0].kinds)
         is_whole = not several or n_kinds > 1
         because = f": {causes}" if causes and (self.is_change or is_whole) else ""
         if self.is_change:
@@ -203,8 +192,8 @@ class RunDiff:
                 f"{because}."
             )
         few = " and ".join(
-            f"{sum(run.kinds[kind].n_compared for kind in kinds)} {side}"
-            for side, run, kinds in self._sides
+            f"{run.n_compared} {side}"
+            for side, run in zip(("before", "after"), self._runs, strict=True)
         )
         what = "alike steps" if several else "windows"
         if n_kinds > 1:
@@ -216,57 +205,65 @@ class RunDiff:
 
     @property
     def _odd_ones(self) -> list[str]:
-        """Steps that the mean of the others does not show: of once, and more outliers than before."""
+        """Steps that the mean does not show: one of other work, and more outliers than before."""
         said = []
         for pair in self._matched:
-            if pair not in self._pairs and max(self._n_compared(pair)) == 1:
-                before, after = (
-                    human_duration(int(run.rows("step", kind)["total_ns"].iloc[0]))
-                    for run, kind in zip(self._runs, pair, strict=True)
-                )
-                said.append(
-                    f"A step that does other work, once in each, takes {after}, {before} before."
-                )
-        n_before, n_after = (run.n_left_out(kinds) for _, run, kinds in self._sides)
-        if n_after * self.before.n_steps > n_before * self.after.n_steps:
-            several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
-            said.append(f"{several}{self.before.n_steps} before, are outliers, and not compared.")
+            if pair in self._pairs or max(self._n_compared(pair)) > 1:
+                continue
+            lengths = [
+                human_duration(run.only([kind]).step_ns)
+                for run, kind in zip((self.before, self.after), pair, strict=True)
+            ]
+            said.append(f"One step of each run does other work: {' -> '.join(lengths)}.")
+        before, after = self._runs
+        if after.n_odd * before.n_steps > before.n_odd * after.n_steps:
+            several = f"{after.n_odd} of {after.n_steps} steps after, {before.n_odd} of "
+            said.append(f"{several}{before.n_steps} before, are outliers, and not compared.")
         return said
+
+    @property
+    def facts(self) -> tuple[str, str]:
+        """The names of the runs, and their compared steps."""
+        before, after = self._runs
+        return (
+            before.described(int(self.steps["before_ns"])),
+            after.described(int(self.steps["after_ns"])),
+        )
+
+    @property
+    def left_out(self) -> tuple[list[str], list[str]]:
+        """Steps of both runs that are left out, and why."""
+        before, after = (
+            [f"{side}, left out: {step}" for step in run.left_out]
+            for side, run in zip(("before", "after"), self._runs, strict=True)
+        )
+        return before, after
 
     @property
     def notes(self) -> list[str]:
         """Notes for the reader: what is compared, and which steps are left out."""
-        said = []
-        for side, run, kinds in self._sides:
-            said.append(f"{side}: {run.facts}")
-            said += [f"{side}, left out: {step}" for step in run.said_left_out(kinds)]
-        return said
+        (before, after), (odd_before, odd_after) = self.facts, self.left_out
+        return [f"before: {before}", *odd_before, f"after: {after}", *odd_after]
 
     def _table(self, part: str) -> pd.DataFrame:
         """Groups of one part on both sides."""
+        kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
         tables = []
-        for kinds in self._pairs:
-            sides = [run.rows(part, kind) for run, kind in zip(self._runs, kinds, strict=True)]
-            tables.append(
-                [
-                    _folded(one, other).set_index(_KEY)[_VALUES]
-                    for one, other in (sides, reversed(sides))  # each by what the other has
-                ]
-            )
+        for kind in range(len(kinds)):
+            sides = [run.rows(part, kind) for run in self._runs]
+            folded = (_folded(*sides), _folded(*reversed(sides)))  # each by what the other has
+            tables.append([side.set_index(_KEY)[_VALUES] for side in folded])
         keys = pd.concat([table for pair in tables for table in pair]).index.unique()
+        weights = [one.n_steps + other.n_steps for one, other in kinds]
         before, after = (
             _Side.of(
                 [pair[side].reindex(keys, fill_value=0) for pair in tables],
-                [self._n_compared(pair)[side] for pair in self._pairs],
-                self._weights,
+                [pair[side].n_compared for pair in kinds],
+                weights,
             )
-            for side, run in enumerate(self._runs)
+            for side in (0, 1)
         )
         delta_ns = after.mean_ns - before.mean_ns
-        kinds = [
-            [run.kinds[kind] for run, kind in zip(self._runs, pair, strict=True)]
-            for pair in self._pairs
-        ]
         noise = noise_ns(
             before.samples,
             after.samples,

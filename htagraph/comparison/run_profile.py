@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -55,7 +55,7 @@ class Kind:
     has_first, has_last : bool
         They include the first or the last step of the trace.
     said : str, default=""
-        Of the only step of a kind, its name and what is unusual about it.
+        Why they are outliers, if they are: of the only step of a kind, what is unusual about it.
     """
 
     n_steps: int
@@ -64,15 +64,10 @@ class Kind:
     has_last: bool = False
     said: str = ""
 
-    @property
-    def recurs(self) -> bool:
-        """Whether several steps are compared."""
-        return self.n_compared > 1
-
 
 @dataclass(frozen=True)
 class Part:
-    """Time of one group in the compared steps of a kind; of a job's ranks the mean, but on its path.
+    """Time of a group in the compared steps of a kind; of a job's ranks the mean, but on its path.
 
     Parameters
     ----------
@@ -185,81 +180,78 @@ class RunProfile:
         """Groups of one part of the steps of a kind."""
         return self.frame[(self.frame["part"] == part) & (self.frame["kind"] == kind)]
 
+    def only(self, kinds: Sequence[int]) -> Self:
+        """The profile of the steps of some kinds, in this order; all others are left out."""
+        others = [one for row, one in enumerate(self.kinds) if row not in kinds]
+        said = [
+            one.said or f"{human_count(one.n_compared, 'step')} of other work" for one in others
+        ]
+        return replace(
+            self,
+            kinds=tuple(replace(self.kinds[kind], said="") for kind in kinds),
+            parts=tuple(
+                replace(part, kind=kinds.index(part.kind))
+                for part in self.parts
+                if part.kind in kinds
+            ),
+            n_odd=self.n_odd + sum(one.n_compared for one in others),
+            left_out=(*self.left_out, *said),
+        )
+
     @cached_property
-    def usual(self) -> tuple[int, ...]:
-        """Kinds of steps that a run is known by: those that recur, if they are half of all steps.
-
-        Else all: a capture of one optimizer's step may have each kind of steps once.
-        """
-        every = tuple(range(len(self.kinds)))
-        recurring = tuple(row for row in every if self.kinds[row].recurs)
-        return recurring if self.are_half(recurring) else every
-
-    def are_half(self, kinds: Collection[int]) -> bool:
-        """Whether alike steps of these kinds are at least half of all steps."""
-        n_alike = sum(self.kinds[kind].n_compared for kind in kinds)
-        return bool(kinds) and 2 * n_alike >= self.n_steps
+    def usual(self) -> Self:
+        """The profile without outliers."""
+        kinds = [row for row, one in enumerate(self.kinds) if not one.said]
+        return self if len(kinds) == len(self.kinds) else self.only(kinds)
 
     @property
     def n_compared(self) -> int:
         """Steps that are compared."""
-        return sum(self.kinds[kind].n_compared for kind in self.usual)
+        return sum(one.n_compared for one in self.usual.kinds)
 
     @property
     def step_ns(self) -> float:
         """Mean length of a step: of each kind, as often as it occurs."""
-        return self._mean_ns("step")
+        return self.usual._mean_ns("step")
 
     def _mean_ns(self, part: str, name: str | None = None) -> float:
         """Mean time per step in a part, or in a group of it."""
         total_ns = sum(
             row.total_ns * self.kinds[row.kind].n_steps / self.kinds[row.kind].n_compared
             for row in self.parts
-            if row.part == part and name in (None, row.name) and row.kind in self.usual
+            if row.part == part and name in (None, row.name)
         )
-        return total_ns / sum(self.kinds[kind].n_steps for kind in self.usual)
-
-    def n_left_out(self, kinds: Collection[int]) -> int:
-        """Steps that are not like others, or of another kind than these."""
-        others = (one.n_compared for row, one in enumerate(self.kinds) if row not in kinds)
-        return self.n_odd + sum(others)
-
-    def said_left_out(self, kinds: Collection[int]) -> tuple[str, ...]:
-        """The same steps in words."""
-        others = (one for row, one in enumerate(self.kinds) if row not in kinds)
-        return (
-            *self.left_out,
-            *(
-                one.said or f"{human_count(one.n_compared, 'step')} of another kind"
-                for one in others
-            ),
-        )
+        return total_ns / sum(one.n_steps for one in self.kinds)
 
     @property
     def most_are_odd(self) -> str:
         """A clause if most steps are unlike the others: the compared ones are not typical then."""
-        n_odd = self.n_left_out(self.usual)
-        if 2 * n_odd <= self.n_steps:
+        if 2 * self.usual.n_odd <= self.n_steps:
             return ""
-        return f"{n_odd} of {self.n_steps} steps are not like the others"
+        return f"{self.usual.n_odd} of {self.n_steps} steps are not like the others"
 
     def share(self, part: str, name: str) -> float | None:
         """Share of a group in all groups of its part; None if nothing of it was recorded."""
-        whole_ns = self._mean_ns(part)
-        return self._mean_ns(part, name) / whole_ns if whole_ns else None
+        whole_ns = self.usual._mean_ns(part)
+        return self.usual._mean_ns(part, name) / whole_ns if whole_ns else None
 
     @property
     def facts(self) -> str:
         """The name of the run, and its compared steps, in one line."""
+        return self.described(self.step_ns)
+
+    def described(self, step_ns: float) -> str:
+        """The same with a length of steps as a comparison weighs their kinds."""
         said = [self.name]
         if self.n_ranks > 1:
             said.append(human_count(self.n_ranks, "rank"))
         if self.unit == "step":
             steps = human_count(self.n_steps, "step")
-            of_kinds = f" of {len(self.usual)} kinds" if len(self.usual) > 1 else ""
+            n_kinds = len(self.usual.kinds)
+            of_kinds = f" of {n_kinds} kinds" if n_kinds > 1 else ""
             said.append(f"{self.n_compared:,} compared of {steps}{of_kinds}")
         each = " each" if self.n_compared > 1 else ""
-        return ", ".join([*said, f"{human_duration(self.step_ns)}{each}"])
+        return ", ".join([*said, f"{human_duration(step_ns)}{each}"])
 
     def document(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""

@@ -181,9 +181,9 @@ def compared(
     numbers, kind = np.unique(steps.kind[kept], return_inverse=True)
     same = [steps.kind == number for number in numbers.tolist()]
     n_alike = [int((kept & one).sum()) for one in same]
-    is_alone = np.isin(steps.kind, numbers[np.array(n_alike) == 1]) & kept
+    are_usual = 2 * sum(n for n in n_alike if n > 1) >= int(inside.sum())
     odd = np.flatnonzero(counted & ~kept)[is_first_left_out:]
-    known = reasons() if len(odd) or is_alone.any() else []
+    known = reasons() if len(odd) or (are_usual and 1 in n_alike) else []
     said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
     for step in odd[:_N_ODD].tolist():
         alike = kept & (steps.kind == steps.kind[step])
@@ -199,7 +199,9 @@ def compared(
             n,
             bool((kept & one)[0]),
             bool((kept & one)[-1]),
-            _alone(steps, known, int(np.flatnonzero(kept & one)[0])) if n == 1 else "",
+            _alone(steps, known, int(np.flatnonzero(kept & one)[0]))
+            if are_usual and n == 1
+            else "",
         )
         for one, n in zip(same, n_alike, strict=True)
     ]

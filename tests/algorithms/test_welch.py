@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from htagraph.algorithms.welch import (
-    Error,
     Sample,
     _quantile,
     ends_apart,
