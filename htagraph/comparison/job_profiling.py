@@ -126,8 +126,8 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
         for place, value in enumerate(getattr(part, name) for name in _VALUES):
             total[place] += value / n_ranks
     return [
-        Part(*key, calls, round(total_ns), std_ns, *map(round, ends), kind)
-        for (*key, kind), (calls, total_ns, std_ns, *ends) in sums.items()
+        Part(*key, calls, round(total_ns), std_ns, *map(round, ends))
+        for key, (calls, total_ns, std_ns, *ends) in sums.items()
     ]
 
 

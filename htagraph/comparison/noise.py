@@ -73,15 +73,18 @@ def noise_ns(
     fewest = min(one.n for one in (*before, *after))
     if fewest < (FEWEST if len(before) == 1 else 2):
         return np.full_like(least, np.inf)
-    ends = zip_longest(first or [False] * len(before), last, fillvalue=False)
-    errors = [_error(*pair, *which) for *pair, which in zip(before, after, ends, strict=True)]
+    unlike = zip_longest(range(len(before)), first, last, fillvalue=False)
+    errors = [
+        _error(before[kind], after[kind], first=is_first, last=is_last)
+        for kind, is_first, is_last in unlike
+    ]
     width = Error.sum(errors).half_width
     if parts and len(before) == 1:
         width = np.minimum(width, range_if_apart(before[0], after[0]))
-    return np.maximum(width, least)
+    return np.asarray(np.maximum(width, least))
 
 
-def _error(before: Sample, after: Sample, first: bool, last: bool) -> Error:
+def _error(before: Sample, after: Sample, *, first: bool, last: bool) -> Error:
     """The error of the difference of one kind of steps."""
     error = welch(before, after)
     if (first or last) and before.n == after.n:

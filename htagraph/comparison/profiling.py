@@ -106,7 +106,7 @@ def _of_kind(
         ),
     )
     parts = [
-        Part(part, bound, name, calls, total_ns, std, *others, kind)
+        Part(part, bound, name, kind, calls, total_ns, std, *others)
         for (bound, name), calls, std, total_ns, *others in zip(
             total.index.tolist(), *columns, strict=True
         )

@@ -77,6 +77,8 @@ class Part:
         ``memory``.
     bound : str
         Bound of the path, empty elsewhere.
+    kind : int
+        Row of the kind of steps.
     calls : float
         Events per step; on a path, segments.
     total_ns : int, unit=ns
@@ -85,13 +87,12 @@ class Part:
         Standard deviation from step to step; 0 for one step.
     first_ns, last_ns, least_ns, most_ns : int, unit=ns
         In the first and the last step, and in the steps with the least and the most.
-    kind : int, default=0
-        Row of the kind of steps.
     """
 
     part: str
     bound: str
     name: str
+    kind: int
     calls: float
     total_ns: int
     std_ns: float
@@ -99,7 +100,6 @@ class Part:
     last_ns: int
     least_ns: int
     most_ns: int
-    kind: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,7 +151,7 @@ class RunProfile:
 
     def __post_init__(self) -> None:
         """Check that numbers fit 64 bits, and that parts of the path add up."""
-        rows = (self, *self.kinds, *self.parts)
+        rows: list[RunProfile | Kind | Part] = [self, *self.kinds, *self.parts]
         numbers = [getattr(row, one.name) for row in rows for one in fields(row)]
         numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
         if not all(-_FAR < number < _FAR for number in numbers):
@@ -212,10 +212,10 @@ class RunProfile:
     @property
     def step_ns(self) -> float:
         """Mean length of a step: of each kind, as often as it occurs."""
-        return self.usual._mean_ns("step")
+        return self.usual.mean_ns("step")
 
-    def _mean_ns(self, part: str, name: str | None = None) -> float:
-        """Mean time per step in a part, or in a group of it."""
+    def mean_ns(self, part: str, name: str | None = None) -> float:
+        """Mean time per step in a part, or in a group of it, of all kinds."""
         total_ns = sum(
             row.total_ns * self.kinds[row.kind].n_steps / self.kinds[row.kind].n_compared
             for row in self.parts
@@ -232,8 +232,8 @@ class RunProfile:
 
     def share(self, part: str, name: str) -> float | None:
         """Share of a group in all groups of its part; None if nothing of it was recorded."""
-        whole_ns = self.usual._mean_ns(part)
-        return self.usual._mean_ns(part, name) / whole_ns if whole_ns else None
+        whole_ns = self.usual.mean_ns(part)
+        return self.usual.mean_ns(part, name) / whole_ns if whole_ns else None
 
     @property
     def facts(self) -> str:

@@ -178,49 +178,31 @@ def compared(
     """
     kept, is_first_left_out = _alike(steps, inside)
     lengths_ns = steps.end_ns - steps.start_ns
-    numbers, kind = np.unique(steps.kind[kept], return_inverse=True)
-    same = [steps.kind == number for number in numbers.tolist()]
-    n_alike = [int((kept & one).sum()) for one in same]
-    are_usual = 2 * sum(n for n in n_alike if n > 1) >= int(inside.sum())
     odd = np.flatnonzero(counted & ~kept)[is_first_left_out:]
-    known = reasons() if len(odd) or (are_usual and 1 in n_alike) else []
-    said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
-    for step in odd[:_N_ODD].tolist():
-        alike = kept & (steps.kind == steps.kind[step])
-        usual_ns = max(float(np.median(lengths_ns[alike if alike.any() else kept])), 1.0)
+    numbers, kind, n_alike = np.unique(steps.kind[kept], return_inverse=True, return_counts=True)
+    are_outliers = (n_alike == 1) & (2 * n_alike[n_alike > 1].sum() >= inside.sum())
+    known = reasons() if len(odd) or are_outliers.any() else []
+
+    def why(step: int) -> str:
+        same = kept & (steps.kind == steps.kind[step])
+        usual_ns = max(float(np.median(lengths_ns[same if same.sum() > 1 else kept])), 1.0)
         more = lengths_ns[step] / usual_ns - 1
         length = f"{abs(more):.0%} {'longer' if more > 0 else 'shorter'} than usual"
-        said.append(f"{steps.names[step]}: {known[step] or length}")
+        return f"{steps.names[step]}: {known[step] or length}"
+
+    said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
+    said += [why(step) for step in odd[:_N_ODD].tolist()]
     if len(odd) > _N_ODD:
         said.append(f"… and {len(odd) - _N_ODD:,} more")
-    kinds = [
-        Kind(
-            int((inside & one).sum()),
-            n,
-            bool((kept & one)[0]),
-            bool((kept & one)[-1]),
-            _alone(steps, known, int(np.flatnonzero(kept & one)[0]))
-            if are_usual and n == 1
-            else "",
-        )
-        for one, n in zip(same, n_alike, strict=True)
-    ]
+    kinds = []
+    for number, is_outlier in zip(numbers.tolist(), are_outliers.tolist(), strict=True):
+        same = kept & (steps.kind == number)
+        n_same, ends = int((inside & (steps.kind == number)).sum()), (bool(same[0]), bool(same[-1]))
+        reason = why(int(same.argmax())) if is_outlier else ""
+        kinds.append(Kind(n_same, int(same.sum()), *ends, reason))
     frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
-    return Samples(
-        frame,
-        "step",
-        int(counted.sum()),
-        np.flatnonzero(kept),
-        kind,
-        tuple(kinds),
-        len(odd),
-        tuple(said),
-    )
-
-
-def _alone(steps: DoneSteps, known: list[str], step: int) -> str:
-    """The only step of its kind, and what is unusual about it."""
-    return f"{steps.names[step]}: {known[step] or 'the only one of its kind'}"
+    n_steps, rows = int(counted.sum()), np.flatnonzero(kept)
+    return Samples(frame, "step", n_steps, rows, kind, tuple(kinds), len(odd), tuple(said))
 
 
 def graph_samples(graph: TraceGraph) -> Samples:

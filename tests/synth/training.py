@@ -118,6 +118,7 @@ def training_job(
     fault: Fault = "none",
     tensor: int = 1,
     pipeline: int = 1,
+    accumulate: int = 1,
     straggler: int = -1,
     delay: Delay = "python",
     delay_ns: int = 2_000_000,
@@ -139,6 +140,8 @@ def training_job(
         Of every rank.
     tensor, pipeline : int
         Ranks per tensor-parallel group, and pipeline stages; their product divides `ranks`.
+    accumulate : int
+        As of `training_rank`.
     straggler : int
         Rank that is late in every step, -1 for none.
     delay : Delay
@@ -185,7 +188,7 @@ def training_job(
         layout = Layout(rank, ranks, tensor, pipeline)
         late = {delay: delay_ns} if rank == straggler else {}
         durations = random.Random(seed * 7_919 + rank)  # noqa: S311 - no secret
-        builder = _Step(layers, durations, fault, layout, late)
+        builder = _Step(layers, durations, fault, layout, late, accumulate)
         programs.append(
             Program(
                 builder.run(steps), Machine(jitter_ns=jitter_ns), rank, ranks, device=rank % 8,
