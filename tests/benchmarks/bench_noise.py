@@ -97,6 +97,37 @@ def print_rates() -> None:
     print(f"a quiet baseline of 3 steps (0.3%) against 3 noisy ones (3%): {rate:.1%}")
 
 
+KINDS = {"abab": (2, 2), "ababab": (3, 3), "aaabaaab": (6, 2), "abcabc": (2, 2, 2)}
+"""Steps of several kinds, and how many there are of each."""
+
+
+def _of_kinds(random: np.random.Generator, counts: tuple[int, ...], last: float) -> list[Sample]:
+    """Steps of each kind in many runs, as shares of a mean step; those of the last vary so much."""
+    found = []
+    for kind, n in enumerate(counts):
+        spread = 0.01 * (last if kind == len(counts) - 1 else 1)
+        x = (1 + spread * random.normal(size=(N_PAIRS, n))) * n / sum(counts)
+        std = x.std(axis=1, ddof=1)
+        found.append(Sample(n, x.mean(1), std, x[:, 0], x[:, -1], x.min(1), x.max(1)))
+    return found
+
+
+def print_kinds() -> None:
+    """Print the same for steps of several kinds, with a spread of 1%."""
+    random = np.random.default_rng(0)
+    for name, counts in KINDS.items():
+        for last in (1, 5):
+            before, same, slow = (_of_kinds(random, counts, last) for _ in range(3))
+            rates = []
+            for after, factor in ((same, 1), (slow, 1.05)):
+                means = [sum(one.mean for one in run) for run in (before, after)]
+                apart = np.abs(factor * means[1] - means[0])
+                rates.append((apart > noise_ns(before, after)).mean())
+            print(
+                f"{name}, the last kind varies {last}x: {rates[0]:.1%} seen, {rates[1]:.0%} of 5%"
+            )
+
+
 def _every_alike(graph: TraceGraph) -> Samples:
     """The steps of a graph that are alike, the first among them: so that halves have enough."""
     steps = done_steps(graph.dag)
@@ -149,3 +180,4 @@ if __name__ == "__main__":
         print_traces([Path(arg) for arg in sys.argv[1:]])
     else:
         print_rates()
+        print_kinds()
