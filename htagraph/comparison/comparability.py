@@ -48,7 +48,7 @@ def _calls(run: RunProfile, kind: int) -> pd.Series:
     """Calls in a step of a kind, by name."""
     rows = pd.concat([run.rows(part, kind) for part in ("kernel", "operator")])
     rows = rows[rows["name"] != OTHER]
-    return rows["calls"].groupby(rows["name"].map(short_name)).sum()
+    return rows["calls"].groupby(rows["name"].map(_work)).sum()
 
 
 def _alike(one: pd.Series, other: pd.Series) -> float:
@@ -92,10 +92,7 @@ def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
 
 
 def _common_share(before: RunProfile, after: RunProfile) -> float:
-    """Share of time in names that both runs have; of kernels or operators, the larger share.
-
-    Kernel names lose their template arguments, which change with types and shapes.
-    """
+    """Share of time in names that both runs have; of kernels or operators, the larger share."""
     shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
     known = [share for share in shares if share is not None]
     return max(known, default=1.0)
@@ -103,7 +100,12 @@ def _common_share(before: RunProfile, after: RunProfile) -> float:
 
 def _times(run: RunProfile, part: str) -> pd.Series:
     rows = run.frame[(run.frame["part"] == part) & (run.frame["name"] != OTHER)]
-    return rows["total_ns"].groupby(rows["name"].map(short_name)).sum()
+    return rows["total_ns"].groupby(rows["name"].map(_work)).sum()
+
+
+def _work(name: str) -> str:
+    """What a name does, whatever the types and shapes, and whichever process loads the data."""
+    return short_name(name).replace("_SingleProcessDataLoader", "_MultiProcessingDataLoader")
 
 
 def _common(before: pd.Series, after: pd.Series) -> float | None:

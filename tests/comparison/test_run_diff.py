@@ -162,6 +162,19 @@ def test_another_model_has_few_names_in_common():
     )
 
 
+def test_loading_in_workers_is_no_other_work():
+    """The repair of a slow loader can be compared, although most of the time had its name."""
+    before, after = (
+        profile(
+            {"data_loading": [dur_ns] * 3},
+            {f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__": [dur_ns] * 3},
+        )
+        for kind, dur_ns in (("SingleProcess", 42 * MS), ("MultiProcessing", 10 * MS))
+    )
+
+    assert RunDiff(before, after).verdict().startswith("Steps are 76.2% faster")
+
+
 def test_a_name_that_a_baseline_has_no_room_for_is_not_new():
     """It is compared with all others that have none; a longer one is new."""
     before = profile({"a": [50] * 3, "b": [20] * 3, "c": [10] * 3}, top=2)
