@@ -136,7 +136,7 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
 
 def _is_host(dag: Dag, pieces: Pieces) -> Mask:
     """Whether each segment is host time: work, gaps, launches, and returns from waits."""
-    on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
+    on_device = gather(dag.events.is_device, pieces.event, False)
     is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
     return is_host
 
@@ -190,7 +190,7 @@ def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) 
     before = np.cumsum(dur) - dur
     offset = before - before[firsts[stretch]]
     attributed = np.clip(blocked_ns[stretch] - offset, 0, dur)
-    return _Waits(np.where(is_host, caller[stretch], -1), attributed)
+    return _Waits(caller[stretch], attributed)
 
 
 def _ends(dag: Dag, kind: EdgeKind) -> Mask:
@@ -270,16 +270,16 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
     """Code of the cause that each blocking call is charged with.
 
-    A call that only ends a gap in which its thread waited is a host wait: nothing more is known.
+    A call that only ends a gap in which its thread waited is a host wait, but of an allocator.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, READS
     )
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
-    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
-    waited = (_ends(dag, EdgeKind.HIDDEN_SYNC) & ~_ends(dag, EdgeKind.SYNC))[call]
-    cause[waited & ~_ends(dag, EdgeKind.QUEUE)[call]] = _CODE[Cause.HOST_WAIT]
+    says_more = _ends(dag, EdgeKind.SYNC) | _ends(dag, EdgeKind.QUEUE)
+    cause[~says_more[call]] = _CODE[Cause.HOST_WAIT]
+    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     return cause
 
 
@@ -302,10 +302,7 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
     rows = np.flatnonzero(
-        (cause == _CODE[Cause.HOST_CODE])
-        & (pieces.bound == Bound.PYTHON_GAP)
-        & (pieces.edge >= 0)
-        & (pieces.line == 0)
+        (cause == _CODE[Cause.HOST_CODE]) & (pieces.bound == Bound.PYTHON_GAP) & (pieces.line == 0)
     )
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
     before = "before " + dag.events.names(waiting[found])
@@ -425,7 +422,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
         "start_ns": pieces.start_ns + waits.attributed_ns,
         "dur_ns": pieces.dur_ns - waits.attributed_ns,
     }
-    if not len(waited) and len(left) == len(cause):
+    if not len(waited):
         return Attributed(columns, texts)
     until = np.zeros(len(pieces.dur_ns), dtype=np.int64)
     until[waited] += 1

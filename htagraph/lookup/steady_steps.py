@@ -40,19 +40,21 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 FEWEST_ALIKE = 3
-"""Steps that must be alike before any is called steady: of two that differ, either may be usual."""
+"""Steps that must be alike before any is called steady: of two that differ, either may be usual
+(test_steady_state: of two, or three of which two are alike, none is)."""
 
 _OTHER_EVENTS = 0.01
-"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen."""
+"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen:
+test_steady_steps draws steps of 151 and of 152 instead of 150."""
 MOST_KINDS = 4
 """Kinds of steps that are found; further steps are each of a kind of their own.
 
 Chosen: micro-steps, the optimizer's, and those that log or save are four. Pinned by
 `test_kinds.py::test_four_kinds_are_compared`.
 """
-
 _NEAR = 0.1
-"""Share of the median by which any length may differ. Chosen."""
+"""Share of the median by which any length may differ. Chosen: test_steady_steps has lengths on both
+sides, as of the two below."""
 _FAR = 0.25
 """Share of the median by which no length may differ, however widely they spread. Chosen."""
 _DEVIATIONS = 3 * 1.4826

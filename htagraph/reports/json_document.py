@@ -56,7 +56,7 @@ That of a job::
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
     findings        as above, and ranks {rank: ns}, detail
-    opportunities   as above; late_rank is the rank whose lateness is repaired, then_bound is "";
+    opportunities   as above; late_rank is the rank whose lateness is repaired;
                     empty also for a job that is too large for a report to replay it
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
     stragglers, clocks, devices, utilization    one row per rank, or per device of a rank

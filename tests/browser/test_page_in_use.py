@@ -155,7 +155,7 @@ def test_a_step_takes_the_place_of_the_window(tab: Any, file: Path, summary: Sum
     name = summary.by_step["step"].iloc[1]
     tab.page.select_option("#step", value="1")
     step = tab.page.locator("article.step:visible")
-    values = step.locator(".beside > .scroll td:nth-child(2)").evaluate_all(
+    values = step.locator(".columns > .scroll td:nth-child(2)").evaluate_all(
         "(cells) => cells.map((cell) => Number(cell.dataset.value))"
     )
 
