@@ -156,8 +156,12 @@ class RunProfile:
         numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
         if not all(-_FAR < number < _FAR for number in numbers):
             raise GraphError("a number in the profile is not finite, or beyond 64 bits.")
-        if not self.kinds or not all(0 < one.n_compared <= one.n_steps for one in self.kinds):
-            raise GraphError("a profile needs at least one step, of each kind.")
+        if not all(0 < one.n_compared <= one.n_steps for one in self.kinds):
+            raise GraphError("a kind of steps needs at least one.")
+        if all(one.said for one in self.kinds):
+            raise GraphError("a profile needs at least one kind of steps.")
+        if not all(0 <= part.kind < len(self.kinds) for part in self.parts):
+            raise GraphError("a part is of no kind of steps.")
         wholes = [part.kind for part in self.parts if part.part == "step"]
         if sorted(wholes) != list(range(len(self.kinds))):
             raise GraphError("a profile needs exactly one whole of each kind of steps.")

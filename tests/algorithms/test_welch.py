@@ -68,4 +68,4 @@ def test_samples_as_far_apart_as_the_wider_one_ranges_are_not_apart():
 def test_means_of_equal_values_differ_by_no_chance():
     steady = Sample.of([5, 5, 5])
 
-    assert half_width(steady, steady).tolist() == [0]
+    assert welch(steady, steady).half_width.tolist() == [0]

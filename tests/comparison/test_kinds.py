@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import Kind, RunProfile
 from htagraph.comparison.samples import graph_samples
+from htagraph.errors import GraphError
 from htagraph.lookup.steady_steps import steady_steps
 from tests.comparison.profiles import profile
 from tests.synth.program import Action, Annotation, Op, Program, Spend
@@ -126,6 +127,22 @@ def test_what_occurs_once_in_each_run_is_told_apart():
         "No change: steps take 100 ms (+0.0%, noise 1.0%). "
         "One step of each run does other work: 150 ms -> 170 ms."
     )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ((), "at least one kind"),
+        ((Kind(4, 4, said="odd"),), "at least one kind"),
+        ((Kind(4, 0),), "at least one"),
+        ((Kind(4, 4),), "of no kind"),
+        ((Kind(2, 2),) * 3, "exactly one whole of each kind"),
+    ],
+)
+def test_kinds_that_do_not_fit_the_parts_are_a_defect(kinds, said):
+    """Of a stored baseline as of any answer."""
+    with pytest.raises(GraphError, match=said):
+        replace(run_of("abab"), kinds=kinds)
 
 
 @settings(max_examples=20)
