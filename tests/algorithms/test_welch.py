@@ -10,13 +10,13 @@ import pytest
 from htagraph.algorithms.welch import (
     Sample,
     _quantile,
-    half_width,
-    half_width_ends_apart,
+    ends_apart,
     range_if_apart,
+    welch,
 )
 
 
-@pytest.mark.parametrize("freedom", [2, 2.4, 3, 3.7, 5, 11, 17, 25, 45])
+@pytest.mark.parametrize("freedom", [1, 2, 2.4, 3, 3.7, 5, 11, 17, 25, 45])
 def test_ninety_nine_percent_lie_within_the_quantile(freedom):
     """The integral of Student's density, by the trapezoidal rule."""
     at = np.linspace(0, float(_quantile(np.array(float(freedom)))), 200_001)
@@ -44,9 +44,9 @@ def test_chance_exceeds_the_interval_in_one_of_a_hundred_cases(n):
     ]
     apart = np.abs(samples[0].mean - samples[1].mean)
 
-    assert 0.003 < (apart > half_width(*samples)).mean() < 0.012
+    assert 0.003 < (apart > welch(*samples).half_width).mean() < 0.012
     for ends in ({"first": True}, {"last": True}, {"first": True, "last": True}):
-        assert 0.008 < (apart > half_width_ends_apart(*samples, **ends)).mean() < 0.012
+        assert 0.008 < (apart > ends_apart(*samples, **ends).half_width).mean() < 0.012
     assert np.isfinite(range_if_apart(*samples)).mean() < 0.01
 
 
@@ -68,4 +68,4 @@ def test_samples_as_far_apart_as_the_wider_one_ranges_are_not_apart():
 def test_means_of_equal_values_differ_by_no_chance():
     steady = Sample.of([5, 5, 5])
 
-    assert half_width(steady, steady).tolist() == [0]
+    assert welch(steady, steady).half_width.tolist() == [0]

@@ -16,7 +16,7 @@ LOADER = {"under": "enumerate(DataLoader)", "by": 1.06}
     ("options", "slow", "said"),
     [
         ({}, KERNEL, f"of compute in {GEMM} (each "),
-        ({"fault": "small_kernels"}, HOST, "of host time in aten::add_"),
+        ({"fault": "small_kernels"}, HOST, "of host time, +143 us of it in aten::add_"),
         ({"fault": "dataloader", "loader_ns": 7_000_000}, LOADER, "of data loading in enumerate("),
     ],
     ids=["kernels of one name", "host", "data loader"],
