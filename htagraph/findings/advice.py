@@ -90,7 +90,7 @@ REPAIRED = {
     "graphed(": "if captured as a CUDA graph",
     "overlap(": "if overlapped with other work",
     "bandwidth(": "at twice the bandwidth",
-    "prefetch(": "if loaded one batch ahead",
+    "prefetch(": "if one worker loads one batch ahead",
     "equalise(": "if as early as the others",
 }
 """The condition of a saving, by how the replayed change begins; PyTorch calls HIP graphs the same.
