@@ -46,7 +46,7 @@ _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
 
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
-_WORDS = {Bound.COMMUNICATION.label: "exposed communication", Bound.HOST.label: "host time"}
+_WORDS = {Bound.HOST.label: "host time"}
 
 
 def calls_in_words(row: Mapping[Hashable, Any]) -> str:

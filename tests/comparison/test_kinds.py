@@ -82,7 +82,7 @@ def test_steps_that_all_differ_are_compared_as_a_whole():
     assert before.most_are_odd == after.most_are_odd == ""
     assert RunDiff(before, after).verdict() == (
         "10.9 ms -> 4.43 ms (-59.4%); 4 before and 4 after steps of 4 kinds are too few to tell "
-        "this from noise: -6.48 ms of exposed communication in all_reduce (6x as many calls)."
+        "this from noise: -6.48 ms of communication in all_reduce (6x as many calls)."
     )
 
 
