@@ -67,7 +67,7 @@ def test_gradient_accumulation_is_compared():
 
     assert after.facts == "trace, 7 compared of 8 steps of 2 kinds, 4.27 ms each"
     assert RunDiff(before, after).verdict() == (
-        "Steps are 43.4% faster (7.53 ms -> 4.27 ms, noise 6.0%): -3.25 ms of exposed "
+        "Steps are 43.4% faster (7.53 ms -> 4.27 ms, noise 6.0%): -3.25 ms of "
         "communication in all_reduce (6x as many calls)."
     )
 
