@@ -1,7 +1,7 @@
 """What each inference rule earns: every answer again with that rule off.
 
 ``python -m tests.ablation [FOLDER …]`` compiles each trace of some folders once with all rules, and
-once more without each rule that made an edge there. ``--programs 330`` does so with simulated
+once more without each rule that made an edge there. ``--programs 360`` does so with simulated
 programs (`tests.synth.mechanisms`), ``--truth`` runs the tests of what was planted in real captures
 without each rule that made an edge in one. Each prints a table in Markdown.
 """

@@ -31,6 +31,7 @@ UNNAMED: dict[Release, tuple[Rule, ...]] = {
     Release.DEVICE_FULL: (Rule.DEVICE_FULL,),
     Release.BEFORE_CAPTURE: (Rule.FIRST_DEVICE_WORK,),
     Release.POLL: (Rule.HOST_POLLS,),
+    Release.ALLOCATOR: (Rule.ALLOCATOR_WAITS,),
     Release.QUEUE: (Rule.QUEUE_FULL,),
     Release.HANDOFF: (Rule.HANDOFF, Rule.WORKER_CALLED),
     Release.CALL: (Rule.HANDOFF, Rule.WORKER_CALLED),

@@ -200,3 +200,47 @@ def test_a_job_opens_what_was_kept_of_its_ranks(tmp_path):
     assert [_n_reads(path, kept) for path in sorted(folder.iterdir())] == [0, 0]
     assert repr(hg.load_job(folder, cache=kept).critical_path()) == repr(first.critical_path())
     assert [file.stat().st_mtime_ns for file in files] == states
+
+
+def with_stacks(path: Path, *, op_us: int, n_bytes: int) -> Path:
+    """A file of a given size: an operator, then 100 us of Python that a frame names."""
+    end = 5 + op_us + 100
+    events = [
+        ("cpu_op", "aten::mm", 5, op_us),
+        ("python_function", "train.py(9): save", 5 + op_us, 100),
+        ("cpu_op", "aten::add", end, 5),
+    ]
+    keys = ("cat", "name", "ts", "dur")
+    listed = [
+        {"ph": "X", "pid": 1, "tid": 1, **dict(zip(keys, event, strict=True))} for event in events
+    ]
+    text = json.dumps({"traceEvents": listed, "padding": ""})
+    path.write_text(text.replace('"padding": "', '"padding": "' + " " * (n_bytes - len(text))))
+    assert path.stat().st_size == n_bytes
+    return path
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "op_us", "reads"), [(4 << 20, 900, 1), ((4 << 20) + 1, 900, 0)]
+)
+def test_the_stacks_of_a_small_file_are_read(tmp_path, n_bytes, op_us, reads):
+    """Up to 4 MiB, whatever bounds it: here an operator of 900 us."""
+    file = with_stacks(tmp_path / "a.json", op_us=op_us, n_bytes=n_bytes)
+    trace = LoadOptions(stacks=None).made(file).trace
+
+    assert int((trace.events["kind"] == "python").sum()) == reads
+    assert trace.has_unread_stacks is not bool(reads)
+
+
+def test_the_stacks_of_a_large_file_are_read_where_code_between_operators_leads(tmp_path):
+    """100 us of Python after an operator of 10 us are named by their frame; not if refused."""
+    file = with_stacks(tmp_path / "a.json", op_us=10, n_bytes=5 << 20)
+    labels = {
+        stacks: LoadOptions(stacks=stacks).made(file).graph.verdict().findings[0].evidence[0].label
+        for stacks in (None, False)
+    }
+
+    assert labels == {
+        None: "Python at train.py(9): save",
+        False: "Python not read (--stacks) after aten::mm",
+    }

@@ -74,7 +74,7 @@ class Loaded:
         """A trace of one rank."""
 
         def read() -> LoadedRun:
-            trace, graph = LoadOptions().made(path)
+            trace, graph = LoadOptions(stacks=None).made(path)
             return LoadedRun(graph, len(graph.dag.events), trace)
 
         return self._kept(_state(path), read)
@@ -85,7 +85,7 @@ class Loaded:
         def read() -> LoadedRun:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", HTAGraphWarning)
-                job = load_job(paths, on_error="skip")
+                job = load_job(paths, on_error="skip", stacks=None)
             notes = (one.message for one in caught if issubclass(one.category, HTAGraphWarning))
             n_events = sum(rank.n_events for rank in job.summaries.values())
             return LoadedRun(job, n_events, notes=tuple(map(str, notes)))

@@ -117,11 +117,6 @@ class Target:
     @property
     def graph(self) -> TraceGraph:
         """Of a trace, its graph in the window."""
-        if self.is_job:
-            raise QueryError(
-                f"{self.name} has several ranks, and this needs the trace of one.",
-                hint=f"for example {self.file!r}.",
-            )
         assert isinstance(self.run, TraceGraph)
         return self.run
 

@@ -15,14 +15,14 @@ from htagraph.agents.budget import fitted, plain, rows_part
 from htagraph.agents.documents import helpful_changes, notes_part, verdict_parts, window_head
 from htagraph.agents.target import Session, Target
 from htagraph.agents.tool import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
-from htagraph.comparison.diff import diff
+from htagraph.comparison.diff import run_profile
+from htagraph.comparison.run_diff import RunDiff
 from htagraph.errors import QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.progress import begin_stage
-from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS
 from htagraph.replay.change_options import ChangeOptions
@@ -42,6 +42,8 @@ _KERNELS = (
     *("rank", "group", "class", "sum_ns", "share", "on_path_ns"),
     *("n_kernels", "mean_ns", "max_ns"),
 )
+_CHANGE = ("change", "before_ns", "after_ns", "delta_ns", "noise_ns")
+_KERNEL_CHANGE = ["name", *_CHANGE, "calls_before", "calls_after"]
 _MORE = "a larger max_tokens."
 
 
@@ -220,39 +222,38 @@ class WhatIfTool(TableTool, RunTool):
 
 
 class DiffTool(TableTool):
-    """Compare two traces: what the critical path gained and lost, and which kernels changed.
+    """Compare two runs step by step: what changed beyond noise, and where it comes from.
 
-    The deltas of the path add up to the difference of the windows.
+    Times are means per step of the steps that are alike. Deltas of the path add up to that of the
+    steps. Not comparable runs are called so; a change "unknown" has too few steps to tell.
     """
 
     name = "diff"
-    before: str = Field(description="Trace of one rank: .json or .json.gz.")
-    after: str = Field(description="Trace of one rank: .json or .json.gz.")
-    by: Literal["bound", "name", "op", "kind", "track", "rule", "step"] = Field(
-        "bound", description="Groups of the path."
-    )
+    before: str = Field(description="Trace of one rank, or a folder with the ranks of a job.")
+    after: str = Field(description="The same after the change.")
+    by: Literal["bound", "op", "name"] = Field("bound", description="Groups of the path.")
     window: Window = ""
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The differences as tables."""
-        before, after = (
-            Target(session, path, self.window).graph for path in (self.before, self.after)
-        )
-        begin_stage("Comparing")
-        found = diff(before, after)
-        head = {
-            "before": _head(before)["window"],
-            "after": _head(after)["window"],
-            "delta_ns": found.delta_ns,
-            "delta": human_duration(found.delta_ns),
-            "delta_share": plain(found.delta_ns / max(before.dur_ns, 1)),
-        }
-        by_group = found.critical_path(by=self.by).reset_index(names=self.by)
-        kernels = found.kernels(short_names=True)
+        runs, notes = [], []
+        for name in (self.before, self.after):
+            target = Target(session, name, self.window)
+            begin_stage(f"Profiling {name}")
+            runs.append(run_profile(target.run, name=name))
+            notes += target.notes
+        found = RunDiff(*runs)
+        path, kernels = found.critical_path(by=self.by), found.kernels()
+        bound = [] if self.by == "bound" else ["bound"]
         return self.fitted(
-            head,
-            self.rows(f"path_by_{self.by}", by_group),
-            self.rows("kernels", kernels[kernels["change"] != "equal"]),
+            {
+                "verdict": plain(found.verdict(), longest=None),
+                "is_comparable": not found.not_comparable,
+                **{key: plain(found.steps[key]) for key in _CHANGE},
+            },
+            self.rows(f"path_by_{self.by}", path[["name", *bound, *_CHANGE]]),
+            self.rows("kernels", kernels.loc[kernels["change"] != "noise", _KERNEL_CHANGE]),
+            notes_part([*found.notes, *notes]),
         )
 
 

@@ -27,6 +27,7 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _PPB = 1_000_000_000
+"""A unit: parts per billion of all."""
 _FEWEST_FOR_DRIFT = 8
 """Collectives that a slope needs: fewer fit a line by chance. Chosen."""
 _DRIFT_MUST_HELP = 0.5

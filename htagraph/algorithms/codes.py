@@ -43,4 +43,4 @@ def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
     [True, False, True]
     """
     n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
-    return gather(_marked(wanted, n), codes, default=False)
+    return gather(_marked(wanted, n), codes)

@@ -25,7 +25,7 @@ def _join(tail: I32, head: I32, root: I32) -> None:
             b = root[b]
         if a < b:
             root[b] = a
-        elif b < a:
+        else:
             root[a] = b
     for node in range(len(root)):
         root[node] = root[root[node]]

@@ -18,7 +18,7 @@ def _new_delays(
 ) -> None:
     """Fill where each stretch begins, and the delay that is new in it."""
     for at in range(len(seen)):
-        first = np.searchsorted(seen[:at], since[at], side="right")
+        first = np.searchsorted(seen[:at], since[at])
         before = total[first - 1] if first else 0.0
         if first < at and begin[first] < since[at] and new[first] > 0:
             share = (since[at] - begin[first]) / (seen[first] - begin[first])

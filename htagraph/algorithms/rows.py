@@ -103,6 +103,6 @@ def rows(lane: I32, start: I64, end: I64) -> Rows:
     boundary = np.empty(2 * n, dtype=np.int64)
     lanes = np.ascontiguousarray(lane, dtype=np.int32)
     span = np.ascontiguousarray(start), np.ascontiguousarray(end)
-    below, top = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int64)
+    below, top = np.empty((2, n), dtype=np.int64)
     _fill(order, lanes, span, row, boundary, below, top)
     return Rows(row, boundary)

@@ -144,7 +144,7 @@ def _occurrences(position: I64, number: I64, length: int, first_number: int) -> 
     _, dense = np.unique(number[order], return_inverse=True)
     keep = np.zeros(len(start), dtype=bool)
     _without_overlap(dense.astype(np.int64), start, length, keep)
-    again = np.bincount(dense[keep], minlength=int(dense.max(initial=0)) + 1) > 1
+    again = np.bincount(dense[keep]) > 1
     kept = np.flatnonzero(keep & again[dense])
     _, sequence = np.unique(dense[kept], return_inverse=True)
     return Repeats(

@@ -19,7 +19,7 @@ Bools = npt.NDArray[np.bool_]
 MOST_STEPS = 10_000_000
 MOST_STEPS_PER_EDGE = 32
 """Walks together may take this many edges, plus each edge this often. Walks of one stream do not
-overlap; only very many streams exceed it."""
+overlap; only very many streams exceed it. A limit of memory, not of the answer."""
 
 
 class Walks(NamedTuple):

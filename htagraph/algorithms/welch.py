@@ -3,31 +3,32 @@
 The difference of two means has the standard error ``sqrt(s1**2 / n1 + s2**2 / n2)``. Divided by
 it, the difference follows Student's distribution with the degrees of freedom of Welch and
 Satterthwaite (B. L. Welch, Biometrika 34, 1947). The means of two samples of one distribution
-differ by more than `half_width` in one of a hundred cases; ``tests/benchmarks/bench_noise.py``
-measures that, also where steps are not normal.
+differ by more than `Error.half_width` in one of a hundred cases;
+``tests/benchmarks/bench_noise.py`` measures that, also where steps are not normal.
 
 Where the first or the last value differs from the others for a reason that both samples share,
-`half_width_ends_apart` leaves it out of the spread.
+`ends_apart` leaves it out of the spread. Errors of a sum of differences add up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEWEST", "Sample", "half_width", "half_width_ends_apart", "range_if_apart"]
+__all__ = ["FEWEST", "Error", "Sample", "ends_apart", "range_if_apart", "welch"]
 
 F64 = npt.NDArray[np.float64]
 
 FEWEST = 3
 """Values that a sample needs: of two, the spread is known too badly for any verdict."""
 
-_FREEDOM = np.array([2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 60, np.inf])
+_FREEDOM = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 60, np.inf])
 _QUANTILE = np.array(
     [
-        *(9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.25),
+        *(63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.25),
         *(3.169, 3.055, 2.947, 2.845, 2.75, 2.66, 2.576),
     ]
 )
@@ -63,32 +64,54 @@ class Sample(NamedTuple):
         return cls(len(known), known.mean(keepdims=True), std, *ends)
 
 
-def half_width(before: Sample, after: Sample) -> F64:
-    """How far the means of two samples of one distribution differ in 99 of 100 cases, at most.
+class Error(NamedTuple):
+    """The squared standard error of differences of means, and its degrees of freedom."""
 
-    Infinite where either sample has fewer than `FEWEST` values.
+    square: F64
+    freedom: F64
+
+    @property
+    def half_width(self) -> F64:
+        """How far the differences are off by chance in 99 of 100 cases, at most."""
+        return np.asarray(_quantile(self.freedom) * np.sqrt(self.square))
+
+    @classmethod
+    def sum(cls, errors: Sequence[Error]) -> Error:
+        """The error of a sum of differences, after Welch and Satterthwaite."""
+        square = np.sum([one.square for one in errors], axis=0)
+        weight = np.sum([np.square(one.square) / one.freedom for one in errors], axis=0)
+        freedom = np.divide(
+            np.square(square), weight, out=np.full_like(square, np.inf), where=weight > 0
+        )
+        return cls(square, freedom)
+
+    def or_narrower(self, other: Error) -> Error:
+        """Of two estimates the one with the smaller interval."""
+        is_wider = other.half_width < self.half_width
+        return Error(
+            np.where(is_wider, other.square, self.square),
+            np.where(is_wider, other.freedom, self.freedom),
+        )
+
+
+def welch(before: Sample, after: Sample) -> Error:
+    """The error of the difference of the means of two samples, of two values each at least.
 
     Examples
     --------
     >>> before, after = Sample.of([99, 100, 101, 102]), Sample.of([104, 105, 106, 107])
-    >>> half_width(before, after).round(2).tolist()
+    >>> welch(before, after).half_width.round(2).tolist()
     [3.38]
-    >>> half_width(Sample.of([99, 100]), after).tolist()
-    [inf]
     """
-    if min(before.n, after.n) < FEWEST:
-        return np.full(before.mean.shape, np.inf)
-    first, second = (np.square(sample.std) / sample.n for sample in (before, after))
-    error = first + second
-    weight = np.square(first) / (before.n - 1) + np.square(second) / (after.n - 1)
-    freedom = np.divide(np.square(error), weight, out=np.full_like(error, np.inf), where=weight > 0)
-    freedom = np.maximum(freedom, min(before.n, after.n) - 1)
-    return np.asarray(_quantile(freedom) * np.sqrt(error))
+    of_each = [
+        Error(np.square(one.std) / one.n, np.full(one.mean.shape, one.n - 1.0))
+        for one in (before, after)
+    ]
+    square, freedom = Error.sum(of_each)
+    return Error(square, np.maximum(freedom, min(before.n, after.n) - 1))
 
 
-def half_width_ends_apart(
-    before: Sample, after: Sample, *, first: bool = False, last: bool = False
-) -> F64:
+def ends_apart(before: Sample, after: Sample, *, first: bool = False, last: bool = False) -> Error:
     """The same for samples of one size, whose first or last values differ for a reason.
 
     Analysis of variance with one spread for both. The first value differs by the same amount in
@@ -98,15 +121,13 @@ def half_width_ends_apart(
     Examples
     --------
     >>> runs = Sample.of([150, 100, 102]), Sample.of([155, 105, 107])
-    >>> half_width_ends_apart(*runs, first=True).round(1).tolist()
+    >>> ends_apart(*runs, first=True).half_width.round(1).tolist()
     [5.5]
-    >>> half_width(*runs).round().tolist()
+    >>> welch(*runs).half_width.round().tolist()
     [106.0]
     """
     n = before.n
-    if n < FEWEST:
-        return np.full(before.mean.shape, np.inf)
-    apart = [name for name, is_apart in (("first", first), ("last", last)) if is_apart]
+    apart = [name for name, is_apart in (("first", first), ("last", last)) if is_apart][: n - 1]
     m = n - len(apart)
     as_much = [name for name in apart if name == "first" or m < 2]
     rest, squares = [], np.zeros_like(before.mean)
@@ -125,7 +146,7 @@ def half_width_ends_apart(
     for weight, one in zip(weights, differ, strict=True):
         squares += weight * np.square(one - mean) / 2
     freedom = float(2 * (m - 1) + len(as_much))
-    return np.asarray(_quantile(np.array(freedom)) * np.sqrt(squares / freedom * 2 / n))
+    return Error(squares / freedom * 2 / n, np.full_like(squares, freedom))
 
 
 def range_if_apart(before: Sample, after: Sample) -> F64:

@@ -61,7 +61,7 @@ def ask(
     capture: options.Capture = "",
     workers: options.Workers = 0,
     dask: options.Dask = "",
-    stacks: options.Stacks = False,
+    stacks: options.Stacks = None,
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:

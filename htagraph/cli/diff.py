@@ -19,7 +19,7 @@ from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.progress import begin_stage
-from htagraph.reports.gate import diff_document, shown_diff
+from htagraph.reports.gate import diff_document, known_noise, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
 
 __all__ = ["What", "diff"]
@@ -94,7 +94,7 @@ def diff(
                 console.print(f"  {note}", style="dim", markup=False)
         is_for_people = form in (Format.TABLE, Format.MD) and not columns
         shown = (
-            shown_diff(frame, calls=what is not What.PATH) if is_for_people else _known_only(frame)
+            shown_diff(frame, calls=what is not What.PATH) if is_for_people else known_noise(frame)
         )
         print_frame(
             console,
@@ -109,12 +109,6 @@ def diff(
     if limit is not None:
         checked = check_run(found.after, Limits(fail_above=limit), baseline=found.before)
         end_with(checked, quiet=quiet)
-
-
-def _known_only(frame: pd.DataFrame) -> pd.DataFrame:
-    """Frame in which noise that is not known is nothing, as JSON has no infinity."""
-    noise = frame["noise_ns"]
-    return frame.assign(noise_ns=noise.astype(object).where(noise < float("inf"), None))
 
 
 def _asked(found: RunDiff, what: What, by: str) -> pd.DataFrame:

@@ -83,9 +83,11 @@ Capture = Annotated[
     ),
 ]
 Stacks = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--stacks", help="Also read Python stacks: they name the code in host gaps (slower)."
+        "--stacks/--no-stacks",
+        help="Read Python stacks, which name the code between operators. Default: of small files, "
+        "and where that code is most of the path.",
     ),
 ]
 Infer = Annotated[

@@ -27,6 +27,12 @@ _MOST_OF_IT = 0.4
 Chosen. Pinned by `test_causes.py::test_a_kernel_is_named_from_two_fifths_on`.
 """
 
+_NEARLY_ALL = 0.9
+"""Share from which one kernel or operator is named as the whole cause, with its own time.
+
+Chosen. Pinned by `test_causes.py::test_a_kernel_gets_no_more_than_it_has`.
+"""
+
 _N_CAUSES = 3
 """Bounds that a sentence names: more is no sentence. Pinned by `test_causes.py`."""
 
@@ -40,7 +46,7 @@ _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
 
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
-_WORDS = {Bound.COMMUNICATION.label: "exposed communication", Bound.HOST.label: "host time"}
+_WORDS = {Bound.HOST.label: "host time"}
 
 
 def calls_in_words(row: Mapping[Hashable, Any]) -> str:
@@ -103,20 +109,27 @@ def _changed(frame: pd.DataFrame, least_ns: float) -> pd.DataFrame:
 
 
 def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
-    """A bound, with the main cause of its change."""
+    """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
-    sign = "+" if delta_ns > 0 else ""
-    said = f"{sign}{human_duration(delta_ns)} of {_WORDS.get(label, in_words(label))}"
+    of_bound = f"of {_WORDS.get(label, in_words(label))}"
     rows = tables.by_name if label in _OF_DEVICE else tables.by_op
     rows = rows[(rows["bound"] == label) & (rows["name"] != OTHER)]
     rows = _changed(rows, _MOST_OF_IT * abs(delta_ns))
     rows = rows[rows["delta_ns"] * delta_ns > 0]
     if not len(rows) or rows["name"].iloc[0].startswith("("):
-        return said
-    name = str(rows["name"].iloc[0])
+        return f"{_signed(delta_ns)} {of_bound}"
+    name, own_ns = str(rows["name"].iloc[0]), int(rows["delta_ns"].iloc[0])
     called = operation_of(name) if label == Bound.COMMUNICATION.label else ""
     how = ""
     if label in _OF_DEVICE:
         same = _changed(tables.kernels[tables.kernels["name"] == name], 0)
         how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
-    return f"{said} in {called or name_label(name)}" + (f" ({how})" if how else "")
+    where = f"in {called or name_label(name)}" + (f" ({how})" if how else "")
+    if abs(own_ns) < _NEARLY_ALL * abs(delta_ns):
+        return f"{_signed(delta_ns)} {of_bound}, {_signed(own_ns)} of it {where}"
+    return f"{_signed(min(own_ns, delta_ns, key=abs))} {of_bound} {where}"
+
+
+def _signed(delta_ns: int) -> str:
+    """A difference of times, with its sign."""
+    return f"{'+' if delta_ns > 0 else ''}{human_duration(delta_ns)}"

@@ -1,24 +1,65 @@
-"""Whether two runs can be compared: the same machine, the same size, about the same work."""
+"""Whether two runs can be compared: the same machine, the same size, about the same work.
+
+Where steps come in kinds, each kind is compared with the one of the other run that is most like it.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.explain.differences import short_name
 
-__all__ = ["why_not_comparable"]
+__all__ = ["Pairs", "matched_kinds", "why_not_comparable"]
 
 _FEWEST_COMMON = 0.5
-"""Share of time in common names below which two runs do different work.
+"""Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
+steps.
 
 Chosen, and documented in `docs/gate.md`. Pinned by
 `test_run_diff.py::test_another_model_has_few_names_in_common`.
 """
 
 
+Pairs = tuple[tuple[int, int], ...]
+"""Kinds of steps that are compared, by their rows before and after."""
+
+
+def matched_kinds(before: RunProfile, after: RunProfile) -> Pairs:
+    """The kinds that both runs have, by the calls of their operators and kernels.
+
+    The two most alike are a pair, then of the others the two most alike, and so on.
+    """
+    calls = [[_calls(run, kind) for kind in range(len(run.kinds))] for run in (before, after)]
+    alike = np.array([[_alike(one, other) for other in calls[1]] for one in calls[0]])
+    pairs: list[tuple[int, int]] = []
+    while np.isfinite(alike).any():
+        place = int(alike.argmax())
+        one, other = divmod(place, alike.shape[1])
+        if pairs and alike[one, other] < _FEWEST_COMMON:
+            break
+        pairs.append((one, other))
+        alike[one], alike[:, other] = -np.inf, -np.inf
+    return tuple(sorted(pairs))
+
+
+def _calls(run: RunProfile, kind: int) -> pd.Series:
+    """Calls in a step of a kind, by name."""
+    rows = pd.concat([run.rows(part, kind) for part in ("kernel", "operator")])
+    rows = rows[rows["name"] != OTHER]
+    return rows["calls"].groupby(rows["name"].map(_work)).sum()
+
+
+def _alike(one: pd.Series, other: pd.Series) -> float:
+    """Share of calls that two kinds of steps have in common, of all that either has."""
+    both = pd.concat([one, other], axis=1).fillna(0.0)
+    most = both.max(axis=1).sum()
+    return float(both.min(axis=1).sum() / most) if most else 1.0
+
+
 def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]:
-    """Why two runs cannot be compared, in words; empty if they can."""
+    """Why two runs, of the same kinds of steps, cannot be compared, in words; empty if they can."""
     said = []
     if before.unit != after.unit:
         said.append(f"a {before.unit} before, a {after.unit} after")
@@ -33,17 +74,25 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
     for side, run in (("before", before), ("after", after)):
         if run.most_are_odd:
             said.append(f"{side}, {run.most_are_odd}")
+    said += _other_mix(before, after)
     common = _common_share(before, after)
     if common < _FEWEST_COMMON:
         said.append(f"names in common make up {common:.0%} of the time: different work")
     return tuple(said)
 
 
-def _common_share(before: RunProfile, after: RunProfile) -> float:
-    """Share of time in names that both runs have; of kernels or operators, the larger share.
+def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
+    """Why kinds of steps occur too differently: more so than where a capture begins explains."""
+    totals = [sum(one.n_steps for one in run.kinds) for run in (before, after)]
+    for one, other in zip(before.kinds, after.kinds, strict=True):
+        share = one.n_steps / totals[0], other.n_steps / totals[1]
+        if abs(share[0] - share[1]) > 1 / totals[0] + 1 / totals[1]:
+            return [f"steps of one kind are {share[0]:.0%} before, {share[1]:.0%} after"]
+    return []
 
-    Kernel names lose their template arguments, which change with types and shapes.
-    """
+
+def _common_share(before: RunProfile, after: RunProfile) -> float:
+    """Share of time in names that both runs have; of kernels or operators, the larger share."""
     shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
     known = [share for share in shares if share is not None]
     return max(known, default=1.0)
@@ -51,7 +100,12 @@ def _common_share(before: RunProfile, after: RunProfile) -> float:
 
 def _times(run: RunProfile, part: str) -> pd.Series:
     rows = run.frame[(run.frame["part"] == part) & (run.frame["name"] != OTHER)]
-    return rows["total_ns"].groupby(rows["name"].map(short_name)).sum()
+    return rows["total_ns"].groupby(rows["name"].map(_work)).sum()
+
+
+def _work(name: str) -> str:
+    """What a name does, whatever the types and shapes, and whichever process loads the data."""
+    return short_name(name).replace("_SingleProcessDataLoader", "_MultiProcessingDataLoader")
 
 
 def _common(before: pd.Series, after: pd.Series) -> float | None:

@@ -50,11 +50,13 @@ class _WorkIn:
 
     steps: tuple[tuple[str, int, int], ...]
     rows: tuple[int, ...]
+    kind: tuple[int, ...]
 
     def __call__(self, graph: TraceGraph) -> list[Part]:
         """The parts of a rank."""
         frame = pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
-        return work_parts(graph.dag, frame, np.array(self.rows, dtype=np.int64))
+        rows, kind = (np.array(one, dtype=np.int64) for one in (self.rows, self.kind))
+        return work_parts(graph.dag, frame, rows, kind)
 
 
 class _JobSteps(NamedTuple):
@@ -80,14 +82,16 @@ def _in_common(job: Job, by_rank: dict[int, DoneSteps]) -> _JobSteps:
         (
             job.clock(rank).to_common(steps.start_ns[rows[rank]]),
             job.clock(rank).to_common(steps.end_ns[rows[rank]]),
-            steps.is_same_work[rows[rank]],
+            steps.kind[rows[rank]],
         )
         for rank, steps in by_rank.items()
     ]
     start_ns, end_ns = (np.max([part[side] for part in parts], axis=0) for side in (0, 1))
     start_ns[1:] = np.maximum(start_ns[1:], end_ns[:-1])
-    same = np.all([part[2] for part in parts], axis=0)
-    return _JobSteps(DoneSteps(np.array(common, dtype=object), start_ns, end_ns, same), rows)
+    seen: dict[tuple[int, ...], int] = {}
+    on_ranks = zip(*(part[2].tolist() for part in parts), strict=True)
+    kind = np.array([seen.setdefault(each, len(seen)) for each in on_ranks], dtype=np.int64)
+    return _JobSteps(DoneSteps(np.array(common, dtype=object), start_ns, end_ns, kind), rows)
 
 
 def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
@@ -106,7 +110,8 @@ def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
     """Why a step is left out, if not for its length."""
     if not inside[row]:
         return "not recorded on all ranks throughout"
-    return "" if steps.is_same_work[row] else "other work on some rank"
+    usual = np.bincount(steps.kind[inside]).argmax()
+    return "" if steps.kind[row] == usual else "other work on some rank"
 
 
 def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
@@ -115,9 +120,9 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
     Ranks do not vary independently, so the spread of their mean is taken as the mean of their
     spreads, its upper limit.
     """
-    sums: dict[tuple[str, str, str], list[float]] = {}
+    sums: dict[tuple[str, str, str, int], list[float]] = {}
     for part in (part for several in parts for part in several):
-        total = sums.setdefault((part.part, part.bound, part.name), [0.0] * len(_VALUES))
+        total = sums.setdefault((part.part, part.bound, part.name, part.kind), [0.0] * len(_VALUES))
         for place, value in enumerate(getattr(part, name) for name in _VALUES):
             total[place] += value / n_ranks
     return [
@@ -144,7 +149,7 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
         if not len(at):
             window = job[rank].interval
             times = zip([window.name], [window.start_ns], [window.dur_ns], strict=True)
-        works[rank] = _WorkIn(tuple(times), tuple(at.tolist()))
+        works[rank] = _WorkIn(tuple(times), tuple(at.tolist()), tuple(samples.kind.tolist()))
     whole = replace(job, asked_window=None)
     parts = _mean_over_ranks(whole.map(works).values(), len(works))
     sizes = [summary.world_size or 0 for summary in job.summaries.values()]

@@ -46,18 +46,34 @@ def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     return gather(np.array(shared, dtype=object), codes, default=_NO_OPERATOR)
 
 
-def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
-    """The longest groups of a part over `n` steps, the longest first; the rest is `OTHER`.
+def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int = 1) -> list[Part]:
+    """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
     Parameters
     ----------
     pieces : DataFrame
         ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
+    kind : ndarray of int64
+        The kind of each step.
     top : int
         Groups that are kept.
     over : int, default=1
         Number of devices that pieces are summed over: parts are their mean.
     """
+    of_row = kind[pieces["row"].to_numpy()]
+    parts = []
+    for number in range(int(kind.max()) + 1):
+        rows, is_of_kind = np.flatnonzero(kind == number), of_row == number
+        found = pieces[is_of_kind]
+        found = found.assign(row=np.searchsorted(rows, found["row"].to_numpy()))
+        parts += _of_kind(found, part, number, len(rows), top=top, over=over)
+    return parts
+
+
+def _of_kind(
+    pieces: pd.DataFrame, part: str, kind: int, n: int, *, top: int, over: int
+) -> list[Part]:
+    """The longest groups over the `n` steps of a kind, the longest first; the rest is `OTHER`."""
     groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
     kept = groups.sort_values(ascending=False, kind="stable").index[:top]
     if len(kept) < len(groups):
@@ -90,7 +106,7 @@ def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1)
         ),
     )
     parts = [
-        Part(part, bound, name, calls, total_ns, std, *others)
+        Part(part, bound, name, kind, calls, total_ns, std, *others)
         for (bound, name), calls, std, total_ns, *others in zip(
             total.index.tolist(), *columns, strict=True
         )
@@ -112,7 +128,7 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     for part in ("bound", "op", "name"):
         names = segments[part].astype(object).to_numpy()[at]
         named = pieces.assign(bound=bound, name=_named(names), calls=1)
-        parts += reduced(named, part, len(samples.frame), top=_TOP[part])
+        parts += reduced(named, part, samples.kind, top=_TOP[part])
     return parts
 
 
@@ -144,7 +160,7 @@ def _by_name(dag: Dag, events: I64, row: I64) -> pd.DataFrame:
     return sums.assign(bound="", name=_named(names))
 
 
-def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
+def _device_parts(dag: Dag, steps: pd.DataFrame, kind: I64) -> list[Part]:
     """States of devices in each step, on average over devices."""
     devices = devices_of(dag)
     start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
@@ -161,10 +177,10 @@ def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
         for name, time_ns in time_by_class(found, device, start_ns, start_ns + dur_ns).items()
     ]
     pieces = pd.concat(times, ignore_index=True)
-    return reduced(pieces, "device", len(steps), top=len(times), over=len(devices))
+    return reduced(pieces, "device", kind, top=len(times), over=len(devices))
 
 
-def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
+def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64, kind: I64) -> list[Part]:
     """Kernels, host operators and device states in each sample of a rank; see `Samples`.
 
     Work counts in the step that launched it, or in which it began if no launch was recorded. Times
@@ -175,22 +191,19 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
     host = np.setdiff1d(np.flatnonzero(dag.events.is_host), marks)
     kernels = _by_name(dag, work, _sample_at(dag, steps, rows, began_ns))
     operators = _by_name(dag, host, _sample_at(dag, steps, rows, dag.events.ts_ns[host]))
-    n = len(steps)
     return [
-        *reduced(kernels, "kernel", n, top=_TOP["kernel"]),
-        *reduced(operators, "operator", n, top=_TOP["operator"]),
-        *_device_parts(dag, steps),
+        *reduced(kernels, "kernel", kind, top=_TOP["kernel"]),
+        *reduced(operators, "operator", kind, top=_TOP["operator"]),
+        *_device_parts(dag, steps, kind),
     ]
 
 
 def profile_of(
     name: str, samples: Samples, parts: list[Part], *, devices: str, world_size: int, n_ranks: int
 ) -> RunProfile:
-    """The profile of a run from its samples and their parts, to which the whole is added."""
+    """The profile of a run from its samples and their parts, to which the wholes are added."""
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
-    std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
-    ends = (int(steps_ns[0]), int(steps_ns[-1]), int(steps_ns.min()), int(steps_ns.max()))
-    whole = Part("step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns, *ends)
+    whole = samples.frame.assign(row=np.arange(len(steps_ns)), bound="", name=samples.unit, calls=1)
     return RunProfile(
         name=name,
         unit=samples.unit,
@@ -198,13 +211,11 @@ def profile_of(
         world_size=world_size,
         n_ranks=n_ranks,
         n_steps=samples.n_steps,
-        n_compared=len(steps_ns),
-        has_first=bool(len(samples.rows)) and int(samples.rows[0]) == 0,
-        has_last=samples.has_last,
+        kinds=samples.kinds,
         steps_ns=tuple(steps_ns[:_N_STEPS].tolist()),
         n_odd=samples.n_odd,
         left_out=samples.left_out,
-        parts=(whole, *parts),
+        parts=(*reduced(whole, "step", samples.kind, top=1), *parts),
     )
 
 
@@ -227,7 +238,7 @@ def graph_profile(
         world_size = world_size_of(origin.metadata) if origin else None
     parts = [
         *path_parts(graph.critical_path().segments, samples),
-        *work_parts(graph.dag, samples.frame, samples.rows),
+        *work_parts(graph.dag, samples.frame, samples.rows, samples.kind),
     ]
     return profile_of(
         name or (name_of(origin.path) if origin and origin.path else graph.interval.name),

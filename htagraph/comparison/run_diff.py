@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import pandas as pd
 
 from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
-from htagraph.comparison.comparability import why_not_comparable
+from htagraph.comparison.comparability import Pairs, matched_kinds, why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
 from htagraph.comparison.run_profile import OTHER, PATH_PARTS, RunProfile
 from htagraph.errors import GraphError, QueryError
@@ -23,6 +23,7 @@ from htagraph.model.units import human_duration
 __all__ = ["CHANGES", "RunDiff"]
 
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """The change of a group: beyond noise, within it, or unknown of too few steps."""
@@ -40,6 +41,8 @@ Chosen, as `DEFAULT_FAIL_ABOVE`. Pinned by `test_run_diff.py::test_much_noise_hi
 @dataclass(frozen=True, repr=False)
 class RunDiff:
     """Two runs compared step by step: means of the steps that are alike; made by `diff`.
+
+    Steps that come in kinds are compared kind by kind: each kind counts as often as it occurs.
 
     Parameters
     ----------
@@ -69,12 +72,12 @@ class RunDiff:
     @property
     def delta_share(self) -> float:
         """How much longer steps are, as a share of what they were."""
-        return self.delta_ns / max(self.before.step_ns, 1.0)
+        return self.delta_ns / max(int(self.steps["before_ns"]), 1)
 
     @property
     def noise_share(self) -> float:
         """The largest difference that counts as noise, as a share; infinite for too few steps."""
-        return float(self.steps["noise_ns"]) / max(self.before.step_ns, 1.0)
+        return float(self.steps["noise_ns"]) / max(int(self.steps["before_ns"]), 1)
 
     @property
     def is_change(self) -> bool:
@@ -84,7 +87,35 @@ class RunDiff:
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
         """Why the runs cannot be compared; empty if they can."""
-        return why_not_comparable(self.before, self.after)
+        return why_not_comparable(*self._runs)
+
+    @cached_property
+    def _matched(self) -> Pairs:
+        """The kinds of steps that both runs have."""
+        return matched_kinds(self.before, self.after)
+
+    @cached_property
+    def _pairs(self) -> Pairs:
+        """Those that are compared: those that recur, if they are half of the steps.
+
+        Else all: a capture of few steps may have each kind once.
+        """
+        recurring = [pair for pair in self._matched if min(self._n_compared(pair)) > 1]
+        are_half = all(
+            2 * sum(self._n_compared(pair)[side] for pair in recurring) >= run.n_steps
+            for side, run in enumerate((self.before, self.after))
+        )
+        return tuple(recurring) if recurring and are_half else self._matched
+
+    @cached_property
+    def _runs(self) -> tuple[RunProfile, RunProfile]:
+        """Both runs with these kinds only, in one order."""
+        before, after = zip(*self._pairs, strict=True)
+        return self.before.only(before), self.after.only(after)
+
+    def _n_compared(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """Alike steps of a kind before and after."""
+        return self.before.kinds[pair[0]].n_compared, self.after.kinds[pair[1]].n_compared
 
     def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
         """Change of the critical path per step; it adds up to that of the steps.
@@ -127,16 +158,17 @@ class RunDiff:
         return self._table("device")
 
     def verdict(self) -> str:
-        """What changed, by how much, and why, in a sentence or two."""
-        said = [f"Not comparable: {'; '.join(self.not_comparable)}."] if self.not_comparable else []
-        return " ".join([*said, self._sentence, *self._odd_ones])
+        """What changed, by how much, and why, in a sentence or two; or why that is not said."""
+        if self.not_comparable:
+            return f"Not comparable: {'; '.join(self.not_comparable)}."
+        return " ".join([self._sentence, *self._odd_ones])
 
     @property
     def _sentence(self) -> str:
         """How much steps changed, and why."""
         several = self.before.unit == self.after.unit == "step"
         subject = "Steps take" if several else "It takes"
-        before, after = (human_duration(run.step_ns) for run in (self.before, self.after))
+        before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
         share, noise = self.delta_share, self.noise_share
         if self.steps["change"] == "noise":
             if noise > _LARGE and abs(share) > LEAST_CHANGE:
@@ -150,7 +182,9 @@ class RunDiff:
             )
         by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
         causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
-        because = f": {causes}" if causes and (self.is_change or not several) else ""
+        n_kinds = len(self._runs[0].kinds)
+        is_whole = not several or n_kinds > 1
+        because = f": {causes}" if causes and (self.is_change or is_whole) else ""
         if self.is_change:
             how = "slower" if share > 0 else "faster"
             return (
@@ -159,9 +193,11 @@ class RunDiff:
             )
         few = " and ".join(
             f"{run.n_compared} {side}"
-            for side, run in (("before", self.before), ("after", self.after))
+            for side, run in zip(("before", "after"), self._runs, strict=True)
         )
         what = "alike steps" if several else "windows"
+        if n_kinds > 1:
+            what = f"steps of {n_kinds} kinds"
         return (
             f"{before} -> {after} ({share:+.1%}); {few} {what} are too few to tell this from "
             f"noise{because}."
@@ -169,47 +205,78 @@ class RunDiff:
 
     @property
     def _odd_ones(self) -> list[str]:
-        """A note on more outlier steps than before, which the mean of the others does not show."""
-        n_before, n_after = self.before.n_odd, self.after.n_odd
-        if n_after * self.before.n_steps <= n_before * self.after.n_steps:
-            return []
-        several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
-        return [f"{several}{self.before.n_steps} before, are outliers, and not compared."]
+        """Steps that the mean does not show: one of other work, and more outliers than before."""
+        said = []
+        for pair in self._matched:
+            if pair in self._pairs or max(self._n_compared(pair)) > 1:
+                continue
+            lengths = [
+                human_duration(run.only([kind]).step_ns)
+                for run, kind in zip((self.before, self.after), pair, strict=True)
+            ]
+            said.append(f"One step of each run does other work: {' -> '.join(lengths)}.")
+        before, after = self._runs
+        if after.n_odd * before.n_steps > before.n_odd * after.n_steps:
+            several = f"{after.n_odd} of {after.n_steps} steps after, {before.n_odd} of "
+            said.append(f"{several}{before.n_steps} before, are outliers, and not compared.")
+        return said
+
+    @property
+    def facts(self) -> tuple[str, str]:
+        """The names of the runs, and their compared steps."""
+        before, after = self._runs
+        return (
+            before.described(int(self.steps["before_ns"])),
+            after.described(int(self.steps["after_ns"])),
+        )
+
+    @property
+    def left_out(self) -> tuple[list[str], list[str]]:
+        """Steps of both runs that are left out, and why."""
+        before, after = (
+            [f"{side}, left out: {step}" for step in run.left_out]
+            for side, run in zip(("before", "after"), self._runs, strict=True)
+        )
+        return before, after
 
     @property
     def notes(self) -> list[str]:
         """Notes for the reader: what is compared, and which steps are left out."""
-        said = []
-        for side, run in (("before", self.before), ("after", self.after)):
-            said.append(f"{side}: {run.facts}")
-            said += [f"{side}, left out: {step}" for step in run.left_out]
-        return said
+        (before, after), (odd_before, odd_after) = self.facts, self.left_out
+        return [f"before: {before}", *odd_before, f"after: {after}", *odd_after]
 
     def _table(self, part: str) -> pd.DataFrame:
         """Groups of one part on both sides."""
-        sides = [run.frame[run.frame["part"] == part] for run in (self.before, self.after)]
-        frames = [
-            _folded(one, other).set_index(_KEY)[_VALUES]
-            for one, other in (sides, reversed(sides))  # each by what the other has
-        ]
-        keys = frames[0].index.union(frames[1].index, sort=False)
-        before, after = (frame.reindex(keys, fill_value=0) for frame in frames)
-        before_ns = _means(before, self.before.n_compared)
-        after_ns = _means(after, self.after.n_compared)
-        delta_ns = after_ns - before_ns
+        kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
+        tables = []
+        for kind in range(len(kinds)):
+            sides = [run.rows(part, kind) for run in self._runs]
+            folded = (_folded(*sides), _folded(*reversed(sides)))  # each by what the other has
+            tables.append([side.set_index(_KEY)[_VALUES] for side in folded])
+        keys = pd.concat([table for pair in tables for table in pair]).index.unique()
+        weights = [one.n_steps + other.n_steps for one, other in kinds]
+        before, after = (
+            _Side.of(
+                [pair[side].reindex(keys, fill_value=0) for pair in tables],
+                [pair[side].n_compared for pair in kinds],
+                weights,
+            )
+            for side in (0, 1)
+        )
+        delta_ns = after.mean_ns - before.mean_ns
         noise = noise_ns(
-            _sample(before, self.before.n_compared),
-            _sample(after, self.after.n_compared),
-            first=self.before.has_first and self.after.has_first,
-            last=part in PATH_PARTS and self.before.has_last and self.after.has_last,
+            before.samples,
+            after.samples,
+            first=[all(kind.has_first for kind in pair) for pair in kinds],
+            last=[part in PATH_PARTS and all(kind.has_last for kind in pair) for pair in kinds],
             parts=part != "step",
         )
         change = np.select(
             [
                 np.isinf(noise),
                 np.abs(delta_ns) <= noise,
-                (before["total_ns"] == 0).to_numpy(),
-                (after["total_ns"] == 0).to_numpy(),
+                before.is_absent,
+                after.is_absent,
                 delta_ns > 0,
             ],
             [_UNKNOWN, _NOISE, 0, 1, 2],
@@ -220,10 +287,10 @@ class RunDiff:
                 "bound": keys.get_level_values("bound").to_numpy(object),
                 "name": keys.get_level_values("name").to_numpy(object),
                 "change": categorical(change, CHANGES),
-                "calls_before": before["calls"].to_numpy(float),
-                "calls_after": after["calls"].to_numpy(float),
-                "before_ns": before_ns,
-                "after_ns": after_ns,
+                "calls_before": before.calls,
+                "calls_after": after.calls,
+                "before_ns": before.mean_ns,
+                "after_ns": after.mean_ns,
                 "delta_ns": delta_ns,
                 "noise_ns": noise,
             }
@@ -236,16 +303,32 @@ class RunDiff:
         return f"RunDiff({self.verdict()})"
 
 
-def _means(side: pd.DataFrame, n: int) -> I64:
-    """Means per step as whole nanoseconds that add up to the rounded mean of all."""
-    until = np.rint(np.cumsum(side["total_ns"].to_numpy(np.int64)) / n).astype(np.int64)
+class _Side(NamedTuple):
+    """Groups of a run per step: over its kinds of steps, each as often as both runs have it."""
+
+    calls: F64
+    mean_ns: I64
+    samples: list[Sample]
+    is_absent: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, tables: list[pd.DataFrame], n_steps: list[int], weights: list[int]) -> _Side:
+        """The groups of each kind, of so many steps, with so much weight."""
+        every = sum(weights)
+        calls, sums, samples = np.zeros(len(tables[0])), np.zeros(len(tables[0]), np.int64), []
+        for table, n, weight in zip(tables, n_steps, weights, strict=True):
+            calls += table["calls"].to_numpy(float) * weight / every
+            sums += weight * _means(table["total_ns"].to_numpy(np.int64), n)
+            total, *others = (table[name].to_numpy(float) * weight / every for name in _VALUES[1:])
+            samples.append(Sample(n, total / n, *others))
+        is_absent = np.all([table["total_ns"].to_numpy() == 0 for table in tables], axis=0)
+        return cls(calls, _means(sums, every), samples, is_absent)
+
+
+def _means(total_ns: I64, n: int) -> I64:
+    """Means as whole nanoseconds that add up to the rounded mean of all."""
+    until = np.rint(np.cumsum(total_ns) / n).astype(np.int64)
     return np.diff(until, prepend=np.int64(0))
-
-
-def _sample(side: pd.DataFrame, n: int) -> Sample:
-    """Statistics of each group over the steps of a side."""
-    total, *others = (side[name].to_numpy(float) for name in _VALUES[1:])
-    return Sample(n, total / n, *others)
 
 
 def _folded(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:

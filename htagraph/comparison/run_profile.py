@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +19,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.readers.content import first_bytes
 from htagraph.writers.output_file import write_text
 
-__all__ = ["OTHER", "PATH_PARTS", "Part", "RunProfile", "is_baseline"]
+__all__ = ["OTHER", "PATH_PARTS", "Kind", "Part", "RunProfile", "is_baseline"]
 
 OTHER = "(other)"
 """Group of all that is too short for a row of its own."""
@@ -40,8 +43,31 @@ _SCHEMA = b'"schema": "htagraph.'
 
 
 @dataclass(frozen=True)
+class Kind:
+    """Compared steps that do the same work.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps of the window that do it, alike in length or not: their weight.
+    n_compared : int
+        Those that are alike, and compared; 1 for a window.
+    has_first, has_last : bool
+        They include the first or the last step of the trace.
+    said : str, default=""
+        Why they are outliers, if they are: of the only step of a kind, what is unusual about it.
+    """
+
+    n_steps: int
+    n_compared: int
+    has_first: bool = False
+    has_last: bool = False
+    said: str = ""
+
+
+@dataclass(frozen=True)
 class Part:
-    """Time of one group in all compared steps; of a job's ranks the mean, except on its path.
+    """Time of a group in the compared steps of a kind; of a job's ranks the mean, but on its path.
 
     Parameters
     ----------
@@ -51,6 +77,8 @@ class Part:
         ``memory``.
     bound : str
         Bound of the path, empty elsewhere.
+    kind : int
+        Row of the kind of steps.
     calls : float
         Events per step; on a path, segments.
     total_ns : int, unit=ns
@@ -64,6 +92,7 @@ class Part:
     part: str
     bound: str
     name: str
+    kind: int
     calls: float
     total_ns: int
     std_ns: float
@@ -92,10 +121,8 @@ class RunProfile:
         Ranks that were profiled.
     n_steps : int
         Steps in the window, alike or not.
-    n_compared : int
-        Steps that are alike, and compared; 1 for a window.
-    has_first, has_last : bool
-        They include the first or the last step of the trace.
+    kinds : tuple of Kind
+        Alike steps, by what they do.
     steps_ns : tuple of int, unit=ns
         Lengths of the first 200 of them.
     n_odd : int
@@ -116,9 +143,7 @@ class RunProfile:
     world_size: int
     n_ranks: int
     n_steps: int
-    n_compared: int
-    has_first: bool
-    has_last: bool
+    kinds: tuple[Kind, ...]
     steps_ns: tuple[int, ...]
     n_odd: int
     left_out: tuple[str, ...]
@@ -126,15 +151,25 @@ class RunProfile:
 
     def __post_init__(self) -> None:
         """Check that numbers fit 64 bits, and that parts of the path add up."""
-        numbers = [getattr(self, one.name) for one in fields(self)]
-        numbers += [getattr(part, one.name) for part in self.parts for one in fields(part)]
+        rows: list[RunProfile | Kind | Part] = [self, *self.kinds, *self.parts]
+        numbers = [getattr(row, one.name) for row in rows for one in fields(row)]
         numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
         if not all(-_FAR < number < _FAR for number in numbers):
             raise GraphError("a number in the profile is not finite, or beyond 64 bits.")
-        if self.n_compared < 1 or sum(part.part == "step" for part in self.parts) != 1:
-            raise GraphError("a profile needs exactly one whole, of at least one step.")
-        for part in PATH_PARTS:
-            if sum(row.total_ns for row in self.parts if row.part == part) != self.total_ns:
+        if not all(0 < one.n_compared <= one.n_steps for one in self.kinds):
+            raise GraphError("a kind of steps needs at least one.")
+        if all(one.said for one in self.kinds):
+            raise GraphError("a profile needs at least one kind of steps.")
+        if not all(0 <= part.kind < len(self.kinds) for part in self.parts):
+            raise GraphError("a part is of no kind of steps.")
+        wholes = [part.kind for part in self.parts if part.part == "step"]
+        if sorted(wholes) != list(range(len(self.kinds))):
+            raise GraphError("a profile needs exactly one whole of each kind of steps.")
+        sums: Counter[tuple[str, int]] = Counter()
+        for row in self.parts:
+            sums[row.part, row.kind] += row.total_ns
+        for part, kind in product(PATH_PARTS, wholes):
+            if sums[part, kind] != sums["step", kind]:
                 raise GraphError(f"the path by {part} does not add up to the steps.")
 
     @cached_property
@@ -145,54 +180,87 @@ class RunProfile:
         texts = dict.fromkeys(("part", "bound", "name"), object)
         return pd.DataFrame(rows, columns=columns).astype(texts)
 
+    def rows(self, part: str, kind: int = 0) -> pd.DataFrame:
+        """Groups of one part of the steps of a kind."""
+        return self.frame[(self.frame["part"] == part) & (self.frame["kind"] == kind)]
+
+    def only(self, kinds: Sequence[int]) -> Self:
+        """The profile of the steps of some kinds, in this order; all others are left out."""
+        others = [one for row, one in enumerate(self.kinds) if row not in kinds]
+        said = [
+            one.said or f"{human_count(one.n_compared, 'step')} of other work" for one in others
+        ]
+        return replace(
+            self,
+            kinds=tuple(replace(self.kinds[kind], said="") for kind in kinds),
+            parts=tuple(
+                replace(part, kind=kinds.index(part.kind))
+                for part in self.parts
+                if part.kind in kinds
+            ),
+            n_odd=self.n_odd + sum(one.n_compared for one in others),
+            left_out=(*self.left_out, *said),
+        )
+
     @cached_property
-    def whole(self) -> Part:
-        """The compared steps as one part."""
-        return next(part for part in self.parts if part.part == "step")
+    def usual(self) -> Self:
+        """The profile without outliers."""
+        kinds = [row for row, one in enumerate(self.kinds) if not one.said]
+        return self if len(kinds) == len(self.kinds) else self.only(kinds)
 
     @property
-    def total_ns(self) -> int:
-        """Length of all compared steps."""
-        return self.whole.total_ns
+    def n_compared(self) -> int:
+        """Steps that are compared."""
+        return sum(one.n_compared for one in self.usual.kinds)
 
     @property
     def step_ns(self) -> float:
-        """Mean length of the compared steps."""
-        return self.total_ns / self.n_compared
+        """Mean length of a step: of each kind, as often as it occurs."""
+        return self.usual.mean_ns("step")
+
+    def mean_ns(self, part: str, name: str | None = None) -> float:
+        """Mean time per step in a part, or in a group of it, of all kinds."""
+        total_ns = sum(
+            row.total_ns * self.kinds[row.kind].n_steps / self.kinds[row.kind].n_compared
+            for row in self.parts
+            if row.part == part and name in (None, row.name)
+        )
+        return total_ns / sum(one.n_steps for one in self.kinds)
 
     @property
     def most_are_odd(self) -> str:
         """A clause if most steps are unlike the others: the compared ones are not typical then."""
-        if 2 * self.n_odd <= self.n_steps:
+        if 2 * self.usual.n_odd <= self.n_steps:
             return ""
-        return f"{self.n_odd} of {self.n_steps} steps are not like the others"
+        return f"{self.usual.n_odd} of {self.n_steps} steps are not like the others"
 
     def share(self, part: str, name: str) -> float | None:
         """Share of a group in all groups of its part; None if nothing of it was recorded."""
-        rows = [row for row in self.parts if row.part == part]
-        total_ns = sum(row.total_ns for row in rows)
-        return (
-            sum(row.total_ns for row in rows if row.name == name) / total_ns if total_ns else None
-        )
+        whole_ns = self.usual.mean_ns(part)
+        return self.usual.mean_ns(part, name) / whole_ns if whole_ns else None
 
     @property
     def facts(self) -> str:
         """The name of the run, and its compared steps, in one line."""
+        return self.described(self.step_ns)
+
+    def described(self, step_ns: float) -> str:
+        """The same with a length of steps as a comparison weighs their kinds."""
         said = [self.name]
         if self.n_ranks > 1:
             said.append(human_count(self.n_ranks, "rank"))
         if self.unit == "step":
             steps = human_count(self.n_steps, "step")
-            said.append(f"{self.n_compared:,} compared of {steps}")
+            n_kinds = len(self.usual.kinds)
+            of_kinds = f" of {n_kinds} kinds" if n_kinds > 1 else ""
+            said.append(f"{self.n_compared:,} compared of {steps}{of_kinds}")
         each = " each" if self.n_compared > 1 else ""
-        return ", ".join([*said, f"{human_duration(self.step_ns)}{each}"])
+        return ", ".join([*said, f"{human_duration(step_ns)}{each}"])
 
     def document(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        plain["parts"], plain["steps_ns"], plain["left_out"] = (
-            list(plain[name]) for name in ("parts", "steps_ns", "left_out")
-        )
+        plain |= {name: list(plain[name]) for name in ("kinds", "parts", "steps_ns", "left_out")}
         return plain
 
     def save(self, out: str | Path) -> Path:

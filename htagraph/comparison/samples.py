@@ -1,5 +1,8 @@
 """Samples: the stretches of a run that a comparison covers, usually its steps that are alike.
 
+Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
+has alike steps of its own.
+
 A step is done when its host range has ended and all device work launched in it or before is done.
 It lasts from when the step before was done. Its host range alone is not enough: if nothing waits
 for the device, the host runs ahead, and its ranges say nothing about the device. Steps follow each
@@ -17,9 +20,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.comparison.run_profile import Kind
 from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.graph import TraceGraph
-from htagraph.lookup.steady_steps import FEWEST_ALIKE, are_near, steady_steps
+from htagraph.lookup.steady_steps import FEWEST_ALIKE, MOST_KINDS, are_near, steady_steps
 from htagraph.lookup.steps import step_at
 from htagraph.model.dag import Dag
 
@@ -56,14 +60,17 @@ class Samples(NamedTuple):
         ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap.
     rows : ndarray of int64
         Steps of the trace that are compared; empty for a window.
+    kind : ndarray of int64
+        Row in `kinds` of each sample.
     """
 
     frame: pd.DataFrame
     unit: str
     n_steps: int
     rows: I64
+    kind: I64
+    kinds: tuple[Kind, ...]
     n_odd: int = 0
-    has_last: bool = False
     left_out: tuple[str, ...] = ()
 
 
@@ -73,7 +80,7 @@ class DoneSteps(NamedTuple):
     names: npt.NDArray[np.object_]
     start_ns: I64
     end_ns: I64
-    is_same_work: Bools
+    kind: I64
 
 
 def sample_frame(names: object, start_ns: I64, dur_ns: I64) -> pd.DataFrame:
@@ -84,7 +91,8 @@ def sample_frame(names: object, start_ns: I64, dur_ns: I64) -> pd.DataFrame:
 def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Samples:
     """A window as one sample."""
     times = (np.array([start_ns], dtype=np.int64), np.array([dur_ns], dtype=np.int64))
-    return Samples(sample_frame([name], *times), "window", n_steps, times[0][:0])
+    kind = np.zeros(1, dtype=np.int64)
+    return Samples(sample_frame([name], *times), "window", n_steps, kind[:0], kind, (Kind(1, 1),))
 
 
 def device_work_began(dag: Dag) -> tuple[I64, I64]:
@@ -121,7 +129,7 @@ def done_steps(dag: Dag) -> DoneSteps:
     parts = found.parts
     names = dag.events.names(parts.step)
     if not len(parts.step):
-        return DoneSteps(names, parts.start_ns, parts.end_ns, found.is_same_work)
+        return DoneSteps(names, parts.start_ns, parts.end_ns, found.kind)
     work, began_ns = device_work_began(dag)
     ends_ns = dag.events.end_ns[work]
     whole = sample_frame(names, parts.start_ns, parts.next_ns - parts.start_ns)
@@ -132,22 +140,25 @@ def done_steps(dag: Dag) -> DoneSteps:
     earlier = ends_ns[began_ns < parts.start_ns[0]]
     first_ns = min(int(max(parts.start_ns[0], earlier.max(initial=0))), int(done_ns[0]))
     start_ns = np.append(np.array([first_ns], dtype=np.int64), done_ns[:-1])
-    return DoneSteps(names, start_ns, done_ns, found.is_same_work)
+    return DoneSteps(names, start_ns, done_ns, found.kind)
 
 
 def _alike(steps: DoneSteps, inside: Bools) -> tuple[Bools, bool]:
-    """Steps inside a window to compare: of the same work and length; if few are, of the same work.
+    """Steps inside a window to compare: of each kind those of alike length, unless they are few.
 
-    Returns with them whether the first of the trace is like the others, and left out all the same.
-    It is if enough others are alike: its device starts idle, and no gap between steps precedes it.
+    Returns with them whether the first of the trace is like others, and left out all the same. It
+    is if enough others are alike: its device starts idle, and no gap between steps precedes it.
     """
-    same = inside & steps.is_same_work
-    if not same.any():
-        return inside, False
-    near = same & are_near(steps.end_ns - steps.start_ns, same)
-    kept = near if near.sum() >= FEWEST_ALIKE else same
-    is_first_left_out = bool(kept[0]) and int(kept.sum()) > FEWEST_ALIKE
-    kept[0] &= not is_first_left_out
+    lengths_ns = steps.end_ns - steps.start_ns
+    kept, is_first_left_out = np.zeros_like(inside), False
+    kinds, n_of_kind = np.unique(steps.kind[inside], return_counts=True)
+    for kind in kinds[np.argsort(-n_of_kind, kind="stable")[:MOST_KINDS]]:
+        same = inside & (steps.kind == kind)
+        near = same & are_near(lengths_ns, same)
+        alike = near if near.sum() >= FEWEST_ALIKE else same
+        if alike[0] and alike.sum() > FEWEST_ALIKE:
+            is_first_left_out, alike[0] = True, False
+        kept |= alike
     return kept, is_first_left_out
 
 
@@ -167,31 +178,35 @@ def compared(
     """
     kept, is_first_left_out = _alike(steps, inside)
     lengths_ns = steps.end_ns - steps.start_ns
-    odd = np.flatnonzero(counted & ~kept)
-    odd = odd[is_first_left_out:]
-    known = reasons() if len(odd) else []
-    usual_ns = max(float(np.median(lengths_ns[kept])), 1.0)
-    said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
-    for step in odd[:_N_ODD].tolist():
+    odd = np.flatnonzero(counted & ~kept)[is_first_left_out:]
+    numbers, kind, n_alike = np.unique(steps.kind[kept], return_inverse=True, return_counts=True)
+    are_outliers = (n_alike == 1) & (2 * n_alike[n_alike > 1].sum() >= inside.sum())
+    known = reasons() if len(odd) or are_outliers.any() else []
+
+    def why(step: int) -> str:
+        same = kept & (steps.kind == steps.kind[step])
+        usual_ns = max(float(np.median(lengths_ns[same if same.sum() > 1 else kept])), 1.0)
         more = lengths_ns[step] / usual_ns - 1
         length = f"{abs(more):.0%} {'longer' if more > 0 else 'shorter'} than usual"
-        said.append(f"{steps.names[step]}: {known[step] or length}")
+        return f"{steps.names[step]}: {known[step] or length}"
+
+    said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
+    said += [why(step) for step in odd[:_N_ODD].tolist()]
     if len(odd) > _N_ODD:
         said.append(f"… and {len(odd) - _N_ODD:,} more")
+    kinds = []
+    for number, is_outlier in zip(numbers.tolist(), are_outliers.tolist(), strict=True):
+        same = kept & (steps.kind == number)
+        n_same, ends = int((inside & (steps.kind == number)).sum()), (bool(same[0]), bool(same[-1]))
+        reason = why(int(same.argmax())) if is_outlier else ""
+        kinds.append(Kind(n_same, int(same.sum()), *ends, reason))
     frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
-    return Samples(
-        frame,
-        "step",
-        int(counted.sum()),
-        np.flatnonzero(kept),
-        len(odd),
-        bool(kept[-1]),
-        tuple(said),
-    )
+    n_steps, rows = int(counted.sum()), np.flatnonzero(kept)
+    return Samples(frame, "step", n_steps, rows, kind, tuple(kinds), len(odd), tuple(said))
 
 
 def graph_samples(graph: TraceGraph) -> Samples:
-    """The samples of a graph: the steps of its window that are alike.
+    """The samples of a graph: the steps of its window, each with others of its kind.
 
     A window in which fewer than two steps are done is one sample.
 
@@ -202,8 +217,8 @@ def graph_samples(graph: TraceGraph) -> Samples:
     ...     us    |0         10        20        30        40        50        60        70
     ...     cpu 1 |{ProfilerStep#0 }{ProfilerStep#1 }{ProfilerStep#2 [save ]}{ProfilerStep#3 }
     ... ''')).compile()
-    >>> graph_samples(graph).frame[["name", "dur_ns"]].to_numpy().tolist()
-    [['ProfilerStep#0', 17000], ['ProfilerStep#1', 17000], ['ProfilerStep#3', 17000]]
+    >>> [(kind.n_steps, bool(kind.said)) for kind in graph_samples(graph).kinds]
+    [(3, False), (1, True)]
     """
     steps, window = done_steps(graph.dag), graph.interval
     inside = (steps.start_ns >= window.start_ns) & (steps.end_ns <= window.end_ns)

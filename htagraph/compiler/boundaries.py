@@ -45,9 +45,8 @@ class Boundaries:
     @classmethod
     def of(cls, events: EventTable, nesting: Nesting) -> Boundaries:
         """Boundaries of host events; the intervals of the nesting are events."""
-        none = np.full(max(len(events.lanes) + 1 - len(nesting.first), 0), nesting.first[-1])
-        first = np.concatenate([nesting.first, none])
-        return cls(events, nesting.boundary, nesting.innermost, first)
+        known = np.minimum(np.arange(len(events.lanes) + 1), len(nesting.first) - 1)
+        return cls(events, nesting.boundary, nesting.innermost, nesting.first[known])
 
     def __len__(self) -> int:
         """Number of boundaries."""

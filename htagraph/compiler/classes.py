@@ -62,23 +62,20 @@ BUILT_IN_RULES = (
         KernelClass.MEMORY,
         r"^(Memcpy|Memset|MEMCPY|MEMSET)|__amd_rocclr_(copy|fill)Buffer|^CopyBuffer|^FillBuffer",
     ),
+    ClassRule("everything else computes", KernelClass.COMPUTE, ""),
 )
-"""Rules on names, in the order in which they are tried."""
+"""Rules on names, in the order in which they are tried; the last one matches any."""
 
-_METADATA, _DEVICE_KIND, _DEFAULT = (
-    "collective metadata",
-    "copy or fill event",
-    "everything else computes",
-)
+_METADATA, _DEVICE_KIND = "collective metadata", "copy or fill event"
 
 
 @lru_cache(maxsize=8)
 def _first_matching(rules: tuple[ClassRule, ...]) -> Callable[[str], int]:
-    """Position of the first of some rules that a name matches, -1 for none; names come again."""
+    """Position of the first of some rules that a name matches; names come again."""
 
     @lru_cache(maxsize=1 << 16)
     def position(name: str) -> int:
-        return next((i for i, rule in enumerate(rules) if rule.matches(name)), -1)
+        return next(i for i, rule in enumerate(rules) if rule.matches(name))
 
     return position
 
@@ -98,21 +95,17 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
         *(rule.name for rule in user_rules),
         _METADATA,
         *(r.name for r in BUILT_IN_RULES),
-        _DEFAULT,
     )
-    default = len(rules) - 1
     kernel_class = np.zeros(len(events), dtype=np.int8)
     rule_of = np.full(len(events), -1, dtype=np.int8)
     kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
-    class_by_name = np.full(len(events.symbols), KernelClass.COMPUTE, dtype=np.int8)
-    rule_by_name = np.full(len(events.symbols), default, dtype=np.int8)
+    class_by_name, rule_by_name = np.zeros((2, len(events.symbols)), dtype=np.int8)
     position_of = _first_matching(named_rules)
     for code in distinct(events.name[kernels]).tolist():
         position = position_of(events.symbols.texts[code])
-        if position >= 0:
-            class_by_name[code] = named_rules[position].kernel_class
-            # Metadata outranks the built-in rules, but not the user's.
-            rule_by_name[code] = 1 + position + (position >= len(user_rules))
+        class_by_name[code] = named_rules[position].kernel_class
+        # Metadata outranks the built-in rules, but not the user's.
+        rule_by_name[code] = 1 + position + (position >= len(user_rules))
     kernel_class[kernels] = class_by_name[events.name[kernels]]
     rule_of[kernels] = rule_by_name[events.name[kernels]]
     _apply_metadata(structure, kernel_class, rule_of, position=1 + len(user_rules))

@@ -32,6 +32,7 @@ from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
 from htagraph.compiler.places import work_label, work_places
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.devices import MOST_THREADS_PER_SM
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.kinds import EventKind, KernelClass, among
@@ -42,16 +43,15 @@ __all__ = ["device_full"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_DRAINS = (0.01, 0.03, 0.1)
-"""Last parts of a kernel's run in which its blocks may drain: the narrowest that fits is taken."""
-_DRAINS_OF_LARGE = 2
-"""Those from here on are for kernels that are known to be larger than the device."""
+_DRAIN = 0.03
+"""Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;
+``tests/compiler/test_device_full.py``)."""
+_DRAIN_OF_LARGE = 0.1
+"""The same of a kernel that is known to be larger than the device."""
 _ALL_BUT = 0.9
-"""Share of the late starts during a kernel that must fall into its drain (chosen)."""
-_FALSE_KERNELS = 1e-2
-"""Kernels that chance would take for ones that fill the device, as an expectation (chosen)."""
-_THREADS_PER_SM = 2_048
-"""Threads that a multiprocessor runs at once, the most of any so far."""
+"""Share of the late starts during a kernel that must fall into its drain."""
+_FALSE_KERNELS = 5e-3
+"""Kernels that chance would take for ones that fill the device, as an expectation."""
 _BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
 
 
@@ -111,7 +111,7 @@ def _fills(structure: Structure) -> Bools:
         if axis in columns:
             threads[columns[axis].event] *= np.maximum(columns[axis].value, 1)
     blocks = columns["blocks_per_sm"]
-    out[blocks.event] = blocks.value * threads[blocks.event] > _THREADS_PER_SM
+    out[blocks.event] = blocks.value * threads[blocks.event] > MOST_THREADS_PER_SM
     return out
 
 
@@ -151,16 +151,17 @@ def _fillers(
     resolution = structure.resolution_ns
     order = np.argsort(place[met.filler], kind="stable")
     starts = np.flatnonzero(group_starts(place[met.filler][order]))
-    n_looks = max(len(starts) * len(_DRAINS), 1)
+    parts = _DRAIN, _DRAIN_OF_LARGE
+    n_looks = len(starts) * len(parts)
     for rows in np.split(order, starts)[1:]:
         dur_ns = structure.events.dur_ns[met.filler[rows]]
-        drain_ns = np.multiply.outer(_DRAINS, dur_ns)
+        drain_ns = np.multiply.outer(parts, dur_ns)
         drains = met.left_ns[rows] <= drain_ns
         n_matched = drains.sum(axis=1)
         shares = np.minimum((drain_ns + resolution) / np.maximum(dur_ns, 1), 1).mean(axis=1)
         is_large = bool(traits.fills[met.filler[rows]].all())
         chances = log_chance(n_matched, len(rows), shares)
-        chances[_DRAINS_OF_LARGE:] *= is_large
+        chances[1] *= is_large
         chances[n_matched < _ALL_BUT * len(rows)] = 0
         best = int(np.argmin(chances))
         if chances[best] < np.log(_FALSE_KERNELS / n_looks):

@@ -42,12 +42,6 @@ _PART_OF_WAIT = 8
 """The end must lie in as small a part of the wait: at any other instant it would say nothing."""
 
 
-def _usual_gap(structure: Structure) -> int:
-    """Time within which work starts after what it waits for."""
-    calibration = structure.calibration
-    return max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
-
-
 def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64:
     """Work of a stream that ended last before each late work and ran for half of the wait.
 
@@ -67,17 +61,17 @@ def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
     Then its graph decides what it waits for, not what the streams had been given before.
     """
     events, launch = structure.events, structure.launch
-    device = structure.queue[launch[structure.queue] >= 0]
+    device = structure.queue[gather(structure.replays, launch[structure.queue], default=False)]
     first_ns = np.full(len(events), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, launch[device], events.ts_ns[device])
-    in_replay: npt.NDArray[np.bool_] = gather(structure.replays, launch[late], default=False)
-    in_replay &= events.ts_ns[late] > gather(first_ns, launch[late], np.iinfo(np.int64).max)
+    first = gather(first_ns, launch[late], np.iinfo(np.int64).max)
+    in_replay: npt.NDArray[np.bool_] = events.ts_ns[late] > first
     return in_replay
 
 
 def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges to late work from what ended right before, on the stream where that ended last."""
-    events, usual = structure.events, _usual_gap(structure)
+    events, usual = structure.events, structure.calibration.launch_usual_ns
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
@@ -103,7 +97,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
 
 def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
     """What ended last on each other stream, right before a late start and launched before it."""
-    events, usual = structure.events, _usual_gap(structure)
+    events, usual = structure.events, structure.calibration.launch_usual_ns
     start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
     device = events.device[structure.queue[structure.queue_starts]]
     none = np.empty(0, dtype=np.int64)

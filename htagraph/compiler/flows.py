@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import match_keys
 from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
@@ -44,17 +45,8 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
     wanted = structure.events.symbols.code(FORWARD_BACKWARD)
     starts = np.flatnonzero((flows.category == wanted) & (flows.phase == _START))
     finishes = np.flatnonzero((flows.category == wanted) & (flows.phase >= _FINISH))
-    starts = starts[np.argsort(flows.id[starts], kind="stable")]
-    unique_ids, first = np.unique(flows.id[starts], return_index=True)
-    position = np.minimum(
-        np.searchsorted(unique_ids, flows.id[finishes]), max(len(unique_ids) - 1, 0)
-    )
-    matched = (
-        unique_ids[position] == flows.id[finishes]
-        if len(unique_ids)
-        else np.zeros(len(finishes), dtype=bool)
-    )
-    start, finish = starts[first[position[matched]]], finishes[matched]
+    matched = match_keys(flows.id[finishes], flows.id[starts])
+    start, finish = starts[matched[matched >= 0]], finishes[matched >= 0]
     forward, backward = slices_around(structure, start), slices_around(structure, finish)
     both = (forward >= 0) & (backward >= 0)
     return forward[both], backward[both]

@@ -14,15 +14,18 @@ the n-th range. The caller waits where it records nothing until a range has ende
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure, end_node, examine, start_node
 from htagraph.model.collective_names import (
     HOST_CALLER,
     HOST_COLLECTIVE,
+    HOST_VIEW,
     HOST_WAIT,
     NCCL_ANNOTATION,
     operation_of,
@@ -31,7 +34,7 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["host_collective_edges"]
+__all__ = ["host_collective_edges", "until_resumed"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -40,8 +43,11 @@ _AS = {"reduce_scatter": "all_reduce"}
 """Operations that a backend runs as another one: gloo's ``_reduce_scatter_base_``."""
 
 _OVERHANG_FACTOR = 10
-"""A caller that continues within this part of its gap after the range ended waited for it
-(chosen)."""
+"""A caller waited for a range if it continues within this part of its gap after the range ended, or
+within this part of the range before (chosen)."""
+
+_HELD_PART = 2
+"""A caller that continues before its range ends waited for at least this part of it (chosen)."""
 
 
 def _above(structure: Structure, rows: I64) -> Bools:
@@ -86,14 +92,17 @@ def _in_order(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     return calls[:n_pairs], ranges[skipped : skipped + n_pairs]
 
 
+def _ranges(structure: Structure) -> I64:
+    """Host ranges of collectives."""
+    events = structure.events
+    return structure.host[events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]]
+
+
 def _pairs(structure: Structure) -> tuple[I64, I64]:
     """Calls, and the range of a worker that each one has."""
     events = structure.events
-    calls = _callers(structure)
-    ranges = structure.host[
-        events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]
-        & ~is_in(events.lane[structure.host], events.lane[calls])
-    ]
+    calls, ranges = _callers(structure), _ranges(structure)
+    ranges = ranges[~is_in(events.lane[ranges], events.lane[calls])]
     of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
     parts = [
         _in_order(structure, calls[of_call == name], ranges[of_range == name])
@@ -106,8 +115,17 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     )
 
 
-def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
-    """Ranges that a caller waits for, and the nodes at which the waits end.
+def _next_but_views(structure: Structure, at: I64) -> I64:
+    """Event that begins or ends next after some boundaries, views of tensors aside."""
+    events, between = structure.events, structure.boundaries
+    views = events.named(events.symbols.searched(HOST_VIEW))[between.node >> 1]
+    position = np.where(views & between.is_followed, len(between), np.arange(len(between)))
+    following = np.minimum.accumulate(position[::-1])[::-1]
+    return between.node[following[at + 1]] >> 1
+
+
+def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
+    """Position of the boundary after which the caller of each range waits for its end, -1 for none.
 
     A caller waits where it records nothing while a range ends, if it has just called, or continues
     right after, or what it does next needs the result. Else the time may be its own.
@@ -115,17 +133,63 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     events, between = structure.events, structure.boundaries
     ended = events.end_ns[ranges]
     at = between.last(events.lane[calls], ended - 1)
-    known = gather(between.is_followed, at, default=False)
-    calls, ranges, ended, at = calls[known], ranges[known], ended[known], at[known]
+    at = np.where(gather(between.is_followed, at, default=False), at, -1)
     uses = events.named(events.symbols.searched(HOST_WAIT))
     soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
     waits = between.node[at] == end_node(calls)
     waits |= gather(uses, between.inside[at], default=False)
-    waits |= structure.is_idle[at] & (soon | uses[between.node[at + 1] >> 1])
-    rows = np.flatnonzero(waits)
-    rows = rows[np.lexsort((ended[rows], at[rows]))]
+    waits |= structure.is_idle[at] & (soon | uses[_next_but_views(structure, at)])
+    return np.where(waits, at, -1)
+
+
+def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
+    """Ranges that a caller waits for, the last of each wait, and the nodes at which waits end."""
+    at = _held(structure, calls, ranges)
+    rows = np.flatnonzero(at >= 0)
+    rows = rows[np.lexsort((structure.events.end_ns[ranges[rows]], at[rows]))]
     rows = rows[np.append(np.diff(at[rows]) > 0, True)[: len(rows)]]
-    return ranges[rows], between.node[at[rows] + 1].astype(np.int64)
+    return ranges[rows], structure.boundaries.node[at[rows] + 1].astype(np.int64)
+
+
+def _resumed(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
+    """Ranges that end after the wait of their caller, and when that ended.
+
+    The caller waited for most of such a range, and for no other one, and does not wait again for
+    most of the time that is left.
+    """
+    events, between = structure.events, structure.boundaries
+    since, dur = events.ts_ns[ranges], events.dur_ns[ranges]
+    held = _held(structure, calls, ranges)
+    at = between.last(events.lane[calls], since + dur // 2)  # half of a range holds its middle
+    late = (at >= 0) & ~is_in(np.maximum(at, 0), held[held >= 0])
+    late &= gather(structure.is_idle & between.is_followed, at, default=False)
+    ranges, since, dur, held, at = (each[late] for each in (ranges, since, dur, held, at))
+    until, ended = between.ts_ns[at + 1], since + dur
+    again = np.where(held >= 0, np.maximum(between.ts_ns[held], until), ended)
+    late = _HELD_PART * (until - np.maximum(between.ts_ns[at], since)) >= dur
+    late &= (until < ended) & (_OVERHANG_FACTOR * (ended - until) <= dur)
+    late &= _HELD_PART * (ended - again) < ended - until
+    late &= between.ts_ns[between.last(events.lane[ranges], ended - 1)] <= until
+    return ranges[late], until[late]
+
+
+def until_resumed(structure: Structure) -> Structure:
+    """Structure in which ranges of collectives end when their callers continue.
+
+    A caller continues as soon as the collective is done. The worker ends its range when it runs
+    again, which is later on a busy host::
+
+        thread 1   [c10d::allreduce_]                   [optimizer]
+        thread 2       [gloo:all_reduce                 |  ]
+    """
+    if not len(structure.host):
+        return structure
+    ranges, until = _resumed(structure, *_pairs(structure))
+    if not len(ranges):
+        return structure
+    events, dur_ns = structure.events, structure.events.dur_ns.copy()
+    dur_ns[ranges] = until - events.ts_ns[ranges]
+    return examine(replace(events, dur_ns=dur_ns)).calibrated(structure.calibration)
 
 
 def host_collective_edges(structure: Structure) -> EdgeTable:

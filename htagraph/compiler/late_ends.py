@@ -40,25 +40,11 @@ def usual_overlap(structure: Structure) -> int:
     return max(usual, min(structure.resolution_ns, most_overlap(structure)))
 
 
-def stream_wait_edges_from(
-    structure: Structure,
-    rule: Rule | npt.NDArray[np.int8],
-    source: I64,
-    waiter: I64,
-    *,
-    lag_ns: npt.ArrayLike = 0,
-) -> EdgeTable:
+def stream_wait_edges_from(structure: Structure, rule: Rule, source: I64, waiter: I64) -> EdgeTable:
     """Edges from the work that a stream waited for to the work that waited.
 
     They run from its end; from its start if the end is late. Ends that are later than that run
     backward, and are set aside with their skew.
-
-    Parameters
-    ----------
-    rule : Rule, or ndarray of shape (n,), dtype=int8
-    source, waiter : ndarray of shape (n,), dtype=int64
-    lag_ns : array_like, default=0, unit=ns
-        Of the edges from ends.
     """
     events = structure.events
     overlap = events.end_ns[source] - events.ts_ns[waiter]
@@ -71,6 +57,6 @@ def stream_wait_edges_from(
         rule,
         np.where(late, start_node(source), end_node(source)),
         start_node(waiter),
-        lag_ns=np.where(late, events.ts_ns[waiter] - events.ts_ns[source], lag_ns),
+        lag_ns=np.where(late, events.ts_ns[waiter] - events.ts_ns[source], 0),
         event=np.where(late, source, waiter),
     )

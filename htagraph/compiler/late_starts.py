@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 _NEVER = np.iinfo(np.int64).min // 4
 _MOST_STREAMS = 64
-"""Streams that are searched for the cause of a late start; each costs a pass over all of them."""
+"""A limit of time: streams searched for the cause of late starts; each is a pass over them."""
 
 
 class LateStarts(NamedTuple):

@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.algorithms.by_head import EdgeColumns, by_head
+from htagraph.compiler.allocator_waits import allocator_wait_edges
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.device_full import device_full
 from htagraph.compiler.ended_right_before import ended_right_before, recurring_waits
 from htagraph.compiler.first_work import first_device_work
 from htagraph.compiler.flows import flow_edges, handoff_edges
-from htagraph.compiler.host_collectives import host_collective_edges
+from htagraph.compiler.host_collectives import host_collective_edges, until_resumed
 from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
@@ -49,6 +50,7 @@ PASSES = (
     handoff_edges,
     host_collective_edges,
     sync_edges,
+    allocator_wait_edges,
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` is last, as it needs to know who waits."""
@@ -142,6 +144,9 @@ def compile_events(
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
     structure = _reported(on_host_clock)(_reported(examine)(events))
+    if infer:
+        structure = _reported(until_resumed)(structure)
+    n_cut_ranges = int((structure.events.dur_ns != events.dur_ns).sum())
     found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
@@ -180,6 +185,10 @@ def compile_events(
         rejected=backward,
         is_work=is_work,
         span=_span(events, is_work),
-        notes={"n_ambiguous_correlations": n_ambiguous, "is_inferred": int(infer)},
+        notes={
+            "n_ambiguous_correlations": n_ambiguous,
+            "is_inferred": int(infer),
+            "n_cut_ranges": n_cut_ranges,
+        },
         support=support,
     )

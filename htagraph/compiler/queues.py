@@ -18,14 +18,16 @@ from htagraph.model.rules import Rule
 __all__ = ["FULL_QUEUE", "queue_edges"]
 
 FULL_QUEUE = 1_000
-"""Outstanding launches with which a device's queue counts as full (measured: about 1,022)."""
+"""Outstanding launches with which a device's queue counts as full (measured: about 1,022;
+``tests/compiler/test_queues.py``)."""
 
 _USUAL_PERCENTILE = 5
-"""Low, as most calls of a device-bound run are blocked, and the usual ones are not (chosen)."""
+"""Low, as most calls of a device-bound run are blocked, and the usual ones are not (chosen; the
+same test)."""
 
 _BLOCKED_FACTOR = 3
-"""A call that took as many times the usual was blocked (chosen; ``tests/compiler/test_queues.py``).
-Shorter waits hardly change a path."""
+"""A call that took as many times the usual was blocked (chosen; the same test). Shorter waits
+hardly change a path."""
 
 
 def queue_edges(structure: Structure) -> EdgeTable:

@@ -31,9 +31,9 @@ _NEARLY_ALL = 0.9
 """Share of the waits at a place that must match; the others were held up by something else."""
 _MOST_CHANCE = 0.2
 """Chance of one match beyond which no number of them is evidence: the source is everywhere
-(chosen)."""
+(chosen; ``tests/compiler/test_recurring_waits.py``)."""
 _FALSE_PAIRS = 1e-4
-"""Pairs of places that chance would yield in a trace, as an expectation (chosen)."""
+"""Pairs of places that chance would yield in a trace, as an expectation (chosen; the same test)."""
 
 
 class Waits(NamedTuple):

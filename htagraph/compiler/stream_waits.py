@@ -39,7 +39,7 @@ def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[
     target = recorded_targets(structure, records, rows)
     record, call = records.record[rows], records.call[rows]
     queue = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
-    waiter = np.where(queue >= 0, structure.first_after(queue, events.ts_ns[call]), -1)
+    waiter = structure.first_after(queue, events.ts_ns[call])
     known = (target >= 0) & (waiter >= 0)
     return target[known], waiter[known]
 
@@ -72,7 +72,7 @@ def _inferred_stream_waits(
     )
     inside = (before >= 0) & (after < len(launches))
     waits, mark, before, after = waits[inside], mark[inside], before[inside], after[inside]
-    inside = lane[launches[after]] == lane[waits] if len(waits) else np.zeros(0, dtype=bool)
+    inside = lane[launches[after]] == lane[waits]
     mark, before, after = mark[inside], launches[before[inside]], launches[after[inside]]
     first_work = np.full(len(events), -1, dtype=np.int32)
     queue = structure.queue[structure.launch[structure.queue] >= 0]

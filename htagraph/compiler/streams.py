@@ -30,7 +30,7 @@ def stream_edges(structure: Structure) -> EdgeTable:
     starts = structure.queue_starts
     best = running_latest(events.end_ns[queue], starts)
     follows = np.flatnonzero(~starts)
-    later, earlier = queue[follows], queue[best[follows - 1]] if len(follows) else queue[:0]
+    later, earlier = queue[follows], queue[best[follows - 1]]
     gap = events.ts_ns[later] - events.end_ns[earlier]
     overlaps = gap < 0
     was_queued = structure.launch_time_ns[later] <= events.ts_ns[earlier]

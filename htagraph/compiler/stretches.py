@@ -33,7 +33,7 @@ NUMBER = re.compile(r"#?(?<![a-zA-Z0-9])\d+")
 """A number in a name that differs every time: of a step, or of a thread."""
 
 _USUAL_FACTOR = 2
-"""A wait is longer than so many usual delays of launches and streams (chosen)."""
+"""A wait is longer than so many usual delays of launches (chosen)."""
 
 
 class Stretches(NamedTuple):
@@ -60,8 +60,7 @@ class Stretches(NamedTuple):
 
 def usual_wait_ns(structure: Structure) -> int:
     """Time below which a stretch is no wait, and a return from one is prompt."""
-    calibration = structure.calibration
-    return _USUAL_FACTOR * max(calibration.launch_usual_ns, calibration.stream_usual_ns)
+    return _USUAL_FACTOR * structure.calibration.launch_usual_ns
 
 
 def long_stretches(structure: Structure) -> Stretches:

@@ -42,7 +42,7 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
-# graph.
+# graph. `tests/compiler/test_calibration.py` pins them.
 _LAUNCH_FLOOR_PERCENTILE = 5
 """Of launches onto an idle device; low, as some of them waited for something (chosen)."""
 _LAUNCH_PER_CALL = 2
@@ -64,10 +64,9 @@ _NEAR_CALL_FACTOR = 4
 """Calls after which the first work of a device still found it idle (chosen)."""
 _STREAM_USUAL_FACTOR = 2
 """Launch floors up to which a gap between queued work is overhead (chosen)."""
-_QUEUED_GAP_PERCENTILE = 99
-"""The same without launches: of the gaps between queued work (chosen)."""
 MAX_STREAMS = 4096
-"""Streams of all devices together, the most that a graph has; real traces have some hundreds."""
+"""A limit of time: streams of all devices together, beyond which a trace is refused. Real traces
+have some hundreds."""
 
 _NEVER = np.iinfo(np.int64).min // 4
 
@@ -261,6 +260,8 @@ class Structure:
     def covered(self, queue_id: I64, before_ns: I64) -> I64:
         """Device event that ends last of those enqueued on a stream before a time, -1 for none.
 
+        None is on stream -1.
+
         Parameters
         ----------
         queue_id, before_ns : ndarray of shape (n,), dtype=int64
@@ -277,14 +278,11 @@ class Structure:
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
         """First device event enqueued on a stream at or after a time, -1 for none."""
         rows = self.enqueued
-        if not len(rows):
-            return np.full(len(queue_id), -1, dtype=np.int64)
         group, time = self.queue_id[rows], self.launch_time_ns[rows]
         position = last_before(group, time, queue_id, since_ns) + 1
-        missing = last_before(group, time, queue_id, since_ns) < 0
-        first_of_group = np.searchsorted(group, queue_id)
-        position = np.minimum(np.where(missing, first_of_group, position), len(rows) - 1)
-        return np.where(group[position] == queue_id, rows[position], -1)
+        position = np.maximum(position, np.searchsorted(group, queue_id))
+        position[position == len(rows)] = -1
+        return np.where(gather(group, position) == queue_id, gather(rows, position), -1)
 
     def find_queue(self, device: I64, stream: I64) -> I64:
         """Dense number of each (device, stream) pair, -1 where a stream ran nothing."""
@@ -395,21 +393,16 @@ def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
-    follows = (
-        np.flatnonzero(~starts & (launch[queue] >= 0))
-        if len(queue)
-        else np.empty(0, dtype=np.int64)
-    )
+    follows = np.flatnonzero(~starts & (launch[queue] >= 0))
     later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
     launched = events.ts_ns[launch[later]]
     gap = events.ts_ns[later] - earlier_end
     queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
-    usual_gap = _STREAM_USUAL_FACTOR * launch_floor or _percentile(queued, _QUEUED_GAP_PERCENTILE)
     return Calibration(
         launch_floor_ns=launch_floor,
         launch_usual_ns=_usual_launch(launch_floor, typical),
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
-        stream_usual_ns=usual_gap,
+        stream_usual_ns=_STREAM_USUAL_FACTOR * launch_floor,
         n_idle_launches=len(delays),
     )
 

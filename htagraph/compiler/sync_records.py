@@ -25,10 +25,6 @@ _RECORDED = {
 }
 
 
-_LONGEST_CHAIN = 8
-"""Streams through which a wait is followed."""
-
-
 class SyncRecords(NamedTuple):
     """Sync records with the calls they belong to."""
 
@@ -44,7 +40,7 @@ def sync_records(structure: Structure) -> SyncRecords:
     for name, meaning in _RECORDED.items():
         if (code := events.symbols.code(name)) >= 0:
             meaning_of[code] = meaning
-    record = np.flatnonzero((events.kind == EventKind.SYNC) & (events.correlation > 0))
+    record = np.flatnonzero(events.kind == EventKind.SYNC)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(events.correlation[record], events.correlation[calls])
     record, found = record[found >= 0], found[found >= 0]
@@ -66,12 +62,9 @@ def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
     marker = events.column("wait_on_event_record")[records.record[rows]].astype(np.int64)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(marker, events.correlation[calls])
-    known = (found >= 0) & (marker > 0)
-    record = gather(calls, np.where(known, found, -1))
-    before_ns = gather(events.ts_ns, record, np.iinfo(np.int64).min)
+    before_ns = gather(events.ts_ns, gather(calls, found), np.iinfo(np.int64).min)
     queue = structure.find_queue(events.device[records.record[rows]].astype(np.int64), stream)
-    queue = np.where(known, queue, -1)
-    return _Marks(queue, before_ns, np.where(queue >= 0, structure.covered(queue, before_ns), -1))
+    return _Marks(queue, before_ns, structure.covered(queue, before_ns))
 
 
 def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
@@ -82,8 +75,6 @@ def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
     end_ns = structure.events.end_ns
     rows = np.flatnonzero((waits.queue >= 0) & (waits.target >= 0))
     rows = rows[np.lexsort((waits.before_ns[rows], waits.queue[rows]))]
-    if not len(rows):
-        return marks.target
     latest = running_latest(end_ns[waits.target[rows]], group_starts(waits.queue[rows]))
     position = last_before(waits.queue[rows], waits.before_ns[rows], marks.queue, marks.before_ns)
     pending = gather(waits.target[rows], gather(latest, position))
@@ -95,7 +86,7 @@ def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I
     """Device event that ends last of all that each record waits for, -1 where unknown.
 
     That is the last one before the event record on its stream, or what that stream had itself been
-    made to wait for: an event passes on the waits of its stream.
+    made to wait for: an event passes on the waits of its stream, through each stream once.
     """
     events = structure.events
     stream_waits = np.flatnonzero(records.meaning == CallMeaning.STREAM_WAIT)
@@ -103,7 +94,7 @@ def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I
     waiting = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
     marks = _marks(structure, records, stream_waits)
     target = marks.target
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(len(structure.enqueued_bounds) - 1):
         further = _passed_on(structure, marks, _Marks(waiting, events.ts_ns[call], target))
         if np.array_equal(further, target):
             break

@@ -25,12 +25,14 @@ from htagraph.explain.long_calls import long_calls
 from htagraph.explain.segment_pieces import Pieces
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
-from htagraph.lookup.attribution import around, innermost, under, under_pattern
+from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
 from htagraph.lookup.carried_over import carried_over
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places
 from htagraph.lookup.plain_traces import is_plain
+from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.user_ranges import user_ranges
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
@@ -114,6 +116,9 @@ _WHILE_COMPILING = [
 ]
 """Causes that count as compilation or autotuning while it runs: it runs kernels and loads code."""
 
+_WAITING = [_CODE[cause] for cause in (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY)]
+"""Causes whose line of Python code is that of the call that waits."""
+
 _READING = [
     _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
 ]
@@ -136,7 +141,7 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
 
 def _is_host(dag: Dag, pieces: Pieces) -> Mask:
     """Whether each segment is host time: work, gaps, launches, and returns from waits."""
-    on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
+    on_device = gather(dag.events.is_device, pieces.event, False)
     is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
     return is_host
 
@@ -190,7 +195,7 @@ def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) 
     before = np.cumsum(dur) - dur
     offset = before - before[firsts[stretch]]
     attributed = np.clip(blocked_ns[stretch] - offset, 0, dur)
-    return _Waits(np.where(is_host, caller[stretch], -1), attributed)
+    return _Waits(caller[stretch], attributed)
 
 
 def _ends(dag: Dag, kind: EdgeKind) -> Mask:
@@ -270,16 +275,16 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
     """Code of the cause that each blocking call is charged with.
 
-    A call that only ends a gap in which its thread waited is a host wait: nothing more is known.
+    A call that only ends a gap in which its thread waited is a host wait, but of an allocator.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, READS
     )
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
-    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
-    waited = (_ends(dag, EdgeKind.HIDDEN_SYNC) & ~_ends(dag, EdgeKind.SYNC))[call]
-    cause[waited & ~_ends(dag, EdgeKind.QUEUE)[call]] = _CODE[Cause.HOST_WAIT]
+    says_more = _ends(dag, EdgeKind.SYNC) | _ends(dag, EdgeKind.QUEUE)
+    cause[~says_more[call]] = _CODE[Cause.HOST_WAIT]
+    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     return cause
 
 
@@ -302,10 +307,7 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
     rows = np.flatnonzero(
-        (cause == _CODE[Cause.HOST_CODE])
-        & (pieces.bound == Bound.PYTHON_GAP)
-        & (pieces.edge >= 0)
-        & (pieces.line == 0)
+        (cause == _CODE[Cause.HOST_CODE]) & (pieces.bound == Bound.PYTHON_GAP) & (pieces.line == 0)
     )
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
     before = "before " + dag.events.names(waiting[found])
@@ -313,6 +315,27 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     places = np.zeros(len(cause), dtype=np.int32)
     places[np.concatenate([full[found], rows])] = number[1:]
     return Coded(places, texts)
+
+
+def _lines(dag: Dag, pieces: Pieces, call: I64) -> Coded:
+    """Line of Python code of each piece, then of each further call; that of a call that waits.
+
+    Parameters
+    ----------
+    call : ndarray of shape (n_pieces + k,), dtype=int64
+        Call that waits, -1 for none.
+    """
+    code = np.zeros(len(call), dtype=np.int32)
+    code[: len(pieces.line)] = pieces.line
+    waits = np.flatnonzero(call >= 0)
+    if not len(waits) or not (dag.events.kind == EventKind.PYTHON).any():
+        return Coded(code, pieces.lines)
+    calls, which = np.unique(call[waits], return_inverse=True)
+    lane, begins = dag.events.lane[calls].astype(np.int64), dag.events.ts_ns[calls]
+    outside = np.full(len(calls), -1, dtype=np.int64)  # the line is that of the operator's caller
+    line = code_pieces(dag, Stretches(lane, begins, begins + 1, outside), {}).line
+    code[waits] = len(pieces.lines) + which
+    return Coded(code, np.concatenate([pieces.lines, line]))
 
 
 def _short_calls(
@@ -384,6 +407,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
         "name": np.array([*symbols, *name.texts], dtype=object),
         "op": np.array([*symbols, *op.texts], dtype=object),
         "frame": pieces.lines,
+        "ranges": np.array([""], dtype=object),
         "place": np.array([""], dtype=object),
         "step": np.array([""], dtype=object),
     }
@@ -399,7 +423,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     }
     if not len(dag.events):
         n = len(pieces.bound)
-        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": 0, "step": 0}
+        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": 0, "step": 0, "ranges": 0}
         return Attributed(
             columns | {name: np.full(n, value) for name, value in unknown.items()}, texts
         )
@@ -407,16 +431,23 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     cause = _own_causes(dag, pieces, is_host)
     waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
     places, steps = _places(dag, pieces, cause), _steps(dag, pieces.start_ns)
-    texts |= {"place": places.texts, "step": steps.texts}
-    columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
-    columns |= _short_calls(dag, pieces, cause, columns)
     waited, left = (
         np.flatnonzero(waits.attributed_ns),
         np.flatnonzero(waits.attributed_ns < pieces.dur_ns),
     )
-    call = waits.call[waited]
+    call, n = waits.call[waited], len(cause)
+    ranges, range_texts = user_ranges(dag, np.concatenate([pieces.event, call]))
+    waits_itself = np.where(np.isin(cause, _WAITING), host_of(dag, pieces.event), -1)
+    lines = _lines(dag, pieces, np.concatenate([waits_itself, call]))
+    texts |= {"place": places.texts, "step": steps.texts, "ranges": range_texts}
+    texts |= {"frame": lines.texts}
+    columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
+    columns |= {"ranges": ranges[:n], "frame": lines.codes[:n]}
+    columns |= _short_calls(dag, pieces, cause, columns)
     by_wait = {
         "cause": _causes_of_waits(dag, call),
+        "ranges": ranges[n:],
+        "frame": lines.codes[n:],
         "dur_ns": waits.attributed_ns[waited],
         "start_ns": pieces.start_ns[waited],
         **_called(dag, call),
@@ -425,7 +456,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
         "start_ns": pieces.start_ns + waits.attributed_ns,
         "dur_ns": pieces.dur_ns - waits.attributed_ns,
     }
-    if not len(waited) and len(left) == len(cause):
+    if not len(waited):
         return Attributed(columns, texts)
     until = np.zeros(len(pieces.dur_ns), dtype=np.int64)
     until[waited] += 1

@@ -74,13 +74,15 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     return int(crossing[np.lexsort(keys)[-1]])
 
 
-def last_node(dag: Dag, end_ns: int) -> int:
-    """Last node of work at or before a time, -1 for none.
+def last_node(dag: Dag, window: Window) -> int:
+    """Node that a window ends with, else the last of work at or before its end; -1 for none.
 
     Ties: device work before host work, then the longest event, then the name.
     """
+    if window.anchor >= 0:
+        return window.anchor
     order, times = dag.order, dag.events.node_ts_ns
-    end = bisect_right(order, end_ns, key=times.__getitem__)
+    end = bisect_right(order, window.end_ns, key=times.__getitem__)
     together: list[int] = []
     while end and not together:
         begin = bisect_left(order, times[order[end - 1]], hi=end, key=times.__getitem__)
@@ -106,7 +108,7 @@ def _walk(dag: Dag, window: Window) -> _Walk:
     """Binding edges of a window, from its start to its end."""
     edges, times = dag.edges, dag.events.node_ts_ns
     closing = np.empty(0, dtype=np.int32)
-    last = window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
+    last = last_node(dag, window)
     if (last < 0 or times[last] != window.end_ns) and (under_way := _sink_edge(dag, window)) >= 0:
         closing = np.array([under_way], dtype=np.int32)
         last = int(edges.tail[under_way])
@@ -126,7 +128,7 @@ def end_node(dag: Dag, window: Window) -> int:
     """Node at which the path of a window ends, -1 for none."""
     path = path_edges(dag, window)
     if not len(path):
-        return window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
+        return last_node(dag, window)
     tail, head = int(dag.edges.tail[path[-1]]), int(dag.edges.head[path[-1]])
     return head if dag.events.node_ts_ns[head] <= window.end_ns else tail
 
@@ -137,8 +139,6 @@ def _host_opens_ns(dag: Dag) -> int:
     Until then the device worked on what was launched before the capture.
     """
     events = dag.events
-    if not events.is_host.any():
-        return np.iinfo(np.int64).min
     begins = int(events.ts_ns[events.is_host].min())
     unseen = events.is_device & (dag.launch < 0) & (events.ts_ns < begins)
     return begins if unseen.any() else np.iinfo(np.int64).min

@@ -77,10 +77,7 @@ def _diff(before: tuple[Dag, Clipped], after: tuple[Dag, Clipped], *, short: boo
     sides = [_sums(dag, work, short=short) for dag, work in (before, after)]
     names = sorted(set(sides[0][0]) | set(sides[1][0]))
     place = {text: number for number, text in enumerate(names)}
-    count, time = (
-        np.zeros((2, len(names)), dtype=np.int64),
-        np.zeros((2, len(names)), dtype=np.int64),
-    )
+    count, time = np.zeros((2, len(sides), len(names)), dtype=np.int64)
     for side, (texts, n, total) in enumerate(sides):
         rows = np.array([place[text] for text in texts], dtype=np.int64)
         count[side, rows], time[side, rows] = n, total

@@ -150,8 +150,6 @@ def _is_loading(event: int, rules: BoundRules) -> bool:
     while below != above:
         rules.loading[below] = found
         below = rules.parent[below]
-    if above >= 0:
-        rules.loading[above] = found
     return found == 1
 
 

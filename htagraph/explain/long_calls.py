@@ -121,10 +121,10 @@ def _is_first(dag: Dag, calls: I64, first_work: I64) -> Mask:
     alike = np.flatnonzero(
         (events.kind == EventKind.RUNTIME) & np.isin(events.name, np.unique(events.name[calls]))
     )
-    work = gather(events.name, first_work[alike], -1).astype(np.int64)
+    work = gather(events.name, first_work[alike])
     other = np.where(work >= 0, -1, alike)
-    op = gather(events.name, innermost(dag, other, (EventKind.OP, EventKind.ANNOTATION)), -1)
-    sort = (op, gather(events.name, other, -1), work)
+    op = gather(events.name, innermost(dag, other, (EventKind.OP, EventKind.ANNOTATION)))
+    sort = (op, gather(events.name, other), work)
     in_time = np.lexsort((events.ts_ns[alike], *sort))
     begins = np.flatnonzero(group_starts(*(key[in_time] for key in sort)))
     first = alike[in_time[begins]]

@@ -134,7 +134,7 @@ def _where_longer(names: Text, step: _Named, usual: _Named, delta_ns: int) -> li
     """
     total, sign = abs(delta_ns), 1 if delta_ns > 0 else -1
     host, own, device = (
-        np.where(sign * (here - there) > 0, here - there, 0)
+        sign * np.maximum(sign * (here - there), 0)
         for here, there in zip(step[1:], usual[1:], strict=True)
     )
     unrecorded = delta_ns - int((step.own_ns - usual.own_ns).sum())

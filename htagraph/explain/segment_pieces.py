@@ -78,10 +78,10 @@ class Pieces:
     def cut_at_code(self, dag: Dag) -> Pieces:
         """The pieces cut at changes of the running Python code."""
         events, head = dag.events, gather(dag.edges.head, self.edge) >> 1
-        mine = np.isin(self.bound, _CODE_BOUNDS) & (head >= 0) & gather(events.is_host, head, False)
-        cut = np.flatnonzero(mine)
-        if not len(cut) or not (events.kind == EventKind.PYTHON).any():
+        if not (events.kind == EventKind.PYTHON).any():
             return self
+        mine = np.isin(self.bound, _CODE_BOUNDS) & gather(events.is_host, head, False)
+        cut = np.flatnonzero(mine)
         found = code_pieces(
             dag,
             Stretches(

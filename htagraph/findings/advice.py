@@ -15,6 +15,9 @@ __all__ = [
     "TITLES",
     "TITLE_HOST_ONLY",
     "TITLE_PLAIN",
+    "UNREAD_CODE",
+    "UNRECORDED_CODE",
+    "WITHIN_RANGE",
 ]
 
 TITLES = {
@@ -45,6 +48,9 @@ TITLES = {
 }
 TITLE_HOST_ONLY = "The host"
 TITLE_PLAIN = "The program's own functions"
+WITHIN_RANGE = "{title}, most of it in {range}"
+UNRECORDED_CODE = "unrecorded code"
+UNREAD_CODE = "Python not read (--stacks)"
 NOTHING_MATCHED = (
     "no collectives could be matched between ranks with aligned clocks, so it is unknown how long "
     "they waited for each other; report on each rank separately, or capture the same steps of one "
@@ -71,7 +77,7 @@ BINDS = {
     Bound.KERNEL_GAP.label: "the gap between kernels",
     Bound.HOST.label: "the host",
     Bound.DATA_LOADING.label: "data loading",
-    Bound.PYTHON_GAP.label: "unrecorded host code",
+    Bound.PYTHON_GAP.label: "code between operators",
     Bound.SYNC.label: "synchronization",
     Bound.LAUNCHED_BEFORE_CAPTURE.label: "work launched before the capture",
     Bound.UNEXPLAINED.label: "an unexplained wait",
@@ -84,7 +90,7 @@ REPAIRED = {
     "graphed(": "if captured as a CUDA graph",
     "overlap(": "if overlapped with other work",
     "bandwidth(": "at twice the bandwidth",
-    "prefetch(": "if loaded one batch ahead",
+    "prefetch(": "if one worker loads one batch ahead",
     "equalise(": "if as early as the others",
 }
 """The condition of a saving, by how the replayed change begins; PyTorch calls HIP graphs the same.

@@ -8,15 +8,23 @@ chain have the same drag, so their shares decide.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.findings.advice import TITLE_HOST_ONLY, TITLE_PLAIN, TITLES
+from htagraph.findings.advice import (
+    TITLE_HOST_ONLY,
+    TITLE_PLAIN,
+    TITLES,
+    UNREAD_CODE,
+    UNRECORDED_CODE,
+    WITHIN_RANGE,
+)
 from htagraph.findings.context import Context
+from htagraph.findings.main_range import main_range, range_times
 from htagraph.findings.rules import advice_on
 from htagraph.findings.seen import Seen
 from htagraph.findings.verdict import Evidence, Finding, Verdict
@@ -101,7 +109,11 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     else:
         by_cause = known.groupby("cause", sort=False, observed=True)
         parts = [(Cause(str(cause)), part) for cause, part in by_cause]
-    found = [_finding(cause, part, window_ns, told) for cause, part in parts]
+    times = range_times(attributed_time)
+    found = [
+        _within(_finding(cause, part, window_ns, told), main_range(cause, part, times, window_ns))
+        for cause, part in parts
+    ]
     unranked = attributed_time[is_unranked].groupby("cause", observed=True)["dur_ns"].sum()
     apart = tuple((str(cause), int(dur_ns)) for cause, dur_ns in unranked.items())
     assert sum(one.dur_ns for one in found) + sum(dur_ns for _, dur_ns in apart) == window_ns
@@ -120,6 +132,13 @@ def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
         order.append(max(near, key=lambda one: (one.dur_ns, _drag_ns(one), one.label)))
         left.remove(order[-1])
     return tuple(order)
+
+
+def _within(finding: Finding, name: str) -> Finding:
+    """The finding with the range that most of it lies in, if any."""
+    if not name:
+        return finding
+    return replace(finding, title=WITHIN_RANGE.format(title=finding.title, range=name_label(name)))
 
 
 def _drag_ns(finding: Finding) -> int:
@@ -142,7 +161,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
-    title, evidence = TITLES[cause], _evidence(cause, part)
+    title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
     elif cause is Cause.HOST and not told.context.has_device:
@@ -204,7 +223,7 @@ def _around(part: pd.DataFrame) -> str:
     )
 
 
-def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
+def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
     """Names with most of the attributed time, for some causes with the operator."""
     part = _leading(part, by_op=cause in _BY_OP)
     # A line of code is one contributor, whatever calls it.
@@ -213,7 +232,8 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
         "dur_ns", ascending=False, kind="stable"
     )
     names = longest_first.groupby(
-        ["name", "op"] if cause in _BY_OP else ["within_name", "frame", "place"], sort=False
+        ["name", "op", "frame"] if cause in _BY_OP else ["within_name", "frame", "place"],
+        sort=False,
     ).agg(
         name=("name", "first"),
         dur_ns=("dur_ns", "sum"),
@@ -235,7 +255,7 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
             op,
             frame,
             event,
-            _label(cause, (name, short[name]), op, _Code(frame, place, bound)),
+            _label(cause, (name, short[name]), op, _Code(frame, place, bound, unread)),
             dur_ns,
             bound,
             n,
@@ -252,9 +272,9 @@ def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
     codes, texts = _coded(part["name"])
     unnumbered, _ = pd.factorize(np.array([without_step_number(text) for text in texts], object))
     group = unnumbered[codes] + 1
-    for column in ("op",) if by_op else ("frame", "place"):
+    for column in ("op", "frame") if by_op else ("frame", "place"):
         codes, texts = _coded(part[column])
-        if column == "frame":
+        if column == "frame" and not by_op:
             group[np.array([text != "" for text in texts])[codes]] = 0
         group = group * len(texts) + codes
     number, _ = pd.factorize(group)
@@ -280,6 +300,7 @@ class _Code(NamedTuple):
     frame: str
     place: str
     bound: str
+    unread: bool
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
@@ -288,7 +309,8 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
     if code.bound == Bound.UNEXPLAINED.label:
         return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _BY_OP:
-        return short + (f" in {name_label(op)}" if op not in ("", name) else "")
+        within = f" in {name_label(op)}" if op not in ("", name) else ""
+        return short + within + (f" at {_line_label(code.frame)}" if code.frame else "")
     if cause is Cause.DEVICE_FULL:
         waiting = code.place.partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
@@ -302,9 +324,14 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
 def _code_label(name: str, short: str, code: _Code) -> str:
     """Code that ran on the host: its line, or its neighbours if that was not recorded."""
     if code.frame:
-        return f"Python at {name_label(code.frame, width=_LINE_WIDTH)}"
+        return f"Python at {_line_label(code.frame)}"
     where, _, neighbour = code.place.partition(" ")
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
-    return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()
+    what = UNREAD_CODE if code.unread else UNRECORDED_CODE
+    return " ".join([what, ", ".join(filter(None, parts))]).strip()
+
+
+def _line_label(frame: str) -> str:
+    return name_label(frame, width=_LINE_WIDTH)

@@ -65,7 +65,7 @@ def find_opening(path: CriticalPath) -> Opening | None:
     ...     stream 7 |                    [old ][k <a    ]
     ... '''))
     >>> find_opening(trace.compile().critical_path()).option
-    '-w 20000:36000'
+    '-w 26000:36000'
     """
     time = path.attributed_labels
     dur_ns = time["dur_ns"].to_numpy()

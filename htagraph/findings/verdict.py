@@ -26,6 +26,12 @@ _MIN_SHARE = 0.005
 Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
 """
 
+_NAMED = 0.02
+"""Share of a cause that is named although it is not printed as a finding. Chosen.
+
+Pinned by `test_verdict.py::test_a_large_cause_is_named_although_others_cost_more`.
+"""
+
 _SHOWN = 0.0005
 """Share of a window that prints as more than 0.0%."""
 
@@ -214,6 +220,8 @@ class Finding:
         if not self.dur_ns or not self.repaired_by or self.cause == Cause.LATE_RANK:
             return ""  # a late rank that comes with the others: that is its drag
         saved = self._percent(self.potential_saving_ns)
+        if saved == "0%":
+            return ""
         low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
         spread = "" if low == high == saved else f" ({low} to {high})"
         how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
@@ -307,7 +315,7 @@ class Verdict:
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Title and prediction of the finding of each cause; a late rank is a cause of its own."""
+        """Title and cost of the finding of each cause; a late rank is a cause of its own."""
         return {
             finding.label: ": ".join(filter(None, (finding.title, finding.cost)))
             for finding in self.findings
@@ -325,19 +333,24 @@ class Verdict:
         longest = max(self.findings, key=lambda one: one.dur_ns)
         chains = dict.fromkeys([longest.parts[0][0], longest.then_bound])
         both = " and ".join(BINDS[bound] for bound in chains if bound)
-        said = f"{both} run side by side" if len(chains) > 1 else "others take as long"
+        both += "" if len([*filter(None, chains)]) > 1 else " and other work"
         shorter = f"{max(drags) / self.dur_ns:.0%} shorter"
-        return f"No one cause stands out: {said}. Without one, the window is at most {shorter}."
+        said = f"{both} run side by side. Without one, the window is at most {shorter}."
+        return f"No one cause stands out: {said}"
 
     @property
     def rest(self) -> str:
         """The time that no printed finding has; empty for none."""
-        other = [one.dur_ns for one in self.findings if one not in self.top_findings]
-        parts = [(human_count(len(other), "smaller cause"), sum(other))] if other else []
+        other = [one for one in self.findings if one not in self.top_findings]
+        named = [one for one in other if one.share >= _NAMED]
+        small = sum(one.dur_ns for one in other) - sum(one.dur_ns for one in named)
+        count = human_count(len(other) - len(named), "smaller cause")
+        named.sort(key=lambda one: -one.dur_ns)
+        parts = [*((one.label, one.dur_ns) for one in named), (count, small)]
         shares = (
             f"{what} {dur_ns / self.dur_ns:.1%}"
             for what, dur_ns in (*parts, *self.apart)
-            if dur_ns >= _SHOWN * self.dur_ns
+            if dur_ns > _SHOWN * self.dur_ns > 0
         )
         said = ", ".join(shares)
         early_ns = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0)

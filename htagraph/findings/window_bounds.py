@@ -13,6 +13,7 @@ from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.replays import replays_in_words
+from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
@@ -53,7 +54,7 @@ def find_bounds(
     Returns
     -------
     Verdict
-        Withheld if too much of the path is unexplained.
+        Withheld if too much of the path is unexplained, or too little was recorded.
 
     Examples
     --------
@@ -63,6 +64,9 @@ def find_bounds(
     'data loading'
     """
     context = find_context(path.dag, path.window)
+    few = too_little(path.attributed_labels, len(path.dag.events), has_device=context.has_device)
+    if few:
+        return Verdict((), few, window=path.window_name, dur_ns=path.dur_ns)
     found = find_opportunities(path) if opportunities is None else opportunities
     told = Told(
         context=context,

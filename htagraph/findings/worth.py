@@ -38,8 +38,8 @@ class Worth(NamedTuple):
 def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]:
     """What is predicted of each cause, from its rank and the time charged to it.
 
-    A cause costs no more than its time, but for a late rank: the time charged to it is what it
-    took longer than the runner-up, and later ones may wait in turn.
+    A repair saves no more than the cause costs, and that is no more than its time. Not so a late
+    rank: the time charged to it is what it took longer than the runner-up, who waits in turn.
     """
     rows = {
         (row["kind"], row["cause"], row["late_rank"]): row
@@ -58,7 +58,7 @@ def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]
             found = found._replace(drag_ns=drag_ns, then_bound=str(gone["then_bound"]))
         if repair is not None:
             # What the replay leaves of a cause stays of the time charged to it, too.
-            most_ns = round(dur_ns * (1 - repair["left_share"]))
+            most_ns = min(round(dur_ns * (1 - repair["left_share"])), found.drag_ns or dur_ns)
             if cause is Cause.LATE_RANK:
                 most_ns = int(repair["high_ns"])
             ends = ("saves_ns", "low_ns", "high_ns")

@@ -100,7 +100,7 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
 
 def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
     """The last matched collective that a late rank and the runner-up had both left, or -1."""
-    shared = np.full(len(late), -1, dtype=np.int64)
+    shared = np.empty(len(late), dtype=np.int64)
     own: dict[Hashable, pd.Series[int]] = {
         rank: part.set_index("match")["end_ns"] for rank, part in collectives.groupby("rank")
     }
@@ -111,10 +111,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
         order = np.argsort(left, kind="stable")
         runner_up_came = (part["came_ns"] - part["lead_ns"]).to_numpy(np.int64)
         before = np.searchsorted(left[order], runner_up_came, side="right") - 1
-        found = first.index.to_numpy(np.int64)[order]
-        shared[part.index.to_numpy()] = np.where(
-            before >= 0, found[np.maximum(before, 0)] if len(found) else -1, -1
-        )
+        found = np.append(first.index.to_numpy(np.int64)[order], -1)  # -1 is the last
+        shared[part.index.to_numpy()] = found[before]
     return shared
 
 
@@ -140,12 +138,12 @@ def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.Da
                 "late_ns": np.int64(0),
             }
         )
-    table = pd.concat(parts, ignore_index=True)
+    table = pd.concat(parts)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
     # not.
     table["arrival"] = table["rank_segment"] // 2
     table["dur_ns"] = np.where(table["rank_segment"] % 2 == 0, table["dur_ns"], -table["dur_ns"])
-    more = table.groupby(["arrival", *CAUSE_KEY], as_index=False, sort=True)["dur_ns"].sum()
+    more = table.groupby(["arrival", *CAUSE_KEY], as_index=False)["dur_ns"].sum()
     more = more[more["dur_ns"] > 0].reset_index(drop=True)
     whole = more.groupby("arrival")["dur_ns"].transform("sum")
     lead_ns = late["lead_ns"].to_numpy(np.int64)[more["arrival"]]
@@ -186,12 +184,11 @@ def blame_late_ranks(
         Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
         path.
     """
-    left_ns = collectives.groupby("match")["end_ns"].max()
-    windows = _blamed_windows(late, left_ns)
-    if not len(attributed_time) or not len(windows):
+    if not len(attributed_time):
         return attributed_time
-    cut, arrival = _cut_at(attributed_time, windows)
-    did = segments.iloc[cut["segment"]].reset_index(drop=True)
+    left_ns = collectives.groupby("match")["end_ns"].max()
+    cut, arrival = _cut_at(attributed_time, _blamed_windows(late, left_ns))
+    did = segments.iloc[cut["segment"]].set_axis(cut.index)
     keys = pd.DataFrame(
         {
             "arrival": arrival,
@@ -211,15 +208,13 @@ def blame_late_ranks(
     rest = lead - pd.Series(named).groupby(arrival).transform("sum").to_numpy(np.int64)
     # The path may run along other work of the rank than what made it late; its end was late, too.
     other = _spent(rest[::-1], (dur - named)[::-1], pd.DataFrame({"arrival": arrival[::-1]}))[::-1]
-    late_ns = np.where(arrival >= 0, named + other, 0)
+    late_ns = named + other
     by_lateness = cut.assign(
         dur_ns=late_ns, cause=Cause.LATE_RANK, name=did["name"], op=did["op"], event=did["event"]
     )
     own = cut.assign(start_ns=cut["start_ns"] + late_ns, dur_ns=dur - late_ns)
     both = pd.concat([by_lateness, own])
-    kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values(
-        "start_ns", kind="stable", ignore_index=True
-    )
+    kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable")
     return kept
 
 
@@ -240,19 +235,17 @@ def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.Da
         attributed_time["rank"].to_numpy(np.int64),
     )
     end_ns = int(begin[-1] + attributed_time["dur_ns"].iloc[-1])
-    edges = windows[["since_ns", "came_ns"]].to_numpy(np.int64).ravel()
-    of_rank = np.repeat(windows["rank"].to_numpy(np.int64), 2)
-    inside = (edges > begin[0]) & (edges < end_ns)
-    inside &= rank[np.searchsorted(begin, edges, side="right") - 1] == of_rank
+    edges = np.clip(windows[["since_ns", "came_ns"]].to_numpy(np.int64), begin[0], end_ns)
+    of_rank = windows[["rank"]].to_numpy(np.int64)
+    inside = rank[np.searchsorted(begin, edges, side="right") - 1] == of_rank
     cuts = np.unique(np.concatenate([begin, edges[inside]]))
     source = np.searchsorted(begin, cuts, side="right") - 1
     arrival = np.full(len(cuts), -1, dtype=np.int64)
     for one, own in windows.groupby("rank"):
         mine = np.flatnonzero(rank[source] == one)
         before = np.searchsorted(own["since_ns"].to_numpy(np.int64), cuts[mine], side="right") - 1
-        lies = (before >= 0) & (
-            cuts[mine] < own["came_ns"].to_numpy(np.int64)[np.maximum(before, 0)]
-        )
-        arrival[mine] = np.where(lies, own["arrival"].to_numpy(np.int64)[np.maximum(before, 0)], -1)
+        came = np.append(own["came_ns"].to_numpy(np.int64), _EVER)  # -1 is the last
+        late = own["arrival"].to_numpy(np.int64)[before]
+        arrival[mine] = np.where(cuts[mine] < came[before], late, -1)
     cut = attributed_time.iloc[source].reset_index(drop=True)
     return cut.assign(start_ns=cuts, dur_ns=np.diff(np.append(cuts, end_ns))), arrival

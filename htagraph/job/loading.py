@@ -37,7 +37,7 @@ def load_job(
     executor: Executor | None = None,
     on_error: OnError = "raise",
     class_rules: Iterable[ClassRule] = (),
-    stacks: bool = False,
+    stacks: bool | None = False,
     infer: bool = True,
     cache: str | Path | None = None,
     beside: Iterable[str | Path] = (),
@@ -63,8 +63,9 @@ def load_job(
         Whether a rank that cannot be used ends the work, or is left out and listed in
         `Job.failures`.
     class_rules : iterable of ClassRule, optional
-    stacks : bool, default=False
-        Read Python stacks, too: they name the code of host gaps, and can be most of a file.
+    stacks : bool, optional
+        Read Python stacks, too: they name the code of host gaps, and can be most of a file. None:
+        of ranks whose file is small, or whose path such code is the largest part of.
     infer : bool, default=True
         Whether waits without a record are inferred, as in `Trace.compile`.
     cache : str or Path, optional

@@ -11,18 +11,19 @@ goes through all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.binding import topological_order
+from htagraph.algorithms.binding import bind, topological_order
 from htagraph.algorithms.delays import new_delays
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime
+from htagraph.algorithms.walks import walk_back
 from htagraph.job.timeline import Timeline
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
@@ -34,6 +35,25 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).min
+
+
+class _Joined(NamedTuple):
+    """Edges of all ranks and of matched collectives, sorted by head.
+
+    Parameters
+    ----------
+    offsets, tail, weight, release : ndarray
+        As `retime` takes them.
+    rank, row : ndarray of shape (n_edges,), dtype=int64
+        Of a rank's own edge, -1 for arrivals at collectives.
+    """
+
+    offsets: I64
+    tail: I32
+    weight: I64
+    release: I64
+    rank: I64
+    row: I64
 
 
 @dataclass(frozen=True)
@@ -89,8 +109,40 @@ class MergedReplay:
 
     def times_ns(self, drafts: Mapping[int, Draft]) -> dict[int, I64]:
         """When each node of each rank happens under drafts, which are in the order of the ranks."""
+        times = self._times_ns(self._joined(drafts))
+        return {
+            rank: times[self.first[rank] : self.first[rank] + len(draft.replay.node)]
+            for rank, draft in drafts.items()
+        }
+
+    def path(
+        self, drafts: Mapping[int, Draft], rank: int, place: int, *, since_ns: int
+    ) -> Iterator[tuple[int, I64, I64]]:
+        """Yield each rank's edges on the critical path to a place of a rank, and their times.
+
+        Rows are those of the rank's draft. The time after a wait for others is its transfer's.
+        """
+        joined = self._joined(drafts)
+        times = self._times_ns(joined)
+        head = np.repeat(np.arange(len(times), dtype=np.int32), np.diff(joined.offsets))
+        kind, alike = np.zeros(len(head), dtype=np.int8), np.zeros(len(times), dtype=np.int64)
+        binding, _ = bind(joined.tail, head, kind, joined.weight, times, alike)
+        last = self.first[rank] + place
+        walked = walk_back(last, binding, joined.tail, times, until_ns=since_ns)
+        dur_ns = times[head[walked]] - np.maximum(times[joined.tail[walked]], since_ns)
+        row, of_rank = joined.row[walked], joined.rank[walked]
+        for number in drafts:
+            mine = np.flatnonzero(of_rank == number)
+            yield number, row[mine], dur_ns[mine]
+
+    def _times_ns(self, joined: _Joined) -> I64:
+        return retime(joined.offsets, joined.tail, joined.weight, joined.release, self.order)
+
+    def _joined(self, drafts: Mapping[int, Draft]) -> _Joined:
+        """The edges of all ranks, and those to and from matched collectives, sorted by head."""
         tails, weights, counts, releases, at, joined = [], [], [], [], [], []
         came, into, n_edges = [], [], 0
+        own_rows, own_ranks = [], []
         for rank, draft in drafts.items():
             replay, own, first = draft.replay, self.members[rank], self.first[rank]
             weight = draft.weight_ns
@@ -104,6 +156,8 @@ class MergedReplay:
             joined.append(self.n_nodes + own.match[member])
             tails.append(replay.tail + np.int32(first))
             weights.append(weight)
+            own_rows.append(np.arange(len(weight)))
+            own_ranks.append(np.full(len(weight), rank))
             count = np.diff(replay.offsets)
             np.add.at(count, replay.head[row], 1)
             counts.append(count)
@@ -111,24 +165,20 @@ class MergedReplay:
             n_edges += len(weight)
         order = np.argsort(np.concatenate(into), kind="stable")
         rows, weight = np.concatenate(at), np.concatenate(weights)
+        row, of_rank = np.concatenate(own_rows), np.concatenate(own_ranks)
         counts.append(np.bincount(np.concatenate(into), minlength=self.n_collectives))
-        tail = np.concatenate(
-            [
-                np.insert(np.concatenate(tails), rows, np.concatenate(joined)),
-                np.concatenate(came)[order],
-            ]
+        met = np.concatenate(came)[order]
+        nothing = np.full(len(order), -1)
+        return _Joined(
+            offsets=np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64),
+            tail=np.concatenate(
+                [np.insert(np.concatenate(tails), rows, np.concatenate(joined)), met]
+            ).astype(np.int32),
+            weight=np.concatenate([np.insert(weight, rows, weight[rows]), 0 * order]),
+            release=np.concatenate([*releases, np.full(self.n_collectives, DROPPED)]),
+            row=np.concatenate([np.insert(row, rows, row[rows]), nothing]),
+            rank=np.concatenate([np.insert(of_rank, rows, of_rank[rows]), nothing]),
         )
-        weight = np.concatenate(
-            [np.insert(weight, rows, weight[rows]), np.zeros(len(order), dtype=np.int64)]
-        )
-        release = np.concatenate([*releases, np.full(self.n_collectives, DROPPED)])
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-        offsets, tail = offsets.astype(np.int64), tail.astype(np.int32)
-        times = retime(offsets, tail, weight, release, self.order)
-        return {
-            rank: times[self.first[rank] : self.first[rank] + len(draft.replay.node)]
-            for rank, draft in drafts.items()
-        }
 
 
 def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Members]:
@@ -159,10 +209,12 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
         rows = np.flatnonzero(rank == number)
         came[rows], left[rows] = _came(timeline, number, roles["collective"].iloc[rows])
     median = _median_of(match, arrived)
-    since = np.where(left[median] > _NEVER, left[median], begun)
+    # A rank that waited in a collective, like the median rank, was not late before it left.
+    left = np.maximum(left, left[median])
+    since = np.where(left > _NEVER, left, begun)
     late = arrived - arrived[median]
     at_first = arrived - begun - (arrived - begun)[_median_of(match, arrived - begun)]
-    late = np.where(left[median] > _NEVER, late, np.minimum(late, at_first))
+    late = np.where(left > _NEVER, late, np.minimum(late, at_first))
     late = np.where(roles["is_rendezvous"], np.maximum(late, 0), 0)
     least = np.minimum(late, np.maximum(arrived - _latest_other(match, arrived), 0))
     found = {}

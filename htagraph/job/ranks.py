@@ -170,7 +170,7 @@ class RankSummary:
 def rank_ends(graph: TraceGraph) -> RankEnds:
     """Where a window's path on one rank begins and ends."""
     dag, window = graph.dag, graph.interval
-    node = window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
+    node = last_node(dag, window)
     if node < 0:
         return RankEnds(window.start_ns, window.end_ns, -1, -1)
     kernels = TraceGraph(dag, dag.span).collectives()["event"].to_numpy(np.int64)

@@ -13,13 +13,14 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError, TraceLimitError
+from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.graph import TraceGraph
 from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Cause
+from htagraph.model.kinds import Bound, Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change, OnRank
@@ -111,6 +112,7 @@ def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
         replay,
         ts_ns=ts_ns,
         release_ns=release_ns,
+        kept={},
         lag_ns=np.where(there, lag_end - ts_ns[replay.tail], DROPPED),
         extra_ns=extra,
     )
@@ -211,14 +213,18 @@ class JobRehearsal:
         QueryError
             If no rank has what a change names.
         """
-        drafts = {rank: self._draft(rank, assumption) for rank in self.ranks}
-        for change in changes:
-            _make(change, drafts)
+        drafts = self._changed(changes, assumption)
         times = self.merged.times_ns(drafts)
         return {
             rank: Run(one.replay, one.lag_ns, one.weight_ns, times[rank])
             for rank, one in drafts.items()
         }
+
+    def _changed(self, changes: Sequence[Change], assumption: Assumption) -> dict[int, Draft]:
+        drafts = {rank: self._draft(rank, assumption) for rank in self.ranks}
+        for change in changes:
+            _make(change, drafts)
+        return drafts
 
     def _draft(self, rank: int, assumption: Assumption) -> Draft:
         one = self.ranks[rank]
@@ -262,9 +268,20 @@ class JobRehearsal:
         """Time that changes are expected to save in the window."""
         return self.window.dur_ns - self.dur_ns(self.run(changes))
 
-    def then_bound(self, changes: Sequence[Change]) -> str:  # noqa: ARG002
-        """Nothing: the next bottleneck of a job takes a path, see `JobScenario`."""
-        return ""
+    def then_bound(self, changes: Sequence[Change]) -> str:
+        """What bounds most of the critical path across ranks under changes."""
+        drafts = self._changed(changes, Assumption.AS_BOUND)
+        windows = self.windows(self.run(changes))
+        last = max(windows, key=lambda rank: (windows[rank].end_ns, rank))
+        if windows[last].anchor < 0:
+            return ""
+        place = int(drafts[last].replay.places[windows[last].anchor])
+        start_ns = max(window.start_ns for window in windows.values())
+        sums = np.zeros(len(Bound), dtype=np.int64)
+        for rank, row, dur_ns in self.merged.path(drafts, last, place, since_ns=start_ns):
+            bound = edge_bounds(drafts[rank].dag, drafts[rank].replay.edges_at(row))
+            np.add.at(sums, bound, dur_ns)
+        return Bound(int(sums.argmax())).label if sums.any() else ""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Time that changes save in the window, by every reading and within clock errors."""

@@ -11,6 +11,7 @@ from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.host_rules import SLOW_DEVICE
+from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import predicted
 from htagraph.job.path import JobPath
@@ -42,11 +43,16 @@ def find_job_bounds(
             window=path.window_name,
             dur_ns=path.dur_ns,
         )
+    context = Context.of_job(
+        [rank.context for rank in ranks],
+        is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
+    )
+    n_events = max(rank.n_events for rank in ranks)
+    few = too_little(path.attributed_time, n_events, has_device=context.has_device)
+    if few:
+        return Verdict((), few, window=path.window_name, dur_ns=path.dur_ns)
     told = Told(
-        context=Context.of_job(
-            [rank.context for rank in ranks],
-            is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
-        ),
+        context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         worth=predicted(opportunities),
     )

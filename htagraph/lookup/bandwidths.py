@@ -16,11 +16,13 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
 _US_NS = 1_000
+"""A unit: what older profilers cut durations to."""
 _TOLERANCE = 0.01
-"""Share by which a recorded bandwidth may differ from bytes by duration: profilers round it."""
+"""Share by which a recorded bandwidth may differ from bytes by duration: profilers round it.
+Chosen: test_bandwidths draws copies on both sides."""
 _FEWEST_DURATIONS = 3
 """Durations that must differ before one factor between both counts as systematic: cutting to whole
-microseconds changes each by another factor."""
+microseconds changes each by another factor; two may agree by chance (test_bandwidths)."""
 
 
 class Bandwidths(NamedTuple):

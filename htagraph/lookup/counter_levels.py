@@ -24,6 +24,7 @@ __all__ = [
 I64 = npt.NDArray[np.int64]
 
 _BYTES_PER_S = 1_000_000_000
+"""A unit: one byte per nanosecond. Only the rounding of a value depends on it."""
 
 
 class CounterChanges(NamedTuple):

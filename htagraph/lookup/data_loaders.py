@@ -19,7 +19,7 @@ _LOADER = re.compile(r"_(SingleProcess|MultiProcessing)DataLoaderIter")
 _WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 _PINS = re.compile(r"^aten::pin_memory$")
 _MOST = 0.5
-"""More than half is most."""
+"""More than half is most: test_data_loaders draws a little more and a little less of each."""
 
 
 def find_loading(dag: Dag) -> Loading:

@@ -21,6 +21,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import step_number
+from htagraph.model.units import human_duration
 from htagraph.model.window import Window, WindowClock, pair_of
 
 __all__ = [
@@ -54,8 +55,9 @@ WINDOWS_IN_WORDS = (
 """Help of the option."""
 
 _HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
-_FIRST_NS, _LAST_NS = -(2**62), 2**62
-"""Differences of times beyond these do not fit into 64 bits."""
+_LAST_NS = 2**62 - 1
+"""Latest time, before and after 1970: differences of two such times fit into 64 bits, and of no
+later ones. A limit of memory: test_find_window asks for both sides of it."""
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = r"(\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
@@ -138,7 +140,7 @@ def warn_of_others(window: str, n_matching: int, taken: str, *, stacklevel: int)
 def bounds_of(window: object) -> tuple[int, int]:
     """Bounds in ns of a window that is a pair of numbers."""
     pair = pair_of(window, hint=_HINT)
-    if not all(_FIRST_NS <= one <= _LAST_NS for one in pair):
+    if not all(abs(one) <= _LAST_NS for one in pair):
         raise QueryError(f"{window!r} does not fit into 64 bits.", hint=_HINT)
     return int(pair[0]), int(pair[1])
 
@@ -158,6 +160,18 @@ def _step_rows(dag: Dag, window: str) -> I64:
     if window in (FIRST, MEDIAN):
         return rows[:1]
     return rows[-1:] if window == LAST else rows[numbered_steps(steps["name"].tolist(), window)]
+
+
+def _at_times(dag: Dag, times: tuple[int, int], text: str) -> Window:
+    """Window between two times from the start of a trace, which it must not leave altogether."""
+    span = dag.span
+    if times[0] >= max(span.dur_ns, 1):
+        raise QueryError(
+            f"the window {text!r} begins after the end of the trace, which is "
+            f"{human_duration(span.dur_ns)} long.",
+            hint="times count from its start: give START:END within it.",
+        )
+    return Window(span.start_ns + times[0], min(span.start_ns + times[1], span.end_ns), text)
 
 
 def find_window(
@@ -187,7 +201,7 @@ def find_window(
     WindowNotFoundError
         If nothing matches, or too few ranges for `instance`; the hint lists the steps.
     QueryError
-        If this is not a window.
+        If this is not a window, or it begins after the end of the trace.
     """
     text = getattr(window, "pattern", window)
     if isinstance(window, tuple) or not isinstance(text, str):
@@ -198,8 +212,7 @@ def find_window(
     is_word = isinstance(window, str) and not is_annotation(dag, window)
     times = times_in(text) if is_word else None
     if times is not None:
-        start_ns, end_ns = (dag.span.start_ns + time_ns for time_ns in times)
-        return Window(start_ns, end_ns, text)
+        return _at_times(dag, times, text)
     of_steps = is_word and is_step_word(text)
     rows = _step_rows(dag, text) if of_steps else named_ranges(dag, window)
     found = instance_window(dag, rows, text, on=on, instance=0 if instance is None else instance)

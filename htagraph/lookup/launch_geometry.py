@@ -22,7 +22,7 @@ import numpy.typing as npt
 from htagraph.algorithms.occupancy import residency
 from htagraph.lookup.device_states import devices_of
 from htagraph.model.dag import Dag
-from htagraph.model.devices import DeviceProperties
+from htagraph.model.devices import MOST_THREADS_PER_SM, DeviceProperties
 
 __all__ = ["KernelWaves", "LaunchGeometry", "geometry_devices", "kernel_waves", "launch_geometry"]
 
@@ -33,10 +33,9 @@ Bools = npt.NDArray[np.bool_]
 _AXES = ("x", "y", "z")
 _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
 """HIP calls that take their grid in threads, not in blocks."""
-_MOST_THREADS = 2_048
-"""Threads of a multiprocessor that the trace does not describe: the most of any GPU so far."""
 _USUAL_WARP = 32
-"""Threads of a warp of a GPU that the trace does not describe: those of NVIDIA."""
+"""Threads of a warp of a GPU that the trace does not describe: those of NVIDIA
+(test_launch_geometry has a block whose last warp is not full)."""
 
 
 class LaunchGeometry(NamedTuple):
@@ -156,7 +155,7 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
     limits = (
         device
         if is_described
-        else replace(device, threads_per_sm=_MOST_THREADS, warp_size=_USUAL_WARP)
+        else replace(device, threads_per_sm=MOST_THREADS_PER_SM, warp_size=_USUAL_WARP)
     )
     fit = residency(limits, recorded.threads, recorded.registers, recorded.shared_memory)
     warps = -(-recorded.threads // limits.warp_size)

@@ -25,9 +25,9 @@ CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""
 
 _MOST_HOPS = 64
-"""Edges that one hop may follow; a typing error would run for hours."""
+"""Edges that one hop may follow; a typing error would run for hours. A limit of time."""
 _MOST_PAIRS = 1 << 27
-"""Pairs of host events and device work under them: 2 GB."""
+"""Pairs of host events and device work under them: 2 GB. A limit of memory."""
 
 
 @dataclass(frozen=True)

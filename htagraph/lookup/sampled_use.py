@@ -29,9 +29,10 @@ SAMPLED: Mapping[str, re.Pattern[str]] = {
 htagraph estimates. Tensor activity is a share of cycles, not of the time of kernels."""
 
 _PERCENT = 100.0
+"""A unit: the percent that are all."""
 _MOST_OF_A_RATIO = 1.5
 """A series with larger values is in percent. DCGM writes ratios, most others percents; a ratio
-exceeds 1 only by rounding."""
+exceeds 1 only by rounding. Chosen: test_sampled_use has series on both sides."""
 
 
 def sampled_use(

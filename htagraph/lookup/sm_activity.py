@@ -50,9 +50,13 @@ _LIMITED_BY = np.array(
 )
 _WITHIN_DEVICE = r"DtoD|DeviceToDevice|Device -> Device"
 _MEASURED = f"{NCU}sm__warps_active.avg.pct_of_peak_sustained_active"
-_MILLION, _PERCENT = 1_000_000, 100
+_PERCENT = 100
+"""A unit: the percent that are all."""
+_MILLION = 1_000_000
+"""Parts of a percent that are told apart. Only the rounding of a value depends on it."""
 _ROUNDING = 1e-6
-"""Share by which sums of float64 over many stretches may differ."""
+"""Share by which sums of float64 over many stretches may differ; more is a defect of htagraph,
+which is reported. Far above rounding, far below any use that a reader would see."""
 
 
 class SlotShares(NamedTuple):

@@ -1,13 +1,16 @@
 """Steady steps: those that are alike in work and length, and the representative one.
 
 Alike in work: the events on the steps' thread and the launches differ by at most a hundredth, name
-by name, from a typical step. Alike in length: within a tenth of the median, or within three
+by name, from a typical step. Steps of another work may be alike among themselves, as where the
+optimizer runs in every fourth: steps of one kind are alike in work, and have the same named ranges.
+Alike in length: within a tenth of the median, or within three
 deviations (1.4826 times the median absolute deviation), but never more than a quarter. First and
 last steps are judged like all others.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +21,12 @@ from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import POLLS
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
 __all__ = [
     "FEWEST_ALIKE",
+    "MOST_KINDS",
     "SteadySteps",
     "StepParts",
     "are_near",
@@ -29,16 +34,27 @@ __all__ = [
     "steady_steps",
 ]
 
+_DIGITS = re.compile(r"\d+")
+
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 FEWEST_ALIKE = 3
-"""Steps that must be alike before any is called steady: of two that differ, either may be usual."""
+"""Steps that must be alike before any is called steady: of two that differ, either may be usual
+(test_steady_state: of two, or three of which two are alike, none is)."""
 
 _OTHER_EVENTS = 0.01
-"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen."""
+"""Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen:
+test_steady_steps draws steps of 151 and of 152 instead of 150."""
+MOST_KINDS = 4
+"""Kinds of steps that are found; further steps are each of a kind of their own.
+
+Chosen: micro-steps, the optimizer's, and those that log or save are four. Pinned by
+`test_kinds.py::test_four_kinds_are_compared`.
+"""
 _NEAR = 0.1
-"""Share of the median by which any length may differ. Chosen."""
+"""Share of the median by which any length may differ. Chosen: test_steady_steps has lengths on both
+sides, as of the two below."""
 _FAR = 0.25
 """Share of the median by which no length may differ, however widely they spread. Chosen."""
 _DEVIATIONS = 3 * 1.4826
@@ -79,6 +95,8 @@ class SteadySteps:
         Length to the start of the next step; after the last step, the median gap is added.
     n_different : ndarray of shape (n,), dtype=int64
         Events more or fewer than in the typical step, name by name.
+    kind : ndarray of shape (n,), dtype=int64
+        What each does: steps of one number do the same work in the same named ranges.
     is_same_work, is_same_length : ndarray of shape (n,), dtype=bool
         `n_different` is small; the length is near the median of the steps of the same work.
     is_steady : ndarray of shape (n,), dtype=bool
@@ -92,6 +110,7 @@ class SteadySteps:
     parts: StepParts
     compared_ns: I64
     n_different: I64
+    kind: I64
     is_same_work: Bools
     is_same_length: Bools
     is_steady: Bools
@@ -140,10 +159,10 @@ def _lower_median(values: I64) -> I64:
     return median
 
 
-def _n_different(dag: Dag, parts: StepParts) -> tuple[I64, I64]:
-    """Events that each step has more or less than the typical one, and events of that one.
+def _contents(dag: Dag, parts: StepParts) -> tuple[I64, Bools]:
+    """Events of each step by name, and which named ranges it has; numbers in names do not count.
 
-    The typical step is nearest to the median of each name.
+    A range that one step alone has tells nothing.
     """
     n = len(parts.step)
     names, column = np.unique(dag.events.name[parts.event], return_inverse=True)
@@ -151,9 +170,40 @@ def _n_different(dag: Dag, parts: StepParts) -> tuple[I64, I64]:
     counts = counts.reshape(n, 2, len(names))
     if n > 1:
         counts[-1, 1] = _lower_median(counts[:-1, 1])
-    whole = counts.sum(axis=1)
-    typical = int(np.abs(whole - _lower_median(whole)).sum(axis=1).argmin())
-    return np.abs(whole - whole[typical]).sum(axis=1), whole[typical].sum()
+    whole: I64 = counts.sum(axis=1)
+    is_range = dag.events.kind[parts.event] == EventKind.ANNOTATION
+    ranges = np.unique(column[is_range])
+    texts = dag.events.symbols.array[names[ranges]]
+    shared = [_DIGITS.sub("#", str(text)) for text in texts.tolist()]
+    codes, group = np.unique(np.array(shared, dtype=str), return_inverse=True)
+    has = np.zeros((n, len(codes)), dtype=bool)
+    step, place = np.nonzero(whole[:, ranges])
+    has[step, group[place]] = True
+    return whole, has[:, has.sum(axis=0) > 1]
+
+
+def _kinds(counts: I64, has_range: Bools) -> tuple[I64, I64, Bools]:
+    """The kind of each step, its difference from the typical one, and whether that is small.
+
+    The typical step is nearest to the median of each name. What is unlike it is searched again.
+    """
+    n = len(counts)
+    kind = np.arange(n) + MOST_KINDS
+    rest = np.arange(n)
+    first: tuple[I64, Bools] | None = None
+    for number in range(MOST_KINDS):
+        if not len(rest):
+            break
+        middle = np.abs(counts[rest] - _lower_median(counts[rest])).sum(axis=1).argmin()
+        typical = rest[middle]
+        away = np.abs(counts - counts[typical]).sum(axis=1)
+        near = away <= _OTHER_EVENTS * counts[typical].sum()
+        first = first or (away, near)
+        of_kind = (near & (has_range == has_range[typical]).all(axis=1))[rest]
+        kind[rest[of_kind]] = number
+        rest = rest[~of_kind]
+    assert first is not None
+    return kind, *first
 
 
 def are_near(lengths_ns: I64, among: Bools) -> Bools:
@@ -192,9 +242,9 @@ def steady_steps(dag: Dag) -> SteadySteps:
     n = len(parts.step)
     none = np.zeros(n, dtype=bool)
     if not n:
-        return SteadySteps(parts, parts.start_ns, parts.start_ns, none, none, none, -1)
-    n_different, n_typical = _n_different(dag, parts)
-    is_same_work = n_different <= _OTHER_EVENTS * n_typical
+        nothing = parts.start_ns
+        return SteadySteps(parts, nothing, nothing, nothing, none, none, none, -1)
+    kind, n_different, is_same_work = _kinds(*_contents(dag, parts))
     compared = parts.next_ns - parts.start_ns
     if n > 1:
         compared[-1] += _lower_median((parts.next_ns - parts.end_ns)[:-1])
@@ -206,7 +256,7 @@ def steady_steps(dag: Dag) -> SteadySteps:
         among = among[among > 0]
     usual = among[np.lexsort((among, compared[among]))[(len(among) - 1) // 2]]
     return SteadySteps(
-        parts, compared, n_different, is_same_work, is_same_length, is_steady, int(usual)
+        parts, compared, n_different, kind, is_same_work, is_same_length, is_steady, int(usual)
     )
 
 

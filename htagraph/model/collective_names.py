@@ -13,6 +13,7 @@ __all__ = [
     "HOST_CALL",
     "HOST_CALLER",
     "HOST_COLLECTIVE",
+    "HOST_VIEW",
     "HOST_WAIT",
     "LIBRARIES",
     "MAY_BE_HALVES",
@@ -43,6 +44,9 @@ HOST_WAIT = re.compile(
 )
 """What waits for a collective: the operator that does, and those that use its result right after.
 """
+
+HOST_VIEW = re.compile(r"^aten::(as_strided|view|slice|narrow|split|select)$")
+"""Operators that look at a result without its values, right before what uses it."""
 
 _OPERATIONS = {
     "all_to_all": r"all_?to_?all",

@@ -119,6 +119,7 @@ ATTRIBUTED_TIME = schema(
         "cause": label("what the time is attributed to", unit="Cause", dtype="object"),
         "name": name("what ran; for a wait, the call that waited"),
         "op": name("innermost operator or annotation"),
+        "ranges": name("ranges of the program around it (``epoch > validation``), empty for none"),
         "frame": name("frame of the Python code that ran, of user code if possible; else empty"),
         "place": name("operators around Python code, or the work before which a device was full"),
         "event": EVENT,

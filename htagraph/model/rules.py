@@ -66,7 +66,7 @@ class Rule(Vocabulary):
     CALL_SEMANTICS = 9, EdgeKind.SYNC, _DEFINITION
     """The API call waits by definition."""
     BLOCKING_COPY = 10, EdgeKind.SYNC, _DEFINITION
-    """A copy from or to pageable memory returned after the device had finished it."""
+    """The call is synchronous, or the memory pageable, and the copy began before it returned."""
     RECORD_AND_WAIT_ORDER = 11, EdgeKind.SYNC, _INFERRED
     """An event record and a stream wait are paired by their order."""
     ENDED_RIGHT_BEFORE = 12, EdgeKind.SYNC, _INFERRED
@@ -99,6 +99,8 @@ class Rule(Vocabulary):
     """The file has an arrow from one slice to the other."""
     TENSOR_DEPENDENCY = 25, EdgeKind.FLOW, _RECORDED
     """An operator reads a tensor that one on another thread wrote: an execution trace says so."""
+    ALLOCATOR_WAITS = 26, EdgeKind.HIDDEN_SYNC, _INFERRED
+    """An allocation failed; its allocator waited for the device before it freed what it keeps."""
 
     @property
     def label(self) -> str:

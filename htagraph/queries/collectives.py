@@ -52,9 +52,12 @@ _FOUND_BY = (
     *("kernel metadata", "operator metadata", "annotation", "kernel name"),
     *(HOST_RANGE, LIBRARY_KERNEL),
 )
-_KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = 3, 4, 5
+_KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = map(
+    _FOUND_BY.index, ("kernel name", HOST_RANGE, LIBRARY_KERNEL)
+)
 _LONG_GROUP = 64
-"""Characters from which on a list of ranks is shortened: one line of a table. Chosen."""
+"""Most characters of a list of ranks that is not shortened: one line of a table. A limit of the
+screen."""
 _POINT_TO_POINT = re.compile(r"(?<!\d)(\d{1,9})\s{0,9}(->|<-)\s{0,9}(\d{1,9})(?!\d)")
 
 

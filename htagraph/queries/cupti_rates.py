@@ -18,7 +18,9 @@ __all__ = ["cupti_rates"]
 F64 = npt.NDArray[np.float64]
 
 _NS_PER_S = 1e9
+"""A unit: nanoseconds of a second."""
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
+"""Floating-point operations of an instruction: a fused multiply-add is two."""
 _UNITS = ("smsp", "sm")
 """Units that count instructions: parts of an SM, or the SM; never both."""
 _INSTRUCTIONS = {

@@ -25,6 +25,7 @@ I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 
 _QUANTILES = (0.5, 0.9, 0.99)
+"""Those that the columns are named after."""
 
 
 def _by_class(dag: Dag, events: I64) -> tuple[I64, Text]:

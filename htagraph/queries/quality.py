@@ -13,6 +13,7 @@ from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.bandwidths import bandwidths
+from htagraph.lookup.host_collectives import host_ranges
 from htagraph.lookup.host_waits import is_matched, long_waits
 from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.selecting import events_in
@@ -34,7 +35,8 @@ UNEXPLAINED_LIMIT = 0.2
 Chosen."""
 
 _GOOD = 0.95
-"""Share from which on a check is good, unless it has a limit of its own. Chosen."""
+"""Share from which on a check is good, unless it has a limit of its own. Chosen: test_quality draws
+links on both sides."""
 
 
 class _Check(NamedTuple):
@@ -196,6 +198,25 @@ def _arrows(dag: Dag) -> list[_Check]:
     ]
 
 
+def _cut_ranges(dag: Dag) -> list[_Check]:
+    """Check of whether collectives of the host end before their callers continue, if some do not.
+
+    See `htagraph.compiler.host_collectives.until_resumed`.
+    """
+    if not (n_cut := dag.notes.get("n_cut_ranges", 0)):
+        return []
+    n_all = len(host_ranges(dag))
+    return [
+        _Check(
+            "host collectives end before their callers continue",
+            n_all - n_cut,
+            n_all,
+            "the others were recorded as ending later, and end here where their callers continue.",
+            limit=1.0,
+        )
+    ]
+
+
 def _recorded_values(dag: Dag) -> _Check:
     """Check of recorded bandwidths against bytes and durations of their copies."""
     found = bandwidths(dag)
@@ -291,6 +312,7 @@ def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
         *_links(dag),
         _joined(dag, window),
         *_arrows(dag),
+        *_cut_ranges(dag),
         *_waits(dag),
         *_inferences(dag, window, path),
         *_overhead(dag, window, path),

@@ -16,8 +16,10 @@ from htagraph.model.window import Window
 __all__ = ["utilization_losses"]
 
 _DIGITS = 10
-"""Digits of a share that are sorted by: less is rounding of sums, which depends on their order."""
+"""Digits of a share that are sorted by: less is rounding of sums, which depends on their order
+(test_utilization_losses: shares that differ by a nanosecond, and none of rounding alone)."""
 _ROUNDING = 1 / 10.0**_DIGITS
+"""The smallest share that is not rounding: one of the last digit."""
 
 
 def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:

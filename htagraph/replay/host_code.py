@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +130,21 @@ class Frames:
         return [(rows, self._covers[lane]) for rows, lane in self._edges(replay)]
 
 
+class _Pieces(NamedTuple):
+    """Pieces of host code: edge and length, and the number of the place of each."""
+
+    edge: I64
+    dur_ns: I64
+    number: I64
+    places: npt.NDArray[np.object_]
+
+    @classmethod
+    def of(cls, dag: Dag, replay: Replay) -> _Pieces:
+        """All pieces in the recorded run."""
+        edge, dur_ns, place = _places(dag, replay)
+        return cls(edge, dur_ns, *pd.factorize(place))
+
+
 def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
     """Share of each edge that runs the chosen code.
 
@@ -137,8 +153,10 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
     QueryError
         If there is none; the hint names the longest places.
     """
-    edge, dur_ns, place = _places(dag, replay)
-    number, places = pd.factorize(place)
+    if "code" not in replay.kept:
+        replay.kept["code"] = _Pieces.of(dag, replay)
+    found: _Pieces = replay.kept["code"]
+    number, places, dur_ns = found.number, found.places, found.dur_ns
     test = compile_pattern(chosen.place)
     fits = np.array([bool(text) and test(text) for text in places.tolist()], dtype=bool)
     if not fits.any():
@@ -147,7 +165,7 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
         hint = f"try {', '.join(longest)}." if longest else "no code runs between operators."
         raise QueryError(f"no host code matches {chosen!r}.", hint=hint)
     mine = fits[number]
-    taken = np.bincount(edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
+    taken = np.bincount(found.edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
     share: F64 = taken / np.maximum(elapsed, 1)
     return share

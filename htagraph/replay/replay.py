@@ -10,9 +10,9 @@ not tell which edge that is: see `Assumption`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,8 @@ class Replay:
     event: I32
     row: I64
     places: I64
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What several changes ask of the recorded run, by name: found once, for all lags."""
 
     @property
     def weight_ns(self) -> I64:

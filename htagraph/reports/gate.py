@@ -15,8 +15,8 @@ from htagraph.reports.cells import human_frame
 from htagraph.reports.json_document import records
 from htagraph.reports.markdown import escaped, markdown_table
 
-__all__ = ["CHECK_SCHEMA", "check_document", "diff_document", "limits_table", "markdown_check",
-           "markdown_diff", "shown_diff"]  # fmt: skip
+__all__ = ["CHECK_SCHEMA", "check_document", "diff_document", "known_noise", "limits_table",
+           "markdown_check", "markdown_diff", "shown_diff"]  # fmt: skip
 
 CHECK_SCHEMA = "htagraph.check"
 CHECK_VERSION = 1
@@ -52,6 +52,12 @@ def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
         ]
         shown = shown.assign(how=said)
     return shown
+
+
+def known_noise(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of differences in which noise that is not known is None, as JSON has no infinity."""
+    noise = frame["noise_ns"]
+    return frame.assign(noise_ns=noise.astype(object).where(noise < float("inf"), None))
 
 
 def limits_table(check: Check) -> pd.DataFrame:
@@ -117,12 +123,9 @@ def _checked(one: Checked) -> dict[str, Any]:
     }
 
 
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of differences; noise that is not known is null."""
-    return [
-        row | {"noise_ns": None if isinf(row["noise_ns"]) else row["noise_ns"]}
-        for row in records(frame)
-    ]
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of differences as plain values."""
+    return records(known_noise(frame))
 
 
 def diff_document(found: RunDiff) -> dict[str, Any]:
@@ -148,12 +151,12 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
         "delta_share": found.delta_share,
         "noise_share": None if isinf(found.noise_share) else found.noise_share,
         "is_change": found.is_change,
-        "by_bound": _rows(found.critical_path()),
-        "by_op": _rows(found.critical_path(by="op")),
-        "by_name": _rows(found.critical_path(by="name")),
-        "kernels": _rows(found.kernels()),
-        "operators": _rows(found.ops()),
-        "devices": _rows(found.device_time()),
+        "by_bound": _records(found.critical_path()),
+        "by_op": _records(found.critical_path(by="op")),
+        "by_name": _records(found.critical_path(by="name")),
+        "kernels": _records(found.kernels()),
+        "operators": _records(found.ops()),
+        "devices": _records(found.device_time()),
     }
 
 

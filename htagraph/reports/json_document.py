@@ -35,16 +35,18 @@ That of a trace has these keys; later documents of the same version only add som
     files           {what: path} of the files of the report
     profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
                     name, unit ("step" or "window"), devices (names, "" for unknown), world_size (0
-                    for unknown), n_ranks, n_steps, n_compared (steps that are alike), has_first and
-                    has_last (of the trace), steps_ns (their lengths, the first 200), n_odd,
-                    left_out [sentence]: steps that are not compared, and why,
-                    parts [part, bound, name, calls, total_ns, std_ns, first_ns, last_ns, least_ns,
-                    most_ns]: sums over the steps that are compared, the standard deviation from
-                    step to step, the first, last, shortest and longest of them. `part` is "step"
-                    (the whole), "bound", "op" or "name" (of the critical path; each adds up to the
-                    whole), "kernel", "operator" (with what it calls) or "device" (idle, compute,
-                    exposed communication and memory). The longest 100 of "op" and "name" and 150
-                    of "kernel" and "operator"; all others are "(other)".
+                    for unknown), n_ranks, n_steps, kinds [n_steps, n_compared, has_first,
+                    has_last, said] (steps that do the same work: all, and those that are alike;
+                    whether they include those of the trace; why they are outliers, if they are),
+                    steps_ns (lengths of alike steps, the first 200), n_odd, left_out [sentence]:
+                    steps that are not compared, and why,
+                    parts [part, bound, name, kind (a row), calls, total_ns, std_ns, first_ns,
+                    last_ns, least_ns, most_ns]: sums over the alike steps of a kind, the standard
+                    deviation from step to step, the first, last, shortest and longest of them.
+                    `part` is "step" (the whole), "bound", "op" or "name" (of the critical path;
+                    each adds up to the whole), "kernel", "operator" (with what it calls) or
+                    "device" (idle, compute, exposed communication and memory). The longest 100 of
+                    "op" and "name" and 150 of "kernel" and "operator"; all others are "(other)".
 
 That of a job::
 
@@ -54,7 +56,7 @@ That of a job::
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
     findings        as above, and ranks {rank: ns}, detail
-    opportunities   as above; late_rank is the rank whose lateness is repaired, then_bound is "";
+    opportunities   as above; late_rank is the rank whose lateness is repaired;
                     empty also for a job that is too large for a report to replay it
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
     stragglers, clocks, devices, utilization    one row per rank, or per device of a rank

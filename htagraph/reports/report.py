@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from htagraph.compiled import Compiled, LoadOptions
 from htagraph.findings.verdict import Verdict
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
@@ -18,7 +19,7 @@ from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace, load
+from htagraph.trace import Trace
 from htagraph.writers.notebook_cell import escaped
 
 __all__ = ["Report", "report"]
@@ -74,7 +75,7 @@ def report(
     *,
     window: str = "",
     capture: CaptureName = "latest",
-    stacks: bool = False,
+    stacks: bool | None = None,
     infer: bool = True,
     executor: Executor | None = None,
     write: bool = True,
@@ -92,8 +93,11 @@ def report(
         A step or other host range, by name, glob or regex; empty for all.
     capture : int or "latest", default="latest"
         Which capture of a folder with several.
-    stacks, infer : bool
-        As for `load` and `Trace.compile`.
+    stacks : bool, optional
+        Whether Python stacks are read. By default those of small files, and where code between
+        operators is the largest part of the path.
+    infer : bool
+        As for `Trace.compile`.
     executor : concurrent.futures.Executor, optional
         Runs the work on the ranks of a job.
     write : bool, default=True
@@ -121,9 +125,11 @@ def report(
     """
     if not isinstance(where, str | Path | Trace | Job):
         where = list(where)
-    source = (
+    source: Compiled | Job = (
         where
-        if isinstance(where, Trace | Job)
+        if isinstance(where, Job)
+        else Compiled(where, where.compile(infer=infer))
+        if isinstance(where, Trace)
         else _read(where, capture=capture, stacks=stacks, infer=infer, executor=executor)
     )
     if isinstance(source, Job):
@@ -132,8 +138,7 @@ def report(
         also = page_work(len(job)) if write else ()
         summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
-        graph = source.compile(infer=infer)
-        summary = Summary.of(source, graph, window)
+        summary = Summary.of(*source, window)
     if not write:
         return Report(summary)
     origin = ReportOrigin.of(_place(where), window, capture)
@@ -160,13 +165,13 @@ def _read(
     where: str | Path | Iterable[str | Path],
     *,
     capture: CaptureName,
-    stacks: bool,
+    stacks: bool | None,
     infer: bool,
     executor: Executor | None,
-) -> Trace | Job:
-    """The trace of one rank, or the job of a folder, a glob or a list."""
+) -> Compiled | Job:
+    """The trace of one rank and its graph, or the job of a folder, a glob or a list."""
     if isinstance(where, str | Path) and not holds_several(where):
-        return load(where, stacks=stacks)
+        return LoadOptions(stacks=stacks, infer=infer).made(where)
     return load_job(
         where, capture=capture, executor=executor, on_error="skip", stacks=stacks, infer=infer
     )

@@ -162,10 +162,25 @@ def test_an_error_has_at_most_800_characters(desk):
 
 
 def test_a_difference_adds_up(desk):
-    """To that of the windows."""
+    """To that of the steps, each with its noise."""
     answer = ask(desk, "diff", before=SLOW, after=FAST)
+    by_bound = rows(answer["path_by_bound"])
 
-    assert sum(row["delta_ns"] for row in rows(answer["path_by_bound"])) == answer["delta_ns"]
+    assert sum(row["delta_ns"] for row in by_bound) == answer["delta_ns"]
+    assert (answer["is_comparable"], answer["change"]) == (True, "shrunk")
+    assert answer["noise_ns"] < -answer["delta_ns"]
+    changed = [row["name"] for row in by_bound if row["change"] != "noise"]
+    assert changed == ["data_loading", "memory"]
+    assert answer["verdict"].startswith("Steps are 44.2% faster (7.92 ms -> 4.42 ms, noise 22.1%)")
+
+
+def test_a_trace_is_not_compared_with_a_job(desk):
+    """As on the command line: the verdict says why, and nothing else."""
+    answer = ask(desk, "diff", before=SLOW, after="job")
+
+    assert answer["is_comparable"] is False
+    assert answer["verdict"] == "Not comparable: a job of 8 ranks before, of 3 after."
+    assert ask(desk, "diff", before="job", after="job")["delta_ns"] == 0
 
 
 def test_ask_filters_sorts_and_chooses_columns(desk):
@@ -221,7 +236,7 @@ def test_names_of_a_trace_are_data(desk):
         ("verdict", {"path": "job", "window": "1ms:2ms"}, "every rank has its own clock"),
         ("path", {"path": SLOW, "by": "bond"}, "did you mean 'bound'?"),
         ("path", {"path": SLOW, "by": "rank"}, "by rank is for a folder"),
-        ("diff", {"before": SLOW, "after": "job"}, "has several ranks"),
+        ("diff", {"before": SLOW, "after": FAST, "by": "rule"}, "should be 'bound', 'op' or"),
         ("what_if", {"path": SLOW, "equalise": True}, "need the ranks of a job"),
         ("what_if", {"path": SLOW, "scale": ["gemm"]}, "is not NAME=VALUE"),
         ("what_if", {"path": SLOW, "remove": ["nothing"]}, "nothing"),

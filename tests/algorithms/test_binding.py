@@ -41,6 +41,20 @@ def test_the_last_arrival_binds_and_ties_go_by_time_kind_and_rank(
         assert residual[node] == (0 if best is None else node_ts[node] - best[0])
 
 
+@pytest.mark.parametrize(("ranks", "best"), [((7, 5), 0), ((5, 7), 1), ((7, 7), 0)])
+@pytest.mark.parametrize("nodes_of_one", [1, 2])
+def test_of_edges_alike_but_for_their_tails_the_one_of_larger_rank_binds(nodes_of_one, ranks, best):
+    """Node 4 and node 6 lead to node 9; all are at one time."""
+    rank = np.arange(10 // nodes_of_one)[::-1].copy()
+    rank[[4 // nodes_of_one, 6 // nodes_of_one]] = ranks
+    tail, head = np.array([4, 6], dtype=np.int32), np.array([9, 9], dtype=np.int32)
+    same = np.zeros(2, dtype=np.int8), np.zeros(2, dtype=np.int64)
+
+    binding, _ = bind(tail, head, *same, np.zeros(10, dtype=np.int64), rank)
+
+    assert binding[9] == best
+
+
 @given(edges=st.lists(st.tuples(*[st.integers(0, _N_NODES - 1)] * 2), max_size=10), times=_numbers)
 def test_a_topological_order_keeps_time_and_edges_that_take_none(edges, times):
     """Edges among nodes on, or behind, a cycle are named; nodes may be a part of all."""

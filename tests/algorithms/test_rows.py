@@ -37,6 +37,7 @@ def test_a_viewer_that_matches_ends_to_the_last_begin_finds_every_interval(
         else:
             stacks.setdefault(row, []).append(interval)
     assert sorted(closed) == list(range(len(drawn)))
+    assert (np.diff(lane[layered.boundary >> 1]) >= 0).all()
 
 
 def test_intervals_that_nest_take_one_row() -> None:

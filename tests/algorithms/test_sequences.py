@@ -19,6 +19,8 @@ def _words(text: str, *, min_length: int = 1, max_length: int = 8) -> dict[str, 
     found = repeats(code, lane, min_length=min_length, max_length=max_length)
     rows = zip(found.start.tolist(), found.length.tolist(), strict=True)
     words = ["".join(letters[a : a + n]) for a, n in rows]
+    number = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    assert found.sequence.tolist() == [number[word] for word in words]
     return {word: words.count(word) for word in words}
 
 
@@ -30,6 +32,12 @@ def test_what_occurs_once_is_not_there():
 def test_a_sequence_that_is_always_part_of_a_longer_one_is_left_out():
     """B and ab and bc occur only in abc."""
     assert _words("abcxabcyabc") == {"abc": 3}
+
+
+def test_parts_of_a_sequence_that_is_too_long_are_left_out_with_it():
+    """Abc has three letters, and two are the most."""
+    assert _words("abcxabc", max_length=2) == {}
+    assert _words("abcxabc", max_length=3) == {"abc": 2}
 
 
 def test_a_part_that_also_occurs_elsewhere_is_kept():

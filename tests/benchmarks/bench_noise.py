@@ -23,7 +23,7 @@ from htagraph.algorithms.welch import Sample
 from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import Kind, RunProfile
 from htagraph.comparison.samples import Samples, done_steps, graph_samples, sample_frame
 from htagraph.graph import TraceGraph
 from htagraph.lookup.steady_steps import are_near
@@ -66,7 +66,7 @@ def _seen(before: F64, after: F64, *, first: bool) -> float:
     n_seen = 0
     for pair in zip(before, after, strict=True):
         one, other = (_sample((STEP_NS * lengths).astype(np.int64)) for lengths in pair)
-        is_change = np.abs(other.mean - one.mean) > noise_ns(one, other, first=first)
+        is_change = np.abs(other.mean - one.mean) > noise_ns([one], [other], first=[first])
         n_seen += bool(is_change[0])
     return n_seen / len(before)
 
@@ -97,23 +97,60 @@ def print_rates() -> None:
     print(f"a quiet baseline of 3 steps (0.3%) against 3 noisy ones (3%): {rate:.1%}")
 
 
+KINDS = {"abab": (2, 2), "ababab": (3, 3), "aaabaaab": (6, 2), "abcabc": (2, 2, 2)}
+"""Steps of several kinds, and how many there are of each."""
+
+
+def _of_kinds(random: np.random.Generator, counts: tuple[int, ...], last: float) -> list[Sample]:
+    """Steps of each kind in many runs, as shares of a mean step; those of the last vary so much."""
+    found = []
+    for kind, n in enumerate(counts):
+        spread = 0.01 * (last if kind == len(counts) - 1 else 1)
+        x = (1 + spread * random.normal(size=(N_PAIRS, n))) * n / sum(counts)
+        std = x.std(axis=1, ddof=1)
+        found.append(Sample(n, x.mean(1), std, x[:, 0], x[:, -1], x.min(1), x.max(1)))
+    return found
+
+
+def print_kinds() -> None:
+    """Print the same for steps of several kinds, with a spread of 1%."""
+    random = np.random.default_rng(0)
+    for name, counts in KINDS.items():
+        for last in (1, 5):
+            before, same, slow = (_of_kinds(random, counts, last) for _ in range(3))
+            rates = []
+            for after, factor in ((same, 1), (slow, 1.05)):
+                means = [sum(one.mean for one in run) for run in (before, after)]
+                apart = np.abs(factor * means[1] - means[0])
+                rates.append((apart > noise_ns(before, after)).mean())
+            print(
+                f"{name}, the last kind varies {last}x: {rates[0]:.1%} seen, {rates[1]:.0%} of 5%"
+            )
+
+
 def _every_alike(graph: TraceGraph) -> Samples:
     """The steps of a graph that are alike, the first among them: so that halves have enough."""
     steps = done_steps(graph.dag)
     lengths_ns = steps.end_ns - steps.start_ns
-    kept = steps.is_same_work & are_near(lengths_ns, steps.is_same_work)
+    same = steps.kind == np.bincount(steps.kind).argmax()
+    kept = same & are_near(lengths_ns, same)
+    n = int(kept.sum())
     frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
-    return Samples(frame, "step", len(kept), np.flatnonzero(kept))
+    rows, kind = np.flatnonzero(kept), np.zeros(n, dtype=np.int64)
+    return Samples(frame, "step", len(kept), rows, kind, (Kind(n, n),))
 
 
 def _some(graph: TraceGraph, samples: Samples, rows: slice) -> RunProfile:
     """The profile of some of the steps of a graph."""
     part = samples._replace(
-        frame=samples.frame.iloc[rows].reset_index(drop=True), rows=samples.rows[rows]
+        frame=samples.frame.iloc[rows].reset_index(drop=True),
+        rows=samples.rows[rows],
+        kind=samples.kind[rows],
+        kinds=(Kind(len(samples.rows[rows]), len(samples.rows[rows])),),
     )
     parts = [
         *path_parts(graph.critical_path().segments, part),
-        *work_parts(graph.dag, part.frame, part.rows),
+        *work_parts(graph.dag, part.frame, part.rows, part.kind),
     ]
     return profile_of("part", part, parts, devices="", world_size=0, n_ranks=1)
 
@@ -143,3 +180,4 @@ if __name__ == "__main__":
         print_traces([Path(arg) for arg in sys.argv[1:]])
     else:
         print_rates()
+        print_kinds()

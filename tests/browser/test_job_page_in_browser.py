@@ -75,7 +75,7 @@ def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: JobSummar
     items = job_document(summary)["findings"]["items"]
 
     assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
-    assert f"The others wait for rank {LATE}" in tab.page.inner_text(".lead")
+    assert f"Rank {LATE} is late" in tab.page.inner_text(".lead")
 
 
 def test_tables_are_the_answers(tab: Any, file: Path, summary: JobSummary) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
+from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -47,6 +48,20 @@ def test_report_says_what_bounds_the_run(run, trace):
     assert code == 0
     assert lines[:2] == ["rank0", "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"]
     assert lines[4].strip() == "1. Data loading: 82.4% of the path (19.7 ms)"
+
+
+def test_report_names_lines_of_python_where_the_file_has_them(run):
+    """A small capture with stacks: read unless refused, and never called unrecorded."""
+    file = located("captures/single/json_stack.pt.trace.json.gz")
+    said = {
+        option: run("report", file, "--no-files", "-q", *option)[1]
+        for option in ((), ("--stacks",), ("--no-stacks",))
+    }
+
+    assert "largest: Python at single.py:44 in parse_features 81.8 ms" in said[()]
+    assert said[()] == said[("--stacks",)]
+    assert "largest: Python not read (--stacks) after aten::layer_norm" in said[("--no-stacks",)]
+    assert not any("unrecorded code" in text for text in said.values())
 
 
 def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):

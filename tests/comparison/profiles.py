@@ -11,7 +11,7 @@ import pandas as pd
 
 import htagraph as hg
 from htagraph.comparison.profiling import reduced
-from htagraph.comparison.run_profile import Part, RunProfile
+from htagraph.comparison.run_profile import Kind, Part, RunProfile
 from tests.synth.program import Launch, Spend
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -19,11 +19,16 @@ from tests.synth.training import training_rank
 
 def profile(
     bounds: Mapping[str, Sequence[int]], kernels: Mapping[str, Sequence[int]] | None = None,
-    *, calls: int = 1, top: int = 99, **more: Any,
+    *, calls: int = 1, top: int = 99, has_first: bool = False, kind: Sequence[int] = (),
+    **more: Any,
 ) -> RunProfile:  # fmt: skip
     """The profile of a run whose steps took so long by bound, and by kernel."""
-    steps = np.sum(list(bounds.values()), axis=0).tolist()
+    steps = np.sum(list(bounds.values()), axis=0)
     n = len(steps)
+    of_kind = np.array(kind or [0] * n, dtype=np.int64)
+    whole = pd.DataFrame(
+        {"row": range(n), "bound": "", "name": "step", "calls": 1, "dur_ns": steps}
+    )
 
     def parts(part: str, groups: Mapping[str, Sequence[int]]) -> list[Part]:
         rows = [
@@ -32,10 +37,9 @@ def profile(
             for row, dur_ns in enumerate(lengths)
         ]
         frame = pd.DataFrame(rows, columns=["row", "bound", "name", "calls", "dur_ns"])
-        return reduced(frame, part, n, top=top) if rows else []
+        return reduced(frame, part, of_kind, top=top) if rows else []
 
-    std = float(np.std(steps, ddof=1)) if n > 1 else 0.0
-    ends = (steps[0], steps[-1], min(steps), max(steps))
+    counts = np.bincount(of_kind).tolist()
     known = {
         "name": "run",
         "unit": "step",
@@ -43,16 +47,14 @@ def profile(
         "world_size": 0,
         "n_ranks": 1,
         "n_steps": n,
-        "n_compared": n,
-        "has_first": False,
-        "has_last": False,
-        "steps_ns": tuple(steps),
+        "kinds": tuple(Kind(each, each, has_first=has_first) for each in counts),
+        "steps_ns": tuple(steps.tolist()),
         "n_odd": 0,
         "left_out": (),
     } | more
     return RunProfile(
         parts=(
-            Part("step", "", "step", 1.0, sum(steps), std, *ends),
+            *reduced(whole, "step", of_kind, top=1),
             *(one for part in ("bound", "op", "name") for one in parts(part, bounds)),
             *parts("kernel", kernels or {}),
         ),

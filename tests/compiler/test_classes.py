@@ -76,6 +76,14 @@ def test_a_rule_of_the_user_comes_first():
     assert _classified("ring_step", (rule,)) == (KernelClass.COMMUNICATION, "our ring")
 
 
+@pytest.mark.parametrize(
+    "rules", [(), (ClassRule("our ring", KernelClass.COMMUNICATION, "^ring_"),)]
+)
+def test_the_first_built_in_rule_comes_after_those_of_the_user(rules):
+    """It is the one of the largest libraries, with a name of its own."""
+    assert _classified("ncclKernel_X", rules)[1] == "nccl or rccl kernel"
+
+
 def test_a_rule_of_the_user_can_overrule_ours():
     """Even a kernel that carries the metadata of a collective."""
     rule = ClassRule("not really", KernelClass.COMPUTE, "^nccl")

@@ -47,6 +47,7 @@ def test_a_copy_that_ends_after_its_blocking_call_moves_the_device_clock_back(ar
     )
 
     assert dag.calibration.clock_shift_ns == -2_000
+    assert dag.calibration.clock_steps == ()
     assert dag.calibration.clock_overlap_ns == 0
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)>", "hipMemcpyWithStream>", 0)]
 
@@ -64,6 +65,19 @@ def test_where_launches_do_not_allow_it_the_wait_hangs_on_the_start_of_the_copy(
     assert dag.calibration.clock_overlap_ns == 2_000
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)<", "hipMemcpyWithStream>", 6)]
     assert rules(dag, "sync") == {"hipMemcpyWithStream>": "blocking copy"}
+
+
+def test_another_wait_may_overlap_as_much(arrows):
+    """It has no record, and returns 1 us before the end of k2."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m                     ]      [L >b][eventsync ]
+        stream 7 |[k1 <a                    ][M <m  ]       [k2 <b         ]
+        """,
+    )
+
+    assert dag.calibration.clock_overlap_ns == 2_000
+    assert ("k2<", "cudaEventSynchronize>", 15) in arrows(dag, "sync")
 
 
 def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its_effect():
@@ -107,6 +121,20 @@ def test_a_recorded_wait_bounds_the_clock(arrows):
     assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]
 
 
+def test_of_two_devices_a_call_waits_for_one_and_does_not_say_which():
+    """Work of the other may end later, and bounds no clock."""
+    dag = _compiled(
+        """
+        cpu 1          |[L >a][L >b][sync       ]
+        gpu 0 stream 7 |      [k1 <a          ]
+        gpu 1 stream 7 |            [k2 <b           ]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == 0
+    assert dag.calibration.clock_overlap_ns == 0
+
+
 def test_a_wait_right_after_a_copy_is_for_that_copy(arrows):
     """The call names no stream; aten::item waits for what it has just enqueued."""
     dag = _compiled(
@@ -146,6 +174,29 @@ def test_work_that_ends_long_after_a_wait_was_not_waited_for(arrows):
     assert dag.calibration.clock_shift_ns == 0
     assert arrows(dag, "sync") == []
     assert dag.rejected.skew_ns.tolist() == [200_000]
+
+
+@pytest.mark.parametrize(("late_us", "overlap_us"), [(100, 94), (110, 0)])
+def test_a_wait_returned_a_tenth_of_a_millisecond_before_its_work_ended_at_most(
+    late_us, overlap_us
+):
+    """The launch allows 6 us; what overlaps beyond is not shifted away."""
+    dag = _compiled(
+        f"""
+        stream 7 |      [k1 <a          {"":{late_us}}]
+        cpu 1    |[L >a][streamsync @7  ]
+        """,
+    )
+
+    assert dag.calibration.clock_overlap_ns == 1_000 * overlap_us
+
+
+@pytest.mark.parametrize(("early_us", "shift_us"), [(1_000, 1_000), (1_100, 0)])
+def test_work_begins_a_millisecond_before_its_launch_at_most(early_us, shift_us):
+    """No clock is off by more: then the launch is another one."""
+    dag = compile_events(timeline(f"cpu 1    |{'':{early_us}}[launch >a]\nstream 7 |[k1 <a]"))
+
+    assert dag.calibration.clock_shift_ns == 1_000 * shift_us
 
 
 @pytest.mark.parametrize("shift_ns", [-8_000, 8_000])

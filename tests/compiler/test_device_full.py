@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
+from htagraph.synth import timeline
 from tests.synth.program import Launch, Machine, Program, Spend, Synchronize, Work
 from tests.synth.simulator import simulate
 
@@ -94,3 +98,84 @@ def test_work_whose_own_stream_was_busy_waits_from_there_on(arrows):
 
     assert {(tail, head) for tail, head, _ in arrows(dag, "contention")} == {("own>", "ready<")}
     assert set(dag.events.names(edges.event)) == {"fills"}
+
+
+def drawn(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> Dag:
+    """Starts of ready work when so much is left of a kernel of 1 ms on another stream.
+
+    The kernels run on some streams in turn and, if recorded, so many of their threads fit on a
+    multiprocessor.
+    """
+    streams = [f"stream {7 + k}" for k in range(n_streams)]
+    lines = dict.fromkeys([*streams, "cpu 1", "stream 20"], "")
+    for i, left in enumerate(left_us):
+        runs = {
+            "cpu 1": f"[launch >k{i:02d}][launch >r{i:02d}]",
+            "stream 20": f"{'':{1_020 - left}}[ready <r{i:02d}]",
+            streams[i % n_streams]: f"{'':20}[k <k{i:02d}{'':992}]",
+        }
+        lines = {name: lines[name] + runs.get(name, "").ljust(1_200) for name in lines}
+    columns = {"blocks_per_sm": 2.0, "block_x": threads // 2} if threads else {}
+    events = timeline(
+        "\n".join(f"{name} |{line}" for name, line in lines.items()),
+        columns={name: {"k": value} for name, value in columns.items()},
+    )
+    return compile_events(events)
+
+
+def held_up(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> int:
+    """How many of these starts wait for room."""
+    dag = drawn(left_us, n_streams=n_streams, threads=threads)
+    return int((dag.edges.kind == EdgeKind.CONTENTION).sum())
+
+
+def test_what_a_full_device_rests_on_is_shown():
+    """Ready work starts before the end of the kernel: a negative distance."""
+    (support,) = drawn([20, 21, 24, 25]).support
+
+    assert (support.source, support.target) == ("k (stream 7)", "ready (stream 20)")
+    assert (support.n_matched, support.n_all) == (4, 4)
+    assert (support.distance_ns, support.spread_ns) == (-22_500, 5_000)
+    assert support.chance == pytest.approx(0.03, abs=0.002)
+
+
+@pytest.mark.parametrize(("left_us", "n_edges"), [(25, 5), (50, 0)])
+def test_a_kernel_of_unknown_size_drains_in_the_last_three_hundredths_of_its_run(left_us, n_edges):
+    """What starts before found room."""
+    assert held_up([left_us] * 5) == n_edges
+
+
+@pytest.mark.parametrize(("left_us", "n_edges"), [(80, 5), (150, 0)])
+def test_a_kernel_larger_than_the_device_drains_in_the_last_tenth(left_us, n_edges):
+    """It is known to fill the device, so less evidence is enough."""
+    assert held_up([left_us] * 5, threads=3_000) == n_edges
+
+
+def test_a_kernel_is_larger_than_the_device_from_2048_threads_on_a_multiprocessor_on():
+    """No device runs more at once, and one that runs fewer is not told from it."""
+    assert held_up([80] * 5, threads=2_048) == 0
+    assert held_up([80] * 5, threads=2_050) == 5
+
+
+def test_a_kernel_is_known_to_be_large_if_all_of_its_runs_are():
+    """One of five runs has 1,500 threads on a multiprocessor."""
+    events = drawn([80] * 5, threads=3_000).events
+    blocks = events.columns["blocks_per_sm"]
+    mixed = replace(blocks, value=blocks.value * [0.5, 1, 1, 1, 1])
+    dag = compile_events(replace(events, columns={**events.columns, "blocks_per_sm": mixed}))
+
+    assert not (dag.edges.kind == EdgeKind.CONTENTION).any()
+
+
+@pytest.mark.parametrize(("n_elsewhere", "n_edges"), [(1, 9), (2, 0)])
+def test_nine_of_ten_starts_during_a_kernel_that_fills_the_device_meet_its_end(
+    n_elsewhere, n_edges
+):
+    """If more found room in the middle of it, the others began near its end by chance."""
+    assert held_up([20] * (10 - n_elsewhere) + [500] * n_elsewhere) == n_edges
+
+
+@pytest.mark.parametrize(("n_streams", "n_edges"), [(2, 4), (4, 0)])
+def test_two_starts_for_each_of_many_kernels_may_be_chance(n_streams, n_edges):
+    """One of a thousand kernels meets two of two by chance, and a trace may have many."""
+    assert held_up([20] * 2 * n_streams, n_streams=n_streams) == n_edges

@@ -56,6 +56,19 @@ def test_a_wait_for_the_device_that_returned_says_that_it_was_idle(arrows):
     assert "unexplained" in bounds(dag)
 
 
+@pytest.mark.parametrize(("call_us", "is_source"), [(100, True), (1_511, False), (1_600, False)])
+def test_a_slow_launch_call_is_what_its_work_waited_for(arrows, call_us, is_source):
+    """The work starts after 1.5 ms: long after its call returned, right then, or while it runs."""
+    dag = compiled(
+        f"""
+        cpu 1    |[launch >a{"":{call_us - 11}}][launch >b]
+        stream 7 |{"":1511}[k1 <a    ][k2 <b]
+        """
+    )
+
+    assert bool(arrows(dag, "source")) == is_source
+
+
 def test_work_that_was_launched_late_is_late_by_its_launch(arrows):
     """The host worked for most of the time before k1; that it then took 300 us is another thing."""
     dag = compiled(
@@ -68,6 +81,19 @@ def test_work_that_was_launched_late_is_late_by_its_launch(arrows):
     assert arrows(dag, "source") == []
 
 
+@pytest.mark.parametrize(("load_us", "found"), [(270, [("aten::load<", "k1<", 600)]), (320, [])])
+def test_the_wait_for_unseen_work_is_half_of_the_time_before_it(arrows, load_us, found):
+    """Of 600 us, the host works for 270 or 320, and a launch takes at least 22."""
+    dag = compiled(
+        f"""
+        cpu 1    |{"":50}[aten::load{"":{load_us - 12}}][launch >a]
+        stream 7 |{"":650}[k1 <a    ]
+        """
+    )
+
+    assert arrows(dag, "source") == found
+
+
 def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrows):
     """Half of the wait is explained by k0: what the rest is, is not known."""
     dag = compiled(
@@ -75,6 +101,18 @@ def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrow
         cpu 1    |[launch >z][launch >a]
         stream 9 |         [k0 <z{FAR}]
         stream 7 |{FAR}{FAR}[k1 <a    ]
+        """
+    )
+
+    assert arrows(dag, "source") == []
+
+
+def test_work_whose_launch_is_not_known_is_not_late_by_it(arrows):
+    """It may have been launched at any time."""
+    dag = compiled(
+        f"""
+        cpu 1    |[launch >a]
+        stream 7 |[k0 <a]{FAR}[k1    ]
         """
     )
 

@@ -15,6 +15,19 @@ def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
     assert ("aten::mm>", "MmBackward0<", 0) in arrows(dag, "flow")
 
 
+def test_each_pair_of_operators_has_its_own_flow(compiled, arrows):
+    """Backward runs in the opposite order."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f][aten::add ~>g]
+        cpu 2    |                               [AddBackward0 ~<g][MmBackward0 ~<f]
+    """)
+
+    assert arrows(dag, "flow") == [
+        ("aten::add>", "AddBackward0<", 0),
+        ("aten::mm>", "MmBackward0<", 0),
+    ]
+
+
 def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
     """The caller records nothing while autograd runs: it hands over and gets back."""
     dag = compiled("""
@@ -116,6 +129,41 @@ def test_the_last_event_of_a_burst_may_end_after_it_woke_the_caller(compiled, ar
     """)
 
     assert arrows(dag, "flow") == [("aten::mm>", "AddmmBackward<", 0), ("inner>", "step<", 0)]
+
+
+@pytest.mark.parametrize(("more", "n_handoffs"), [("", 2), ("[aten::add]", 0)])
+def test_a_thread_that_runs_mostly_autograd_functions_is_an_autograd_thread(
+    compiled, arrows, more, n_handoffs
+):
+    """Two functions are more than half of three operators, and no more than half of four."""
+    dag = compiled(f"""
+        cpu 1    |[aten::mm]{"":80}[step]
+        cpu 2    |           [aten::item][AddmmBackward0][MmBackward0]{more}
+    """)
+
+    assert len(arrows(dag, "flow")) == n_handoffs
+
+
+def test_autograd_works_for_the_thread_whose_operators_it_takes_back(compiled, arrows):
+    """Even if another thread runs more."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]                    [step]
+        cpu 2    |               [MmBackward0 ~<f]
+        cpu 3    |[aten::a]                               [aten::b][aten::c][aten::d][aten::e]
+    """)
+
+    assert ("MmBackward0>", "step<", 0) in arrows(dag, "flow")
+
+
+def test_autograd_without_flows_works_for_the_thread_that_runs_most(compiled, arrows):
+    """Here not for the first one."""
+    dag = compiled("""
+        cpu 1    |[aten::a]                               [aten::b]
+        cpu 2    |                     [MmBackward0]
+        cpu 3    |[aten::mm][aten::mm]               [step]
+    """)
+
+    assert arrows(dag, "flow") == [("MmBackward0>", "step<", 0), ("aten::mm>", "MmBackward0<", 0)]
 
 
 def test_a_thread_that_goes_on_working_was_not_waited_for(compiled, arrows):

@@ -135,14 +135,104 @@ def test_backends_of_the_host_are_known_by_their_ranges(compiled, backend):
     assert collectives(dag)["found_by"].tolist() == ["host range"]
 
 
-@pytest.mark.parametrize(("late_us", "is_wait"), [(9, True), (14, False)])
+@pytest.mark.parametrize(("late_us", "is_wait"), [(0, True), (10, True), (11, False)])
 def test_a_caller_that_waited_continues_within_a_tenth_of_its_gap(
     compiled, arrows, late_us, is_wait
 ):
-    """The range ends 102 us into the gap, and the caller continues 7 or 12 us later."""
+    """The range ends 100 us into the gap."""
     dag = compiled(f"""
         cpu 1    |[c10d::allreduce_][aten::mm]{"":{100 + late_us}}[aten::add_]
-        cpu 2    |   {{gloo:all_reduce{"":110}}}
+        cpu 2    |   {{gloo:all_reduce{"":108}}}
     """)
 
     assert (("gloo:all_reduce>", "aten::add_<", 0) in arrows(dag, "flow")) == is_wait
+
+
+def caller_continues(early_us: int, works: str = "") -> str:
+    """A range of 100 us, in which the caller works or waits, and before whose end it continues."""
+    return f"""
+        cpu 1    |[c10d::allreduce_]{works:{100 - early_us}}[aten::add_              ]
+        cpu 2    |                  {{gloo:all_reduce{"":83}}}
+    """
+
+
+def test_a_range_ends_where_its_caller_continues(compiled, arrows):
+    """A worker that was descheduled ends its range late; the collective is done 8 us before."""
+    dag = compiled(caller_continues(8))
+
+    assert arrows(dag, "flow") == [
+        ("c10d::allreduce_<", "gloo:all_reduce<", 0),
+        ("gloo:all_reduce>", "aten::add_<", 0),
+    ]
+    assert bounds(dag)[:2] == [
+        ("python_gap", "gloo:all_reduce", 18),
+        ("communication", "gloo:all_reduce", 92),
+    ]
+
+
+def cut_ranges(dag: Dag) -> int:
+    """How many ranges end earlier than recorded."""
+    return dag.notes["n_cut_ranges"]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "n_cut", "why"),
+    [
+        (caller_continues(10), 1, "a tenth of the range"),
+        (caller_continues(11), 0, "more than a tenth of it"),
+        (caller_continues(10, f"[aten::mm{'':30}]"), 1, "it waits for 51 us of 100"),
+        (caller_continues(10, f"[aten::mm{'':32}]"), 0, "it waits for 49 us of 100"),
+    ],
+)
+def test_a_caller_that_waited_continues_soon_before_the_range_ends(compiled, drawing, n_cut, why):
+    """If it waited for most of the range, and for most of its end."""
+    assert cut_ranges(compiled(drawing)) == n_cut, why
+
+
+@pytest.mark.parametrize(("works_us", "n_cut"), [(5, 1), (4, 0)])
+def test_a_caller_that_continues_may_wait_again(compiled, works_us, n_cut):
+    """It continues 9 us before the range ends, and works for 5 or 4 of them until it copies."""
+    dag = compiled(
+        f"""
+        cpu 1    |[c10d::allreduce_]{"":91}[{"a":{works_us - 2}}]{"":12}[copies]
+        cpu 2    |                  {{gloo:all_reduce{"":83}}}
+        """,
+        names={"copies": "torch.distributed.ddp.reducer::copy_bucket_to_grad"},
+    )
+
+    assert cut_ranges(dag) == n_cut
+
+
+def test_a_caller_that_waited_for_another_range_did_not_wait_for_this_one(compiled, arrows):
+    """Two buckets at once: it continues 2 us after A has ended, and B ends later."""
+    dag = compiled("""
+        cpu 1    |[c10d::allreduce_][c10d::allreduce_]                          [aten::add_     ]
+        cpu 2    |   {gloo:all_reduce A                                      }
+        cpu 3    |                    {gloo:all_reduce B                           }
+    """)
+
+    assert cut_ranges(dag) == 0
+    assert ("gloo:all_reduce A>", "aten::add_<", 0) in arrows(dag, "flow")
+
+
+def test_a_range_encloses_what_it_enclosed(compiled):
+    """Its worker did something after the caller continues: the range is not cut."""
+    drawing = caller_continues(8).rstrip() + "\n        cpu 2    |" + " " * 104 + "[aten::to]"
+
+    assert cut_ranges(compiled(drawing)) == 0
+
+
+def test_views_of_the_result_need_no_values(compiled, arrows):
+    """DDP makes views of a bucket before it copies from them, however late it wakes."""
+    dag = compiled(
+        """
+        cpu 1    |[c10d::allreduce_] [aten::mm]                            [view ][view ][copies ]
+        cpu 2    |   {gloo:all_reduce                          }
+    """,
+        names={
+            "view": "aten::as_strided",
+            "copies": "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+        },
+    )
+
+    assert ("gloo:all_reduce>", "aten::as_strided<", 0) in arrows(dag, "flow")

@@ -133,6 +133,17 @@ def test_a_host_that_spins_continues_near_the_end_of_the_kernel(after_us, n_poll
     assert len(_polls(compile_events(host.events))) == n_polls
 
 
+@pytest.mark.parametrize(("after_us", "n_polls"), [(90, 1), (100, 0), (-90, 1), (-100, 0)])
+def test_after_a_long_wait_the_host_continues_as_near(after_us, n_polls):
+    """20 ms, of which an eighth says nothing: two usual waits of 48 us, each two of a launch."""
+    host = _Host()
+    ended = host.launch(_NOTIFY, 20 * _MS)
+    host.until(ended + after_us * _US)
+    host.operator("aten::empty")
+
+    assert len(_polls(compile_events(host.events))) == n_polls
+
+
 def test_a_gap_in_which_the_host_polls_is_no_python_time():
     """The kernel runs; what follows is charged to the wait, as long as the host was blocked."""
     dag = compile_events(_polling_host(5, 12))
@@ -144,6 +155,21 @@ def test_a_gap_in_which_the_host_polls_is_no_python_time():
     assert by_bound["compute"] + by_bound["communication"] > 0.9
     assert by_bound["python_gap"] < 0.1
     assert causes[Cause.HOST_WAIT] > 0
+
+
+@pytest.mark.parametrize(("backward", "n_polls"), [("aten::mm", 1), ("MmBackward0", 0)])
+def test_a_gap_that_a_handoff_explains_is_no_poll(compiled, backward, n_polls):
+    """The caller waits for an autograd thread, near the end of a kernel that hosts poll."""
+    dag = compiled(
+        """
+        cpu 1    |[L >n]                                                         [aten::empty]
+        cpu 2    |           [B                                                ]
+        stream 7 |     [N <n                                                    ]
+        """,
+        names={"L": "cudaLaunchKernel", "N": _NOTIFY, "B": backward},
+    )
+
+    assert len(_polls(dag)) == n_polls
 
 
 def test_expert_parallel_dispatch_is_known_to_poll():
@@ -185,6 +211,38 @@ def test_an_item_without_a_call_that_waits_waits_for_its_copy(compiled):
     assert "python_gap" not in set(critical_path(dag, dag.span)["bound"])
 
 
+@pytest.mark.parametrize(
+    ("after_us", "polls"), [(-1, ["k"]), (0, ["copy"]), (32, ["copy"]), (33, [])]
+)
+def test_an_item_ends_promptly_after_its_copy(compiled, after_us, polls):
+    """Within twice what is usual for launches, whose floor is 4 us; else it waits for another."""
+    dag = compiled(
+        f"""
+        cpu 1    |[L >a][aten::item [C >b]{" " * (41 + after_us)}][aten::add]
+        stream 7 |    [k <a{"":43}][copy <b    ]
+        """,
+        names={"L": "cudaLaunchKernel", "C": "cudaLaunchCopy"},
+    )
+
+    assert [tail for tail, _, _ in _polls(dag)] == polls
+
+
+def test_an_item_is_found_next_to_operators_of_any_depth(compiled):
+    """Some are below two others."""
+    dag = compiled(
+        """
+        cpu 1    |[L >a][aten::item [C >b]                                         ][aten::add]
+        cpu 2    |[L >c][aten::a [aten::b [aten::c                                      ]]]
+        stream 7 |    [k <a                                         ]
+        stream 7 |                                                    [copy <b    ]
+        stream 9 |          [k <c]
+        """,
+        names={"L": "cudaLaunchKernel", "C": "cudaLaunchCopy"},
+    )
+
+    assert _polls(dag) == [("copy", "aten::item", 0)]
+
+
 def test_an_item_with_a_call_that_waits_is_explained(compiled):
     """Its own time after that is its own."""
     dag = compiled(
@@ -219,6 +277,24 @@ def test_a_loop_of_queries_is_a_wait_for_what_ended_before_the_last(n_queries, p
     assert _polls(compile_events(host.events)) == polls
 
 
+@pytest.mark.parametrize(("kernel_us", "n_polls"), [(178, 0), (180, 1)])
+def test_the_last_query_but_one_was_not_answered_yet(kernel_us, n_polls):
+    """It begins 185 us after the launch, and the kernel 6 us after it."""
+    host = _query_loop(20, kernel_us * _US)
+    host.operator("aten::add")
+
+    assert len(_polls(compile_events(host.events))) == n_polls
+
+
+def test_a_loop_ends_with_its_thread():
+    """Another thread queries later, for what it has not launched."""
+    host = _query_loop(20, 183_000)
+    for row in host.rows[-20:]:
+        host.rows.append(replace(row, lane=(1, 2), ts_ns=row.ts_ns + 500_000))
+
+    assert _polls(compile_events(host.events)) == [("gemm", "cudaEventQuery", 0)]
+
+
 def test_the_events_of_the_caching_allocator_are_no_loop():
     """Inside an operator, each query asks for another event."""
     host = _query_loop(60, 588_000)
@@ -228,8 +304,45 @@ def test_the_events_of_the_caching_allocator_are_no_loop():
     assert _polls(compile_events(host.events)) == []
 
 
-def test_work_that_another_thread_launched_is_not_polled_for():
-    """The gaps of the thread that runs operators end with it, but it did not launch it."""
+_TWO_THREADS = """
+    cpu 1     |[L >a][aten::item                                                   ][aten::add]
+    cpu 2     |{launch}
+    stream 20 |    [S <a           ]
+    stream 7  |                    [E <b                                    ]
+"""
+_TWO_NAMES = {
+    "L": "cudaLaunchKernel",
+    "S": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    "E": "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1",
+}
+
+
+def test_work_of_any_thread_counts_and_the_nearest_end_wins(compiled):
+    """A collective of the same thread ended 48 us before, work of the autograd thread 7 us."""
+    dag = compiled(_TWO_THREADS.format(launch="[L >b]"), names=_TWO_NAMES)
+
+    assert _polls(dag) == [(_TWO_NAMES["E"], "aten::item", 0)]
+
+
+def test_work_launched_during_a_gap_is_not_what_it_waits_for(compiled):
+    """What the host waits for is enqueued. The collective ended too early to say something."""
+    dag = compiled(_TWO_THREADS.format(launch="            [L >b]"), names=_TWO_NAMES)
+
+    assert _polls(dag) == []
+
+
+def test_a_watchdog_that_queries_events_waits_for_no_work():
+    """The thread of NCCL that watches collectives launches nothing: it only sleeps and queries."""
+    host = _query_loop(40, 383_000)
+    for row in host.rows:
+        if row.name == "cudaEventQuery":
+            row.lane = (1, 2)
+
+    assert _polls(compile_events(host.events)) == []
+
+
+def test_a_thread_that_launches_nothing_polls_nothing():
+    """Its gaps end with work of another thread, as they would by chance."""
     events = _polling_host(1, 12)
     lane = np.where(events.kind == EventKind.RUNTIME, len(events.lanes), events.lane)
     lanes = replace(

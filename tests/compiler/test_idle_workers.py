@@ -56,6 +56,14 @@ def test_a_gap_of_a_thread_of_a_pool_is_a_wait_for_work():
     assert edge_bounds(dag, dag.edges.take(rows)).tolist() == [Bound.WAITING_FOR_WORK]
 
 
+def test_what_a_thread_does_inside_of_its_requests_may_differ():
+    """Threads are alike by what they are given."""
+    inside = SERVER.replace("{Stage::request }", "{Stage::request [own][own]}", 1)
+    lines = inside.strip().splitlines()
+
+    assert waits(pool("\n".join([lines[1], lines[0], *lines[2:]]))) == [200]
+
+
 def test_two_threads_are_no_pool():
     """Nothing says that they are alike by design."""
     assert waits(pool(SERVER.replace("cpu 4", "cpu 3").replace("        {S", "{S"))) == []

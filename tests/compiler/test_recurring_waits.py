@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.model.rules import Rule
+from htagraph.synth import timeline
 from tests.synth.program import (
     Graph,
     GraphNode,
@@ -83,22 +86,24 @@ def test_kernels_that_wait_for_nothing_have_no_learnt_dependency():
         assert learnt(replayed(waits=False, seed=seed)) == []
 
 
-def test_no_stream_waits_for_what_was_launched_later():
-    """An event is recorded before it is waited for: what came to the queue later is no source."""
-    draw = random.Random(1)  # noqa: S311  no secret
-    body = tuple(
-        action
-        for _ in range(N_REPLAYS)
-        for action in (
-            Launch(Work("long", draw.randint(200_000, 400_000)), 20),
-            Launch(Work("late", 5_000), 20),
-            Launch(Work("after", 90_000), 7),
-            Synchronize(),
-        )
-    )
-    dag = compile_events(simulate(Program(body, MACHINE, sync_records=False)).events)
+@pytest.mark.parametrize(("calls", "n_learnt"), [(("a", "j"), 8), (("j", "a"), 0)])
+def test_no_stream_waits_for_what_was_launched_later(calls, n_learnt):
+    """An event is recorded before it is waited for: what came to the queue later is no source.
 
-    assert learnt(dag) == []
+    Join starts 2 us after each A; z is also given to A's stream before join is.
+    """
+    lines = dict.fromkeys(["cpu 1", "stream 7", "stream 20"], "")
+    for i in range(8):
+        first, second = calls
+        step = {
+            "cpu 1": f"[launch >{first}{i}][launch >z{i}][launch >{second}{i}]",
+            "stream 7": f"{'':50}[A <a{i} {'':190}][z <z{i} {'':40}]",
+            "stream 20": f"{'':250}[join <j{i}]",
+        }
+        lines = {name: line + step[name].ljust(500) for name, line in lines.items()}
+    dag = compile_events(timeline("\n".join(f"{name} |{line}" for name, line in lines.items())))
+
+    assert learnt(dag) == [("A", "join")] * n_learnt
 
 
 def test_without_inference_nothing_is_learnt():
@@ -108,3 +113,49 @@ def test_without_inference_nothing_is_learnt():
 
     assert learnt(dag) == []
     assert dag.support == ()
+
+
+def _after_each(n_replays: int, distance_us: int, wait_us: int, *, others: str = "") -> Dag:
+    """Replays in which join always starts so long after A, ready since p ended 30 us after launch.
+
+    Others begin on A's stream after 30 us.
+    """
+    lines = {"cpu 1": "", "stream 7": "", "stream 20": ""}
+    start = 30 + wait_us
+    for i in range(n_replays):
+        replay = {
+            "cpu 1": f"[graph >g{i:02d}]",
+            "stream 7": f"{'':30}{others.replace('>', f' <g{i:02d}')}[A <g{i:02d}",
+            "stream 20": f"{'':10}[p <g{i:02d}".ljust(29) + "]".ljust(wait_us + 1),
+        }
+        replay["stream 7"] = replay["stream 7"].ljust(start - distance_us - 1) + f"][B <g{i:02d}"
+        replay["stream 7"] = replay["stream 7"].ljust(start + 59) + "]"
+        replay["stream 20"] += f"[join <g{i:02d}]"
+        lines = {name: lines[name] + replay[name].ljust(start + 100) for name in lines}
+    drawing = "\n".join(f"{name} |{line}" for name, line in lines.items())
+    return compile_events(timeline(drawing))
+
+
+@pytest.mark.parametrize(("distance_us", "n_learnt"), [(20, 3), (26, 0)])
+def test_chance_would_yield_three_such_waits_once_in_ten_thousand_traces(distance_us, n_learnt):
+    """Each of three waits takes 500 us; a match by chance is 4% likely, or 5%."""
+    assert learnt(_after_each(3, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
+
+
+@pytest.mark.parametrize(("wait_us", "n_learnt"), [(100, 20), (50, 0)])
+def test_what_is_near_at_any_time_is_no_evidence_however_often_it_comes(wait_us, n_learnt):
+    """The end of A, 15 us before, is near in 15% of the wait, or in 30% of it."""
+    assert learnt(_after_each(20, 15, wait_us)) == [("A", "join")] * n_learnt
+
+
+@pytest.mark.parametrize(("distance_us", "n_learnt"), [(40, 20), (41, 0)])
+def test_a_source_ends_within_a_usual_launch_delay(distance_us, n_learnt):
+    """The launch floor is 10 us."""
+    assert learnt(_after_each(20, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
+
+
+def test_a_source_that_comes_twice_in_each_wait_is_near_twice_as_often():
+    """The end of A is 5 us before, and each wait of 500 us holds two."""
+    (support,) = _after_each(3, 5, wait_us=500, others="[A>]").support
+
+    assert support.chance == pytest.approx(2 * 5 / 500)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
+import numpy as np
+
+from htagraph.compiler.passes import compile_events
+from htagraph.synth import timeline
+
 
 def test_a_device_synchronize_without_records_waits_for_what_ended_while_it_ran(
     compiled, arrows, rules
@@ -61,6 +68,29 @@ def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
     assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
 
 
+def test_an_event_may_be_recorded_by_another_thread_than_that_which_launches(compiled, arrows):
+    """Its record is the first call of the file."""
+    dag = compiled("""
+        cpu 2    |           [record !r @7][wait ?r @9][launch >b]
+        cpu 1    |[launch >a]
+        stream 7 |     [k1 <a                                          ]
+        stream 9 |                                                                  [k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+
+
+def test_a_wait_holds_up_nothing_that_its_stream_had_been_given_before(compiled, arrows):
+    """What comes to stream 9 after the wait was not recorded."""
+    dag = compiled("""
+        cpu 1    |[launch >a][launch >b][record !r @7][wait ?r @9]
+        stream 7 |     [k1 <a                                  ]
+        stream 9 |                                                               [k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == []
+
+
 def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, arrows, rules):
     """Most traces have the calls but no cuda_sync records; the order of calls on a thread tells."""
     dag = compiled("""
@@ -71,6 +101,19 @@ def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, a
 
     assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
     assert rules(dag, "sync") == {"k2<": "record and wait order"}
+
+
+def test_without_inference_only_what_is_recorded_joins(arrows):
+    """Launches are recorded by their correlation; the order of calls is no record."""
+    events = timeline("""
+        cpu 1    |[launch >a][cudaEventRecord][cudaStreamWaitEvent][launch >b]
+        stream 7 |     [k1 <a                                              ]
+        stream 9 |                                                             [k2 <b ]
+    """)
+    dag = compile_events(events, infer=False)
+
+    assert arrows(dag, "sync") == []
+    assert len(arrows(dag, "launch")) == 2
 
 
 def test_a_wait_without_any_call_is_inferred_from_time(compiled, arrows, rules):
@@ -124,3 +167,50 @@ def test_an_event_passes_on_what_its_stream_waits_for(compiled, arrows):
     )
 
     assert ("k1>", "k2<", 0) in arrows(dag, "sync")
+
+
+def test_a_wait_is_followed_through_as_many_streams_as_there_are(compiled, arrows):
+    """Each of twelve streams has only waited for the one before it since its first work.
+
+    The last one begins too long after the end of k1 for that alone to say anything.
+    """
+    calls = "".join(f"[launch >z{k}]" for k in range(1, 12)) + "[launch >a]"
+    calls += "".join(f"[record !r{k} @{k}][wait ?r{k} @{k + 1}]" for k in range(11))
+    first = "\n".join(f"stream {k} |{'':{13 * k}}[z <z{k}]" for k in range(1, 12))
+    dag = compiled(f"""
+        cpu 1    |{calls}[launch >b]
+        stream 0 |{"":170}[k1 <a {"":500}]
+        {first}
+        stream 11|{"":980}[k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+
+
+def test_a_wait_that_no_launch_follows_joins_nothing(compiled, arrows):
+    """Nor does one whose event was recorded before the first launch."""
+    dag = compiled("""
+        cpu 1    |[cudaEventRecord][cudaStreamWaitEvent][launch >b]
+        cpu 2    |[launch >a][cudaEventRecord][cudaStreamWaitEvent]
+        stream 7 |     [k1 <a         ]
+        stream 9 |                                                      [k2 <b ]
+    """)
+
+    assert arrows(dag, "sync") == []
+
+
+def test_the_record_of_a_wait_may_come_before_its_call_in_the_file(arrows):
+    """A record and its call have one correlation id."""
+    drawing = """
+        cpu 1    |[launch >a][launch >b][streamsync @7  ]
+        stream 7 |     [k1 <a               ]
+        stream 9 |              [k2 <b         ]
+    """
+    events = timeline(drawing)
+    columns = {item.name: getattr(events, item.name) for item in fields(events)}
+    turned = {
+        name: column[::-1] for name, column in columns.items() if isinstance(column, np.ndarray)
+    }
+    dag = compile_events(replace(events, **turned))
+
+    assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]

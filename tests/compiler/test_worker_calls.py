@@ -7,12 +7,14 @@ import random
 import numpy as np
 import pytest
 
+from htagraph.compiler import worker_calls
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
+from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
 
 _US = 1_000
@@ -102,6 +104,56 @@ def test_threads_that_do_their_own_work_side_by_side_call_nobody(seed):
     dag = compile_events(event_table(rows))
 
     assert _calls(dag) == []
+
+
+def _rounds(more: str = "[x]", around: str = "{}", runs: str = "[run]") -> list[tuple[str, str]]:
+    """Calls found where a worker is idle for 1 ms before each of nine, and runs soon after it.
+
+    After the call, its thread does more, with other names (for x and y) each time.
+    """
+    calls, work = "", ""
+    for name in "abcdefghij":
+        calls += ("[call]" + more.replace("x", name).replace("y", name.upper())).ljust(1_000)
+        work += f"{'':15}{runs}".ljust(1_000)
+    opening, closing = around
+    drawing = f"cpu 1 |{calls}\ncpu 2 |{opening}serve{work[6:]}{closing}"
+    return _calls(compile_events(timeline(drawing)))
+
+
+@pytest.mark.parametrize(("more", "n_calls"), [("", 9), ("[x][y     ]", 9), ("[x][y]", 0)])
+def test_a_caller_may_pass_three_boundaries_before_the_worker_runs(more, n_calls):
+    """The end of the call is the fourth last, or the fifth last."""
+    assert _rounds(more) == [("call", "run")] * n_calls
+
+
+@pytest.mark.parametrize(("around", "n_calls"), [("{}", 9), ("[]", 0)])
+def test_a_worker_waits_for_calls_in_a_range_and_not_in_an_operator(around, n_calls):
+    """What an operator does that it does not record is its own."""
+    assert _rounds(around=around) == [("call", "run")] * n_calls
+
+
+@pytest.mark.parametrize(("n_threads", "n_calls"), [(2, 10), (1, 0)])
+def test_of_too_many_threads_those_that_did_most_may_call(monkeypatch, n_threads, n_calls):
+    """The worker runs more than its caller."""
+    monkeypatch.setattr(worker_calls, "_MOST_THREADS", n_threads)
+
+    assert _rounds("", runs="[run][w][w]") == [("call", "run")] * n_calls
+
+
+@pytest.mark.parametrize(("n_compared", "n_calls"), [(2 * 20, 9), (2 * 11, 0)])
+def test_of_too_much_waiting_the_longest_is_compared(monkeypatch, n_compared, n_calls):
+    """The two threads are idle ten times each, the caller for longer."""
+    monkeypatch.setattr(worker_calls, "_MOST_COMPARED", n_compared)
+
+    assert _rounds("", runs="[run    ]") == [("call", "run")] * n_calls
+
+
+@pytest.mark.parametrize(
+    "drawing", ["stream 7 |    [k1 ][k2    ]", "cpu 1    |    [cudaMalloc !a] [cudaFree ]"]
+)
+def test_a_trace_of_nothing_that_computes_on_the_host_is_as_long_as_what_it_has(compiled, drawing):
+    """Device work, or else API calls."""
+    assert compiled(drawing).span.dur_ns == 1_000 * (len(drawing) - 14)
 
 
 def test_a_trace_without_steps_ends_on_a_thread_that_launches(compiled):

@@ -11,6 +11,7 @@ from htagraph.explain.breakdown import sum_by
 from htagraph.explain.segments import LABELS
 from htagraph.model.frames import BREAKDOWN
 from htagraph.path import CriticalPath
+from htagraph.synth import timeline
 from htagraph.trace import Trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -37,3 +38,31 @@ def test_a_breakdown_by_what_is_no_label_says_which_there_are(path: CriticalPath
         path.breakdown(by="dur_ns")
 
     assert raised.value.hint == "by bound, kind, name, op, track, rule, step."
+
+
+def test_of_parts_that_are_as_long_the_one_that_comes_first_is_first() -> None:
+    """`relu` and `tanh` take 6 us each, `gemm` 9; in the file, `relu` comes first."""
+    events = timeline("""
+        stream 7 |      [relu]
+        stream 7 |[tanh]      [gemm   ]
+    """)
+    path = Trace.from_events(events).compile().critical_path()
+
+    assert path.breakdown(by="name").index.tolist() == ["gemm", "tanh", "relu"]
+
+
+def test_segments_are_cut_where_a_step_begins_or_ends() -> None:
+    """The first kernel runs on for 6 us in the second step, and the last one after all steps."""
+    events = timeline("""
+        us       |0         10        20        30
+        cpu 1    |{ProfilerStep#0}{ProfilerStep#1  }
+        stream 7 |[k1                  ][k2                ]
+    """)
+    path = Trace.from_events(events).compile().critical_path()
+    by_step = path.breakdown(by="step").reset_index()
+
+    assert by_step[["step", "dur_ns", "n_segments"]].to_numpy().tolist() == [
+        ["ProfilerStep#0", 16_000, 1],
+        ["ProfilerStep#1", 18_000, 2],
+        ["(outside steps)", 8_000, 1],
+    ]

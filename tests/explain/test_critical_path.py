@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.critical_path import critical_path
+from htagraph.explain.critical_path import critical_path, critical_paths
 from htagraph.lookup.find_window import find_window
+from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.synth import timeline
 
@@ -158,6 +163,142 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
     dag = compile_events(timeline("cpu 1 |[aten::mm]"))
     segments = critical_path(dag, Window(20_000, 50_000, "later"))
 
-    assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == [
-        ("unexplained", 30_000)
+    columns = ["bound", "name", "event", "edge", "dur_ns"]
+    assert segments[columns].to_numpy().tolist() == [
+        ["unexplained", "(unexplained)", -1, -1, 30_000]
+    ]
+
+
+def test_paths_of_many_windows_come_one_after_the_other():
+    """The same 30 us after the trace a thousand times, and then the trace."""
+    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    segments = critical_paths(dag, [*[Window(20_000, 50_000, "after")] * 1_000, dag.span])
+
+    assert segments["bound"].tolist() == [*["unexplained"] * 1_000, "host"]
+    assert segments["dur_ns"].tolist() == [*[30_000] * 1_000, 10_000]
+
+
+def test_an_anchor_is_where_the_path_of_a_window_ends():
+    """Another kernel ends when the collective begins; what the collective waited for is asked."""
+    drawing = """
+        stream 9 |               [N <a  ]
+        cpu 1    |[launch >a]
+        stream 7 |[k            ]
+    """
+    dag = compile_events(timeline(drawing))
+    for anchor, path in ((0, [("launch", 15_000)]), (-1, [("compute", 15_000)])):
+        segments = critical_path(dag, Window(0, 15_000, "until N", anchor=anchor))
+        assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == path
+
+
+def test_before_its_first_host_event_a_capture_saw_only_the_device():
+    """Kernels that were launched before it say so; the host was not yet recorded."""
+    assert _path("""
+        cpu 1    |          [aten::mm    ]
+        stream 7 |[k   ]
+    """) == [("launched_before_capture", "(before the capture)", 10), ("host", "aten::mm", 14)]
+
+
+def test_time_until_a_thread_of_a_pool_begins_is_a_wait_for_work():
+    """Three threads of one name serve requests; the third is idle before each of its two."""
+    drawing = f"""
+        cpu 2    |{{Stage::request }}
+        cpu 3    |    {{Stage::request }}
+        cpu 4    |        {{Stage::request }}{" " * 200}{{Stage::request }}
+        stream 7 |[k ]
+    """
+    events = timeline(drawing)
+    lanes = replace(events.lanes, thread=tuple(f"exec{tid}" for tid in events.lanes.tid))
+    dag = compile_events(replace(events, lanes=lanes))
+    segments = critical_path(dag, dag.span)
+
+    assert segments[["bound", "event", "name", "rule", "dur_ns"]].to_numpy().tolist() == [
+        ["waiting_for_work", -1, "(waits for work)", "waits for work", 8_000],
+        ["python_gap", 2, "Stage::request", "program order", 17_000],
+        ["waiting_for_work", -1, "(waits for work)", "waits for work", 200_000],
+        ["python_gap", 3, "Stage::request", "program order", 17_000],
+    ]
+
+
+def test_a_collective_of_the_host_is_communication_from_the_last_event_in_it():
+    """What the thread does in between, and the time until then, is its own."""
+    assert _path("""
+        cpu 1    |[one][two]{gloo:recv  [aten::mm]           }
+    """) == [
+        ("host", "one", 5),
+        ("host", "two", 5),
+        ("python_gap", "gloo:recv", 12),
+        ("host", "aten::mm", 10),
+        ("communication", "gloo:recv", 12),
+    ]
+
+
+def test_work_whose_end_comes_late_has_the_time_until_the_next_begins():
+    """By the clock, k2 begins 3 us before k1 ends, for which it waits."""
+    assert _path("""
+        cpu 1    |[launch >a][record !r @7][wait ?r @9][launch >b]
+        stream 7 |              [k1 <a                                  ]
+        stream 9 |                                                     [k2 <b    ]
+    """) == [("launch", "k1", 14), ("compute", "k1", 39), ("compute", "k2", 11)]
+
+
+def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
+    """Thread 1 runs nothing for 8 us, then launches."""
+    dag = compile_events(
+        timeline("""
+        cpu 2    |[op][op]
+        cpu 1    |[aten::mm]        [launch >a]
+        stream 7 |                       [k <a          ]
+        """)
+    )
+    segments = critical_path(dag, dag.span)
+
+    assert segments[["name", "track"]].to_numpy().tolist() == [
+        ["aten::mm", "1"],
+        ["(host gap)", "1"],
+        ["k", "stream 7"],
+        ["k", "stream 7"],
+    ]
+
+
+def test_what_is_longer_than_it_must_be_has_a_residual():
+    """The first kernel began 5 us after its launch, the second 3 us later than that."""
+    dag = compile_events(
+        timeline("""
+        cpu 1    |[launch >a]      [launch >b]
+        stream 7 |     [k <a]              [k <b     ]
+        """)
+    )
+    segments = critical_path(dag, dag.span)
+
+    assert segments[["bound", "lag_ns", "residual_ns", "dur_ns"]].to_numpy().tolist() == [
+        ["host", 11_000, 0, 11_000],
+        ["python_gap", 6_000, 0, 6_000],
+        ["launch", 5_000, 3_000, 8_000],
+        ["compute", 11_000, 0, 11_000],
+    ]
+
+
+def test_what_runs_at_the_end_of_a_window_goes_before_a_gap():
+    """The gap of thread 1 began later than `aten::mm`, but nothing is known to run in it."""
+    drawing = """
+        cpu 1    |[a  ]              [b ]
+        cpu 2    |[aten::mm           ]
+    """
+
+    assert _path(drawing, at=(0, 15_000)) == [("host", "aten::mm", 15)]
+
+
+def test_python_before_the_first_host_event_launched_nothing():
+    """Frames are no work; what held up the operator is not known."""
+    events = timeline("""
+        cpu 1    |[frame                   ]
+        cpu 1    |          [aten::mm    ]
+    """)
+    kind = np.where(events.names() == "frame", EventKind.PYTHON, events.kind).astype(np.int8)
+    segments = critical_path(compile_events(replace(events, kind=kind)), Window(0, 24_000, "all"))
+
+    assert segments[["bound", "dur_ns"]].to_numpy().tolist() == [
+        ["unexplained", 10_000],
+        ["host", 14_000],
     ]

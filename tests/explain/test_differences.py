@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
+import pytest
+
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.differences import kernel_diff, op_diff
+from htagraph.explain.differences import kernel_diff, op_diff, path_diff, short_name
 from htagraph.model.window import Window
 from htagraph.synth import timeline
 
@@ -58,3 +61,29 @@ def test_short_names_put_instances_of_a_template_together():
     assert kernel_diff(before, after, short_names=True)[["name", "change"]].to_numpy().tolist() == [
         ["scale", "equal"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("gemm", "gemm"),
+        ("optimizer step", "optimizer step"),
+        ("void scale<float>", "scale"),
+        ("(anonymous namespace)::scale(int)", "scale"),
+        ("Memset (Device)", "Memset (Device)"),
+        ("## forward (1) ##", "## forward (1) ##"),
+    ],
+)
+def test_the_short_name_of_a_function_is_without_its_types(name: str, short: str) -> None:
+    """What is no function keeps its name."""
+    assert short_name(name) == short
+
+
+def test_groups_of_a_path_change_by_a_share_of_the_path_before() -> None:
+    """Of 20 us, compute loses 6 and the host gains 2; the larger change comes first."""
+    groups = ["host", "compute"]
+    before, after = (pd.DataFrame({"dur_ns": ns}, index=groups) for ns in ([4, 16], [6, 10]))
+    found = path_diff(before, after, delta_ns=-4)
+
+    assert found["delta_share"].to_dict() == {"compute": -0.3, "host": 0.1}
+    assert found.index.tolist() == ["compute", "host"]

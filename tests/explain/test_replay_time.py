@@ -48,3 +48,11 @@ def test_of_a_window_only_the_part_inside_counts() -> None:
 def test_without_replays_there_is_no_such_time() -> None:
     """Launched one by one."""
     assert found_in("cpu 1 |[launch >a]\nstream 7 |   [k <a]") == ReplayTime()
+
+
+def test_idle_time_that_no_launch_ends_is_not_late() -> None:
+    """After the second replay the device is idle for 20 us more."""
+    dag = compile_events(timeline(LATE))
+    found = replay_time(dag, Window(0, 70_000, "longer"))
+
+    assert (found.idle_ns, found.late_ns) == (42_000, 14_000)

@@ -177,3 +177,55 @@ def test_a_repair_finds_what_its_cause_is_about() -> None:
     assert dag.events.names(np.flatnonzero(about(dag, Cause.COMPILATION))).tolist() == ["dynamo"]
     again = np.flatnonzero(about(dag, Cause.RECOMPILATION))
     assert dag.events.names(again).tolist() == ["backend_compile"]
+
+
+def test_what_is_compiled_before_the_first_step_is_compilation() -> None:
+    """Also if several steps compile: nothing was made before."""
+    found = causes(
+        """
+        cpu 1    |            {ProfilerStep#0      }{ProfilerStep#1                      }
+        cpu 1    |[dynamo    ][dynamo    ][aten::mm][dynamo      ][aten::mm              ]
+        """
+    )
+    assert found == {
+        "compilation": 12,
+        "recompilation": 26,
+        "short operators": 10,
+        "cpu operators": 24,
+    }
+
+
+def test_a_topic_is_about_ranges_and_frames_of_the_host() -> None:
+    """Of three events with such names, the third is what the device ran meanwhile."""
+    frame = "torch/serialization.py(940): save"
+    events = timeline(
+        """
+        cpu 1    |{range             }
+        cpu 1    |  [frame    ]
+        stream 7 |{projected         }
+        """,
+        names={"range": "save_checkpoint", "frame": frame, "projected": "save_checkpoint"},
+    )
+    kind = np.where(events.names() == frame, EventKind.PYTHON, events.kind).astype(np.int8)
+    dag = Trace.from_events(replace(events, kind=kind)).compile().dag
+
+    assert np.flatnonzero(about(dag, Cause.CHECKPOINTING)).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        ("train.py(3): user", {"compilation": 12, "short operators": 58}),
+        ("torch/_dynamo/convert_frame.py(9): next", {"recompilation": 30, "short operators": 40}),
+    ],
+)
+def test_frames_that_compile_in_several_steps_compile_again(
+    second: str, found: dict[str, int]
+) -> None:
+    """Code of the user in the second step, after a compilation in the first, compiles nothing."""
+    first = "torch/_dynamo/convert_frame.py(600): __call__"
+    drawing = """
+        cpu 1    |{ProfilerStep#0                 }{ProfilerStep#1                     }
+        cpu 1    |[first     ]      [aten::mm    ] [second          ][aten::mm         ]
+    """
+    assert causes(drawing, (first, second), first=first, second=second) == found

@@ -194,6 +194,27 @@ def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
     ]
 
 
+def test_a_wait_is_named_by_the_line_that_waits():
+    """`.item()` for logging: the frame is around the operator, and the call is in it."""
+    events = timeline(
+        """
+        cpu 1    |       [train.py(40): log                      ]
+        cpu 1    |[launch >a][aten::item                      ]   [launch >b]
+        cpu 1    |             [cudaStreamSynchronize        ]
+        stream 7 |       [gemm <a                     ]                [k2 <b ]
+        """,
+        us_per_column=10,
+    )
+    is_frame = events.names() == "train.py(40): log"
+    kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
+    path = Trace.from_events(replace(events, kind=kind)).compile().critical_path()
+    (wait,) = (one for one in find_bounds(path).findings if one.cause == "host wait")
+
+    assert [item.label for item in wait.evidence] == [
+        "cudaStreamSynchronize in aten::item at train.py(40): log"
+    ]
+
+
 def test_a_python_frame_loses_its_middle():
     """80 characters are left of 200."""
     frame = "a" * 100 + "b" * 100
@@ -260,7 +281,9 @@ def test_stacks_that_were_not_read_are_what_to_try_first():
 
     to_try = recorded.compile().verdict().findings[0].to_try
     assert to_try.startswith("find which code this is (with_stack=True")
-    assert "htagraph report --stacks" in unread.compile().verdict().findings[0].to_try
+    first = unread.compile().verdict().findings[0]
+    assert "htagraph report --stacks" in first.to_try
+    assert first.evidence[0].label == "Python not read (--stacks)"
 
 
 def test_a_finding_says_in_which_steps_it_is():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,10 +12,11 @@ import htagraph as hg
 from htagraph.findings.findings import ranked
 from htagraph.findings.verdict import Finding, Verdict
 from htagraph.findings.window_bounds import find_bounds
+from htagraph.model.events import EventTable
 from htagraph.synth import timeline
 from tests.findings.test_verdict import found
-from tests.synth.simulator import simulate
-from tests.synth.training import Fault, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import Fault, training_job, training_rank
 
 TIME = {"compute", "communication", "copies", "host", "data loading", "device gaps", "first use"}
 """Causes that are time: the window is convex in each one's scale."""
@@ -119,3 +121,36 @@ def test_a_slow_launch_call_is_what_its_kernel_waits_for() -> None:
     ).compile()
 
     assert hg.what_if(graph, hg.scale("cudaLaunchKernel", by=0)).dur_ns == (1 + 19 + 1) * 1_000
+
+
+def test_the_ranking_does_not_depend_on_the_order_of_ranks(tmp_path: Path) -> None:
+    """The same job three times, with another rank late."""
+    causes = []
+    for late in range(3):
+        folder = tmp_path / str(late)
+        program = training_job(ranks=3, straggler=late, delay_ns=9_000_000, steps=3, layers=3)
+        simulate_job(program).write(folder)
+        findings = hg.load_job(folder).verdict().findings
+        causes.append([one.cause for one in findings if one.share > 0.01])
+        assert findings[0].label == f"late rank {late}"
+
+    assert causes[0] == causes[1] == causes[2]
+
+
+def test_the_ranking_does_not_depend_on_names() -> None:
+    """Kernels and operators with other names of the same kind."""
+    drawing = """
+        cpu 1    |[op         ][launch >a][launch >b]  [sync @*                  ]
+        stream 7 |                  [k1 <a         ][k2 <b                       ]
+    """
+    named, renamed = (
+        timeline(drawing, names=names)
+        for names in ({}, {"op": "aten::zzz", "k1": "gemm_a", "k2": "softmax_b"})
+    )
+
+    assert by_cause(named) == by_cause(renamed)
+
+
+def by_cause(events: EventTable) -> list[tuple[str, int, int | None]]:
+    verdict = find_bounds(hg.Trace.from_events(events).compile().critical_path())
+    return [(one.cause, one.dur_ns, one.drag_ns) for one in verdict.findings]

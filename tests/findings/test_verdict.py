@@ -47,12 +47,21 @@ def test_a_finding_is_printed_from_half_a_percent_on(share: float, is_printed: b
     assert bool(Verdict((found(share),)).top_findings) is is_printed
 
 
-@pytest.mark.parametrize(
-    ("saves", "percent"), [(0.0, "0%"), (0.002, "<1%"), (0.004, "<1%"), (0.006, "1%")]
-)
+@pytest.mark.parametrize(("saves", "percent"), [(0.002, "<1%"), (0.004, "<1%"), (0.006, "1%")])
 def test_a_saving_is_never_nothing(saves: float, percent: str) -> None:
-    """Unless it is."""
+    """One that is nothing is not said."""
+    assert found(saves=0.0).prediction == ""
     assert found(saves=saves).prediction == f"saves {percent} if captured as a CUDA graph"
+
+
+@pytest.mark.parametrize(
+    ("share", "rest"), [(0.1, "compute 10.0%"), (0.01, "1 smaller cause 1.0%")]
+)
+def test_a_large_cause_is_named_although_others_cost_more(share: float, rest: str) -> None:
+    """Fourth by what the window loses to it."""
+    verdict = Verdict((*(found(),) * 3, found(share)), dur_ns=1_000_000)
+
+    assert verdict.rest == f"The rest of the path: {rest}."
 
 
 def test_three_ranks_are_named() -> None:

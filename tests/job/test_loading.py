@@ -31,6 +31,7 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.model.progress import Progress
 from htagraph.questions import QUESTIONS
+from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -344,3 +345,18 @@ def test_a_job_can_be_loaded_without_inference(folder: Path, tmp_path: Path) -> 
     assert set(inferred.inferences()["rank"]) == set(inferred.ranks)
     assert recorded.inferences().empty
     assert len(list((tmp_path / "cache").iterdir())) == 2 * len(inferred)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "label"),
+    [
+        (None, "Python at single.py:44 in parse_features"),
+        (False, "Python not read (--stacks) after aten::layer_norm"),
+    ],
+)
+def test_a_job_names_lines_of_python_unless_they_are_refused(stacks, label):
+    """A small file: its stacks are read."""
+    file = CAPTURES / "single" / "json_stack.pt.trace.json.gz"
+    first = load_job([file], stacks=stacks).verdict().findings[0]
+
+    assert (first.cause, first.evidence[0].label) == ("host code", label)

@@ -16,8 +16,8 @@ from htagraph.job import rehearsal
 from htagraph.job.job import Job
 from tests.examples import one_in
 from tests.job.simulated import FEW, loaded, meet, three
-from tests.job.test_host_collectives import late_on_rank_1, written
-from tests.real_traces import CAPTURES, cases, located
+from tests.job.test_host_collectives import MAIN, WORKER, late_on_rank_1, step, written
+from tests.real_traces import CAPTURES, case, cases, located
 from tests.synth.program import Collective, JobProgram, Op, Spend, Synchronize
 from tests.synth.simulator import simulate_job
 from tests.synth.strategies import expert_jobs, jobs
@@ -278,6 +278,50 @@ def test_without_its_call_a_collective_on_the_host_is_gone_too(tmp_path: Path) -
 def test_without_changes_a_real_job_is_as_it_was(name: str) -> None:
     """To the nanosecond, by every reading."""
     assert is_as_it_was(hg.load_job(located(name)))
+
+
+def test_a_rank_is_late_since_it_left_the_last_collective(tmp_path: Path) -> None:
+    """First rank 1 is late by 5 ms, and returns from its call when all is done; then rank 0 is.
+
+    Rank 0 waited for 5 ms of the time before it came late: those are not its own to be spared.
+    """
+    job = written(
+        tmp_path,
+        [
+            [*step(1_000, 6_500), *step(6_000, 13_100, 6_600)],
+            [
+                (MAIN, "aten::mm", 0, 6_000),
+                (MAIN, "c10d::allreduce_", 6_000, 6_505),
+                (WORKER, "gloo:all_reduce", 6_010, 6_500),
+                (MAIN, "aten::add_", 6_510, 6_600),
+                *step(1_000, 13_100, 6_600),
+            ],
+        ],
+        groups=[(0, 1)],
+        hosts=["a", "a"],
+    )
+
+    assert hg.what_if(job, hg.equalise()).saves_ns.expected_ns == 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "planted_ms"),
+    [
+        case("torchrec/sleep_on_rank2", 2, 3_000),
+        case("captures/jobs/allreduce_2", 1, 150.4),
+        case("captures/jobs/allreduce_2_meta2_tb", 1, 150.6),
+        case("captures/jobs/async_2", 1, 150.5),
+        case("captures/jobs/ddp_sleep_2", 1, 150.4),
+        case("captures/jobs/ddp_sleep_4", 3, 150.4),
+        case("captures/jobs/fsdp2_2", 1, 150.4),
+        case("captures/jobs/zoo_2", 1, 150.4),
+    ],
+)
+def test_equalised_a_planted_sleep_is_gone(name: str, rank: int, planted_ms: float) -> None:
+    """One rank sleeps in each of three steps, as its script measured; within a tenth."""
+    scenario = hg.what_if(hg.load_job(located(name)), hg.equalise().on_rank(rank))
+
+    assert scenario.saves_ns.expected_ns / 1e6 == pytest.approx(planted_ms, rel=0.1)
 
 
 def test_equalised_a_planted_delay_is_gone() -> None:

@@ -59,8 +59,32 @@ def test_times_have_units_and_count_from_the_start(graph) -> None:
         (10_000, 20_000)
     }
     assert times_in("1.5s:2s") == (1_500_000_000, 2_000_000_000)
+    assert times_in("1ms:2ms") == (1_000_000, 2_000_000)
+    assert times_in("1µs:2µs") == (1_000, 2_000)
+    assert times_in("1ns:2ns") == (1, 2)
     with pytest.raises(QueryError, match="'20us:10us' ends before it starts"):
         graph.window("20us:10us")
+
+
+def test_a_window_after_the_end_is_refused_with_the_length_of_the_trace() -> None:
+    """A trace of 30 us; a window that begins in it ends with it."""
+    graph = graph_of("cpu 1 |[aten::mm                    ]")
+
+    with pytest.raises(QueryError, match=r"'5s:6s' begins after the end of the trace.*30\.0 us"):
+        graph.window("5s:6s")
+    with pytest.raises(QueryError, match=r"30\.0 us long"):
+        graph.window("30us:31us")
+    assert graph.window("29us:1s").interval.dur_ns == 1_000
+
+
+def test_times_whose_difference_does_not_fit_into_64_bits_are_refused(graph) -> None:
+    """From 2**62 ns on, 146 years; one less is the longest window that there is."""
+    last_ns = 2**62 - 1
+
+    assert graph.window((-last_ns, last_ns)).interval.dur_ns == 2**63 - 2
+    for beyond in ((0, last_ns + 1), (-last_ns - 1, 0)):
+        with pytest.raises(QueryError, match="does not fit into 64 bits"):
+            graph.window(beyond)
 
 
 def test_the_whole_trace_is_called_trace(graph) -> None:

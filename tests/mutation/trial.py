@@ -41,7 +41,8 @@ _LONG_S = 20.0
 
 _HANGS_S = 20.0
 """CPU seconds of one test before it counts as hung, plus ten times what it usually takes. Machine
-code is compiled anew where its source changed."""
+code is compiled anew where its source changed; without a change all of it, in the first test that
+calls it."""
 
 _MOST_BYTES = 8 << 30
 _LAST = "tests/laws"
@@ -226,7 +227,7 @@ class _Watch:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Run one test, unless it hangs."""
         self.note.write_text(item.nodeid)
-        _limit(_HANGS_S + 10 * self.usual.get(item.nodeid, 0.0))
+        _limit(_HANGS_S + 10 * self.usual.get(item.nodeid, _HANGS_S))
         started = time.process_time()
         result = yield
         self.took[item.nodeid] = time.process_time() - started

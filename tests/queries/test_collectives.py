@@ -7,7 +7,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.collectives import collectives
+from htagraph.queries.collectives import collectives, short_group
 from htagraph.synth import timeline
 
 
@@ -36,6 +36,7 @@ def test_collectives_are_those_launched_in_the_capture_in_the_order_of_launches(
     ("host", "kernel", "found"),
     [
         ("[launch >a]", "ncclAllReduce", ["all_reduce", "kernel name"]),
+        ("[launch >a]", "ncclDevKernel_Generic", ["", "kernel name"]),
         ("{nccl:all_to_all [launch >a]}", "ncclSendRecv", ["all_to_all", "annotation"]),
         ("[op [launch >a]]", "ncclSendRecv", ["all_gather", "operator metadata"]),
     ],
@@ -169,3 +170,9 @@ def test_a_window_keeps_the_numbers_of_the_whole():
     )
 
     assert frame["collective"].tolist() == [1]
+
+
+def test_a_list_of_ranks_that_fits_into_a_line_is_not_shortened():
+    """18 ranks take 62 characters, 19 take 66."""
+    assert short_group(str([*range(18)])) == str([*range(18)])
+    assert short_group(str([*range(19)])) == "[0, 1, …, 18]"

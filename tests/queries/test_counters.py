@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from htagraph.compiler.passes import compile_events
-from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters
-from htagraph.queries.quality import quality
 from htagraph.synth import timeline
 
 _DAG = compile_events(
@@ -71,68 +67,3 @@ def test_bandwidth_follows_from_bytes_where_it_was_not_recorded():
     dag = compile_events(timeline("stream 7 |[Memset][k]", columns={"bytes": {"Memset": 16_000}}))
 
     assert counters(dag, dag.span, name="memory_bandwidth")["value"].tolist() == [2.0, 0.0]
-
-
-_COPIES = """
-    us       |0         10        20        30        40        50
-    stream 7 |[Memcpy A    ] [Memcpy B]  [Memcpy C            ][k ]
-"""
-
-
-def _rates(recorded: dict[str, float], *, cut: bool = True) -> Dag:
-    """Compiled copies of 140, 100 and 220 kB that take 14, 10 and 22 us: 10 GB/s each."""
-    events = timeline(
-        _COPIES,
-        columns={
-            "bytes": {"Memcpy A": 140_000, "Memcpy B": 100_000, "Memcpy C": 220_000},
-            "memory_bandwidth": recorded,
-        },
-    )
-    # A kernel of 4 us and 1 ns says that durations are in nanoseconds.
-    longer = (events.names() == "k") & (not cut)
-    return compile_events(replace(events, dur_ns=events.dur_ns + longer))
-
-
-def _copy_rates(dag: Dag) -> list[float]:
-    frame = counters(dag, dag.span, name="memory_bandwidth")
-    return frame.loc[frame["value"] > 0, "value"].tolist()
-
-
-def _fit(dag: Dag) -> tuple[int, int, str]:
-    row = quality(dag, dag.span).set_index("check")
-    row = row.loc["recorded bandwidths of copies fit bytes and durations"]
-    return int(row["n_good"]), int(row["n_all"]), str(row["consequence"])
-
-
-def test_a_recorded_bandwidth_off_by_one_factor_gives_way_to_bytes_and_durations():
-    """Some producers write 0.4348 of it for every copy, and quality() says so."""
-    dag = _rates({"Memcpy A": 4.348, "Memcpy B": 4.348, "Memcpy C": 4.348})
-
-    assert _copy_rates(dag) == [10, 10, 10]
-    assert _fit(dag) == (
-        0,
-        3,
-        "the median recorded value is 0.435 of bytes by duration; bandwidth is bytes by duration.",
-    )
-
-
-def test_a_factor_that_a_cut_could_explain_is_none_if_all_copies_share_it():
-    """Durations of 14, 10 and 22 us cut by up to 1 us do not all give 0.96."""
-    dag = _rates({"Memcpy A": 9.6, "Memcpy B": 9.6, "Memcpy C": 9.6})
-
-    assert _copy_rates(dag) == [10, 10, 10]
-
-
-def test_a_recorded_bandwidth_is_kept_where_durations_were_cut_to_microseconds():
-    """14.5, 10.2 and 22.9 us became 14, 10 and 22: the recorded values know more."""
-    dag = _rates({"Memcpy A": 9.655, "Memcpy B": 9.804, "Memcpy C": 9.607})
-
-    assert _copy_rates(dag) == [9.655, 9.804, 9.607]
-    assert _fit(dag) == (3, 3, "taken as recorded, for durations are whole microseconds.")
-
-
-def test_bytes_and_durations_give_the_bandwidth_where_durations_are_in_nanoseconds():
-    """Nothing was cut there, so the recorded values cannot know more."""
-    recorded = {"Memcpy A": 9.655, "Memcpy B": 9.804, "Memcpy C": 9.607}
-
-    assert _copy_rates(_rates(recorded, cut=False)) == [10, 10, 10]

@@ -20,6 +20,16 @@ def test_a_fused_multiply_add_is_two_operations():
     assert frame.iloc[0].tolist() == ["gemm", 2, 20_000, 2_000.0, 1_000.0, 1e8, 5e7, 2.0]
 
 
+def test_a_sum_and_a_product_are_one_operation_each():
+    """Of single, double and half precision; 3 + 5 of each of two kernels."""
+    for kind in "fdh":
+        counter = f"smsp__sass_thread_inst_executed_op_{kind}{{}}_pred_on.sum"
+        values = {counter.format("add"): 3.0, counter.format("mul"): 5.0}
+        frame = cupti_rates(TWO_KERNELS, ALL, args=lambda events, of=values: [of for _ in events])
+
+        assert frame["flop"].tolist() == [16.0]
+
+
 def test_what_was_not_counted_is_not_a_number():
     """Operations without traffic have no intensity."""
     frame = cupti_rates(TWO_KERNELS, ALL, args=lambda events: [{FMA: 1.0} for _ in events], by="op")

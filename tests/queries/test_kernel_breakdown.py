@@ -66,3 +66,11 @@ def test_an_unknown_option_value_is_refused_with_those_there_are():
         graph.kernel_breakdown(by="color")
     with pytest.raises(QueryError, match="queue_length, memory_bandwidth"):
         graph.counters(name="temperature")
+
+
+def test_quantiles_are_durations_at_a_half_nine_tenths_and_all_but_a_hundredth():
+    """Of 101 kernels of 3 to 103 us."""
+    dag = compile_events(timeline("stream 7 |" + "".join(f"[k{' ' * n}]" for n in range(101))))
+    row = kernel_breakdown(dag, dag.span, by="name").iloc[0]
+
+    assert row[["p50_ns", "p90_ns", "p99_ns"]].tolist() == [53_000, 93_000, 102_000]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ import htagraph as hg
 from htagraph.algorithms.retime import retime
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.near_critical import near_critical
+from htagraph.queries.near_critical import _shares, near_critical
 from htagraph.replay.near_chains import near_chains
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
@@ -67,6 +68,31 @@ def test_chains_that_are_farther_behind_than_asked_are_left_out() -> None:
     assert chains(within_ns=9_000) == [(9, 0, 33)]
     assert chains(within_ns=8_999) == []
     assert chains() == []
+
+
+def test_a_twentieth_of_the_window_is_near() -> None:
+    """The same in a window of 200 us: 9 us behind are near, 12 are not."""
+    more = " " * 158
+    drawing = DRAWING.replace("[launch >b]", f"[launch >b]{more}")
+    drawing = drawing.replace("[a <a", f"[a <a{more}").replace("[b <b", f"[b <b{more}")
+    dag = compile_events(timeline(drawing))
+
+    assert dag.span.dur_ns == 200_000
+    assert near_critical(dag, dag.span)["float_ns"].tolist() == [9_000]
+    assert near_critical(dag, dag.span, within_ns=FAR)["float_ns"].tolist() == [9_000, 12_000]
+
+
+def test_chains_shorter_than_a_thousandth_of_the_window_are_left_out() -> None:
+    """The chain of b ends at 33 us: of a window of 9 us, it has 10 ns or 9."""
+    dag = compile_events(timeline(DRAWING))
+    windows = [Window(begin_ns, 42_000, "end") for begin_ns in (32_990, 32_991)]
+    found = [near_critical(dag, window, within_ns=FAR)["dur_ns"].tolist() for window in windows]
+
+    assert found == [[10], []]
+
+
+def test_a_twentieth_of_a_chain_is_worth_saying() -> None:
+    assert _shares(pd.Series({"compute": 90, "host": 6, "launch": 4})) == "compute 90%, host 6%"
 
 
 def test_as_many_chains_as_asked_are_there() -> None:

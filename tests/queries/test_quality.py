@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.events import EventTable
@@ -47,6 +48,16 @@ def test_ids_that_several_calls_carry_are_reported():
     assert _counts(twice, "correlation ids name one call") == (1, 2, "weak")
 
 
+@pytest.mark.parametrize(("n_linked", "verdict"), [(19, "good"), (18, "weak")])
+def test_a_check_is_good_up_to_one_in_twenty(n_linked, verdict):
+    """Kernels that have a launch."""
+    host = "".join(f"[launch >{number:02}]" for number in range(n_linked))
+    work = "".join(f"[k <{number:02}   ]" if number < n_linked else "[k]" for number in range(20))
+    events = timeline(f"cpu 1    |{host}\nstream 7 |     {work}")
+
+    assert _counts(events, "device work linked to its launch") == (n_linked, 20, verdict)
+
+
 def test_clocks_that_no_shift_makes_agree_are_reported():
     """The launch keeps the clock where it is, so the wait ends 2 us before the copy."""
     events = timeline(
@@ -59,6 +70,18 @@ def test_clocks_that_no_shift_makes_agree_are_reported():
 
     assert _counts(events, "device clock agrees with host clock") == (1, 1, "good")
     assert _counts(events, "waits end after what they waited for") == (0, 1, "missing")
+
+
+def test_ranges_of_collectives_that_were_recorded_as_ending_too_late_are_reported():
+    """The caller of the first continues 6 us before its end, that of the second right after."""
+    events = timeline(
+        f"""
+        cpu 1    |[c10d::allreduce_]{"":76}[copies 1  ][c10d::allreduce_]{"":76}[copies 2]
+        cpu 2    |                {{gloo:all_reduce{"":66}}}{"":23}{{gloo:all_reduce{"":57}}}
+        """
+    )
+
+    assert _counts(events, "host collectives end before their callers continue") == (1, 2, "weak")
 
 
 def test_work_that_no_edge_joins_to_the_rest_is_reported():

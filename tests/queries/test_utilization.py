@@ -107,6 +107,14 @@ def test_what_is_not_recorded_is_not_estimated() -> None:
     assert found[["sm_share", "sm_activity", "small_grid_share", "sm_occupancy"]].isna().all()
 
 
+def test_kernels_with_a_grid_stand_for_others_if_they_take_half_of_the_time() -> None:
+    """8 of 15 us are known, or 7."""
+    for drawing, sm_share in (("[k    ][x   ]", 0.25), ("[k   ][x    ]", np.nan)):
+        found = utilization(dag := gridded(f"stream 7 |{drawing}", k=(1, 128)), dag.span).iloc[0]
+
+        assert found["sm_share"] == pytest.approx(sm_share, nan_ok=True)
+
+
 def test_a_device_that_no_file_describes_may_be_known_by_its_kernels() -> None:
     """8 blocks are 2 per SM, so there are 4; how many warps one holds is not known."""
     events = timeline(

@@ -12,11 +12,13 @@ __all__ = [
     "Annotation",
     "Call",
     "Delegate",
+    "Free",
     "HandOver",
     "Launch",
     "Op",
     "Poll",
     "Receive",
+    "Reclaim",
     "Record",
     "Replay",
     "Spend",
@@ -100,6 +102,8 @@ class Launch:
         Duration of the call, unless it blocks.
     is_blocking : bool
         The call returns after the work has ended.
+    staged_ns : int, unit=ns
+        A call that blocks returns this long before the end: the last part of a copy is staged.
     call : str
         Name of the call; by the kind of work if empty.
     """
@@ -108,6 +112,7 @@ class Launch:
     stream: int = 7
     cost_ns: int = 4_500
     is_blocking: bool = False
+    staged_ns: int = 0
     call: str = ""
 
     @property
@@ -212,6 +217,35 @@ class Poll:
 
 
 @dataclass(frozen=True)
+class Free:
+    """Memory is given back (``cudaFree``), which waits for all work of the device first.
+
+    Parameters
+    ----------
+    cost_ns : int, unit=ns
+        After that.
+    """
+
+    cost_ns: int = 90_000
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """An allocator that is out of memory waits for work without a recorded call, to free after it.
+
+    Parameters
+    ----------
+    streams : tuple of int
+        They used the memory: the last work enqueued on each so far is waited for.
+    return_ns : int, unit=ns
+        From the end of that work to when the allocator frees.
+    """
+
+    streams: tuple[int, ...] = (7,)
+    return_ns: int = 40_000
+
+
+@dataclass(frozen=True)
 class Receive:
     """The thread is idle until a request arrives from outside of the program.
 
@@ -282,6 +316,8 @@ Action = (
     | StreamWait
     | Synchronize
     | Poll
+    | Free
+    | Reclaim
     | Receive
     | HandOver
     | Delegate

@@ -15,6 +15,7 @@ from tests.synth.program import (
     Call,
     Collective,
     Delegate,
+    Free,
     Graph,
     GraphNode,
     HandOver,
@@ -23,6 +24,7 @@ from tests.synth.program import (
     Poll,
     Program,
     Receive,
+    Reclaim,
     Record,
     Replay,
     Spend,
@@ -38,6 +40,7 @@ KINDS = (
     "late ends",
     "full device",
     "polls",
+    "allocator",
     "workers",
     "servers",
     "before the capture",
@@ -157,9 +160,22 @@ def _polls(draw: Draw) -> Section:
     layers = [(draw.ns(20, 200), draw.ns(40, 400)) for _ in range(draw.random.randint(2, 5))]
     before_ns = draw.ns(5, 40) if draw.chance(0.5) else 0
     in_op, stream = draw.chance(0.5), draw.random.choice((7, 20))
+    reads, reduce_ns = draw.chance(0.4), draw.ns(20, 400)
+
+    def of_autograd() -> tuple[Action, ...]:
+        """A value read off the device after a backward pass, which another thread launches."""
+        backward = Op(
+            "autograd::engine::evaluate_function: EmbeddingBackward0",
+            (draw.spend(9_000), draw.launch(_EMBEDDING, layers[0][1], 9)),
+        )
+        return (
+            HandOver((backward,), 2, wake_ns=draw.about(20_000), thread_name="pt_autograd_0"),
+            draw.meeting(_REDUCE, reduce_ns, 22),
+            Op("aten::item", (Poll(9, return_ns=draw.about(4_000)), draw.spend(3_000))),
+        )
 
     def section() -> tuple[Action, ...]:
-        actions: list[Action] = []
+        actions = list(of_autograd()) if reads else []
         for gemm_ns, notify_ns in layers:
             before = min(draw.about(before_ns), notify_ns // 2) if before_ns else 0
             wait = (Poll(stream, before_ns=before, return_ns=draw.about(1_500)), draw.spend(3_000))
@@ -168,6 +184,34 @@ def _polls(draw: Draw) -> Section:
                 Op("aten::mm", (draw.spend(6_000), draw.launch(_GEMM, gemm_ns))),
                 *((Op("deep_ep::dispatch", (notify, *wait)),) if in_op else (notify, *wait)),
                 Op("aten::add", (draw.spend(4_000), draw.launch(_POINTWISE, 8_000))),
+            ]
+        return tuple(actions)
+
+    return section
+
+
+def _retries(draw: Draw) -> Section:
+    """Layers whose outputs do not fit: the allocator waits for a collective, or for what runs on.
+
+    Meanwhile the device works off what else was launched: nothing waits for that.
+    """
+    layers = [
+        (draw.ns(1_000, 9_000), [draw.ns(5, 900) for _ in range(draw.random.randint(1, 20))])
+        for _ in range(draw.random.randint(1, 3))
+    ]
+    streams = draw.random.choice(((20,), (7, 20)))
+    return_ns, cost_ns = draw.ns(12, 95), draw.ns(60, 900)
+
+    def section() -> tuple[Action, ...]:
+        actions: list[Action] = []
+        for gather_ns, kernels in layers:
+            frees = tuple(Free(draw.about(cost_ns)) for _ in range(draw.random.randint(1, 5)))
+            malloc = Call("cudaMalloc", draw.about(100_000))
+            retry = (malloc, Reclaim(streams, draw.about(return_ns)), *frees, malloc)
+            actions += [
+                Op("c10d::_allgather_base_", (draw.meeting(_GATHER, gather_ns, 20),)),
+                *(Op("aten::mm", (draw.spend(9_000), draw.launch(_GEMM, ns))) for ns in kernels),
+                Op("aten::cat", (draw.spend(5_000), *retry, draw.launch(_POINTWISE, 20_000))),
             ]
         return tuple(actions)
 
@@ -222,6 +266,9 @@ def _own_time(draw: Draw) -> Section:
             # A collection of garbage, or a lock, takes any time.
             own = Spend(draw.ns(ns / 2e3, ns / 500))
             actions.insert(draw.random.randrange(len(actions)), Op(name, (own,)) if name else own)
+        # What it allocates for a while is freed, but nothing was short of memory.
+        scratch = (Call("cudaMalloc", 60_000), draw.spend(load_ns), Free(60_000))
+        actions.insert(draw.random.randrange(len(actions)), Op("sort_by_key", scratch))
         # About as long as the kernel beside it, but neither knows of the other.
         near = (draw.launch(_GEMM, near_ns), draw.spend(near_ns))
         return (Annotation(loader, (draw.spend(load_ns),)), *actions, *near, Op("aten::size"))
@@ -292,6 +339,7 @@ def _sections(kind: str, draw: Draw) -> Sequence[Section]:
         "late ends": lambda: draw.random.choice((_replays, _stream_waits))(draw),
         "full device": lambda: _full_device(draw),
         "polls": lambda: _polls(draw),
+        "allocator": lambda: _retries(draw),
         "workers": lambda: _workers(draw),
         "nothing": lambda: draw.random.choice((_own_time, _free_streams))(draw),
     }

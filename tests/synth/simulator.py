@@ -53,6 +53,7 @@ def simulate(program: Program) -> SimulatedRank:
       caller's last event, and the caller goes on after the other's last event. A thread that is
       given something to do begins after that, or when it is done with what it was given before.
     - A thread that polls goes on when the work has come to the point, plus the return.
+    - An allocator that frees waits for the last work of some streams, and takes the return.
 
     Examples
     --------

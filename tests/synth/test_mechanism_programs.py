@@ -18,6 +18,7 @@ PLANTED = {
     "stripped waits": Release.STREAM_WAIT,
     "full device": Release.DEVICE_FULL,
     "polls": Release.POLL,
+    "allocator": Release.ALLOCATOR,
     "workers": Release.CALL,
     "servers": Release.REQUEST,
     "before the capture": Release.BEFORE_CAPTURE,

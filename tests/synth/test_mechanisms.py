@@ -9,7 +9,9 @@ from htagraph.model.kinds import EventKind
 from tests.synth.program import (
     Action,
     Annotation,
+    Call,
     Delegate,
+    Free,
     Graph,
     GraphNode,
     Launch,
@@ -17,6 +19,7 @@ from tests.synth.program import (
     Op,
     Poll,
     Program,
+    Reclaim,
     Record,
     Replay,
     Spend,
@@ -339,6 +342,21 @@ def test_who_polls_what_is_over_does_not_wait() -> None:
 
     assert spans(rank)["after"] == (34_000, 36_000)
     assert cause(rank, "after")[0] == "own work"
+
+
+def test_an_allocator_waits_for_streams_before_it_frees() -> None:
+    """A ends at 25 us; the allocator walks its blocks for 3 us, frees, and allocates."""
+    rank = run(launch("A", 20_000), Reclaim((7,), 3_000), Free(2_000), Call("cudaMalloc", 2_000))
+
+    assert spans(rank)["cudaFree"] == (28_000, 30_000)
+    assert path(rank) == [
+        (5_000, "launch", "A"),
+        (20_000, "compute", "A"),
+        (3_000, "sync", ""),
+        (2_000, "host", "cudaFree"),
+        (2_000, "host", "cudaMalloc"),
+    ]
+    assert cause(rank, "cudaFree") == ("allocator", "A", 21_000)
 
 
 # Worker threads

@@ -20,11 +20,13 @@ from tests.synth.actions import (
     Annotation,
     Call,
     Delegate,
+    Free,
     HandOver,
     Launch,
     Op,
     Poll,
     Receive,
+    Reclaim,
     Record,
     Replay,
     Spend,
@@ -164,6 +166,10 @@ class Thread:
                     yield from self._launch(action)
                 case Poll():
                     yield from self._poll(action)
+                case Reclaim():
+                    yield from self._reclaim(action)
+                case Free():
+                    yield from self._free(action)
                 case Record() | StreamWait():
                     yield from self._order(action)
                 case Synchronize():
@@ -261,7 +267,7 @@ class Thread:
         else:
             items = self._enqueue(action, call, launch)
         if isinstance(action, Launch) and action.is_blocking:
-            yield from self._wait_for(items[-1:])
+            yield from self._wait_for(items[-1:], before_ns=action.staged_ns)
             self.now += self.device.machine.sync_return_ns
             self._advance(Bound.SYNC, call)
         else:
@@ -329,19 +335,21 @@ class Thread:
             self.mark = self._release(room, Bound.LAUNCH, Release.QUEUE)
             self.now = room.ts_ns
 
-    def _wait_for(self, items: Iterable[Item]) -> Steps:
-        """Wait until all items have ended; the last one releases this thread if it is later."""
+    def _wait_for(
+        self, items: Iterable[Item], *, before_ns: int = 0, release: Release = Release.SYNC
+    ) -> Steps:
+        """Wait until all items have ended, or so long before; the last one releases this thread."""
         ends: list[Mark] = []
         for item in items:
             while item.end is None:
                 yield item
-            ends.append(item.end)
+            ends.append(self._point(item, before_ns))
         last = max(ends, key=lambda mark: mark.ts_ns, default=None)
         if last is not None and last.ts_ns >= self.now:
             self.engine.n_ties += (
                 sum(mark.ts_ns == last.ts_ns for mark in ends) - 1 + (last.ts_ns == self.now)
             )
-            self.mark = self._release(last, Bound.SYNC, Release.SYNC)
+            self.mark = self._release(last, Bound.SYNC, release)
             self.now = last.ts_ns
 
     def _order(self, action: Record | StreamWait) -> Steps:
@@ -443,15 +451,41 @@ class Thread:
             yield item
         if item is None or item.start is None or item.end is None:
             return
-        at_ns = max(item.end.ts_ns - action.before_ns, item.start.ts_ns)
-        if at_ns < self.now:
+        seen = self._point(item, action.before_ns)
+        if seen.ts_ns < self.now:
             return
-        seen = item.end
-        if at_ns < item.end.ts_ns:
-            seen = Mark(
-                at_ns, item.start, item.bound, item.work.name,
-                rank=self.device.rank, event=item.event,
-            )  # fmt: skip
         self.mark = self._release(seen, Bound.SYNC, Release.POLL)
-        self.now = at_ns + action.return_ns
+        self.now = seen.ts_ns + action.return_ns
         self._advance(Bound.SYNC, -1)
+
+    def _point(self, item: Item, before_ns: int) -> Mark:
+        """The end of work, or a point in it so long before."""
+        assert item.start is not None
+        assert item.end is not None
+        at_ns = max(item.end.ts_ns - before_ns, item.start.ts_ns)
+        if at_ns == item.end.ts_ns:
+            return item.end
+        return Mark(
+            at_ns, item.start, item.bound, item.work.name, rank=self.device.rank, event=item.event
+        )
+
+    def _reclaim(self, action: Reclaim) -> Steps:
+        """Wait for the last work of some streams, and make ready to free."""
+        yield self.now
+        before = self._boundary()
+        items = [self.device.last[each] for each in action.streams if each in self.device.last]
+        yield from self._wait_for(items, release=Release.ALLOCATOR)
+        self.now += action.return_ns
+        if self.mark is not before:
+            self._advance(Bound.SYNC, -1)
+
+    def _free(self, action: Free) -> Steps:
+        """Wait for all work of the device, and give memory back."""
+        yield self.now
+        call = self._enter_call("cudaFree")
+        before = self.mark
+        yield from self._wait_for(self.device.covered())
+        self.now += action.cost_ns
+        if self.mark is not before:
+            self._advance(Bound.SYNC, call)
+        self._leave(call)

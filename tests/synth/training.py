@@ -73,7 +73,7 @@ _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def training_rank(
-    *, steps: int = 3, layers: int = 6, fault: Fault = "none", seed: int = 0
+    *, steps: int = 3, layers: int = 6, fault: Fault = "none", accumulate: int = 1, seed: int = 0
 ) -> Program:
     """The program of rank 0 of eight that train a model; the other seven are not simulated.
 
@@ -82,6 +82,8 @@ def training_rank(
     steps, layers : int
     fault : Fault, default="none"
         Without one, the step is bound by compute.
+    accumulate : int, default=1
+        Gradients are reduced, and the optimizer runs, in each step whose number it divides.
     seed : int
 
     Returns
@@ -102,7 +104,7 @@ def training_rank(
     """
     _check_fault(fault)
     source = random.Random(seed)  # noqa: S311 - no secret
-    builder = _Step(layers=layers, fault=fault, random=source)
+    builder = _Step(layers=layers, fault=fault, random=source, accumulate=accumulate)
     return Program(
         builder.run(steps), world_size=len(_OF_EIGHT.ranks), groups=(_OF_EIGHT,), seed=seed
     )
@@ -116,6 +118,7 @@ def training_job(
     fault: Fault = "none",
     tensor: int = 1,
     pipeline: int = 1,
+    accumulate: int = 1,
     straggler: int = -1,
     delay: Delay = "python",
     delay_ns: int = 2_000_000,
@@ -137,6 +140,8 @@ def training_job(
         Of every rank.
     tensor, pipeline : int
         Ranks per tensor-parallel group, and pipeline stages; their product divides `ranks`.
+    accumulate : int
+        As of `training_rank`.
     straggler : int
         Rank that is late in every step, -1 for none.
     delay : Delay
@@ -183,7 +188,7 @@ def training_job(
         layout = Layout(rank, ranks, tensor, pipeline)
         late = {delay: delay_ns} if rank == straggler else {}
         durations = random.Random(seed * 7_919 + rank)  # noqa: S311 - no secret
-        builder = _Step(layers, durations, fault, layout, late)
+        builder = _Step(layers, durations, fault, layout, late, accumulate)
         programs.append(
             Program(
                 builder.run(steps), Machine(jitter_ns=jitter_ns), rank, ranks, device=rank % 8,
@@ -215,7 +220,9 @@ class _Step:
     fault: Fault = "none"
     layout: Layout = field(default_factory=Layout)
     late: dict[Delay, int] = field(default_factory=dict)
+    accumulate: int = 1
     n_sequences: int = 0
+    updates: bool = True
 
     def run(self, steps: int) -> tuple[Action, ...]:
         """A warm-up, the steps, and the wait for the device at the end."""
@@ -238,6 +245,7 @@ class _Step:
 
     def _step(self, number: int) -> Iterator[Action]:
         """The actions of one step."""
+        self.updates = number % self.accumulate == 0
         loading_ns = 1_100 * 1_000 * self.layers if self.fault == "dataloader" else 60_000
         yield Spend(self._ns(12_000))
         if "python" in self.late:
@@ -260,7 +268,8 @@ class _Step:
         yield Spend(self._ns(15_000))
         yield HandOver(tuple(self._backward(first)), wake_ns=self._ns(24_000))
         yield Spend(self._ns(30_000))
-        yield from self._optimizer()
+        if self.updates:
+            yield from self._optimizer()
         yield Spend(self._ns(17_000_000 if self.fault == "full_queue" else 20_000))
 
     def _op(self, name: str, *body: Action, sequence: int = -1) -> Op:
@@ -342,9 +351,9 @@ class _Step:
             )
             yield self._backward_op("Addmm", sequence - 1, *gemms)
             yield from self._tensor_reduce()
-            if self.fault != "exposed_allreduce":
+            if self.updates and self.fault != "exposed_allreduce":
                 yield from self._gradient_reduce(110_000)
-        if self.fault == "exposed_allreduce":
+        if self.updates and self.fault == "exposed_allreduce":
             yield from self._gradient_reduce(1_100_000 * self.layers)
         yield from self._to_neighbor(self.layout.rank - self.layout.per_stage)
 

@@ -46,6 +46,7 @@ class Release(StrEnum):
     BEFORE_CAPTURE = "before the capture"  #: device work that is not recorded
     SYNC = "sync"  #: a recorded call waited for device work
     POLL = "poll"  #: a thread polled device work
+    ALLOCATOR = "allocator"  #: an allocator waited for device work before it freed
     QUEUE = "queue"  #: a launch met a full queue
     HANDOFF = "handoff"  #: another thread, which worked for it or for which it works
     CALL = "call"  #: another thread, which gave it something to do

@@ -45,7 +45,8 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         "devices": ("Devices", _table(found.device_time(), "Mean over devices")),
         "steps": ("Steps", _steps(found)),
     }
-    facts = (f"<b>{side}</b> {escape(run.facts)}" for side, run in _sides(found))
+    sides = zip(("before", "after"), found.facts, strict=True)
+    facts = (f"<b>{side}</b> {escape(line)}" for side, line in sides)
     return write_html(
         out,
         "diff.html",
@@ -54,9 +55,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         style=resource("diff.css"),
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(
-            f'<p class="caveat">{escape(side)}, left out: {escape(step)}</p>'
-            for side, run in _sides(found)
-            for step in run.left_out
+            f'<p class="caveat">{escape(step)}</p>' for side in found.left_out for step in side
         ),
         verdict=escape(found.verdict()),
         sections="\n".join(

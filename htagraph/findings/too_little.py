@@ -1,0 +1,44 @@
+"""Whether a trace shows too little of a run to be judged."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from htagraph.model.kinds import Bound
+from htagraph.model.units import human_count, human_duration
+
+__all__ = ["too_little"]
+
+_FEW_EVENTS = 100
+"""Below this number of events on all threads, a trace is not the profile of a step. Chosen: a step
+of a small model has several hundred. Pinned with `_LEAST_SHARE` by `test_too_little.py`.
+"""
+
+_LEAST_SHARE = 0.01
+"""Share of the path in operators, functions, ranges and calls below which nothing is known of it.
+
+Chosen: of what else there is, not even the neighbours are known.
+"""
+
+
+def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool) -> str:
+    """Why a path cannot be judged, and what to capture; empty if it can.
+
+    It cannot if there is no device work, hardly an event in the whole trace, and nothing recorded
+    on the path.
+    """
+    if has_device or n_events >= _FEW_EVENTS or not len(attributed_time):
+        return ""
+    time = attributed_time
+    between = time["bound"].isin([Bound.PYTHON_GAP.label, Bound.WAITING_FOR_WORK.label])
+    known = ~between | (time["frame"] != "") | (time["ranges"] != "")
+    whole_ns, known_ns = int(time["dur_ns"].sum()), int(time.loc[known, "dur_ns"].sum())
+    if known_ns >= _LEAST_SHARE * whole_ns:
+        return ""
+    return (
+        f"too little was recorded: {human_count(n_events, 'event')}, no device work, and "
+        f"{human_duration(known_ns)} of {human_duration(whole_ns)} in operators, calls or ranges "
+        "of the program. Capture whole steps: profile around the training loop, with "
+        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
+        "with_stack=True for Python code."
+    )

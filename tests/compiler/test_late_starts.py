@@ -1,0 +1,82 @@
+"""Late starts: device work that begins later than all that is known explains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from htagraph.compiler import late_starts as module
+from htagraph.compiler.late_starts import ends_before, late_starts, most_used_streams, running_at
+from htagraph.compiler.launches import launch_edges
+from htagraph.compiler.streams import stream_edges
+from htagraph.compiler.structure import Structure, examine
+from htagraph.model.edges import EdgeTable
+from htagraph.synth import timeline
+
+
+def late(drawing: str) -> dict[str, tuple[int, int]]:
+    """Since when late work was ready, and how long it waited, in us."""
+    structure = examine(timeline(drawing))
+    known = EdgeTable.concat([launch_edges(structure), stream_edges(structure)])
+    found = late_starts(structure, known)
+    names = structure.events.names(found.event).tolist()
+    times = zip((found.ready_ns // 1_000).tolist(), (found.wait_ns // 1_000).tolist(), strict=True)
+    return dict(zip(names, times, strict=True))
+
+
+@pytest.mark.parametrize(("gap_us", "found"), [(21, {"k2": (57, 21)}), (20, {})])
+def test_queued_work_is_late_beyond_two_launch_floors_after_the_work_before_it(gap_us, found):
+    """The launch floor is 10 us; k1 begins at once."""
+    assert (
+        late(f"""
+        cpu 1    |[launch >a][launch >b][launch >c]
+        stream 7 |{"":10}[k0 <a{"":33}][k1 <b]{"":{gap_us}}[k2 <c]
+    """)
+        == found
+    )
+
+
+@pytest.mark.parametrize(("delay_us", "found"), [(51, {"k2": (61, 41)}), (50, {})])
+def test_work_is_late_beyond_four_launch_floors_after_a_launch_takes(delay_us, found):
+    """The launch floor is 10 us, and k2 is launched at 51 us."""
+    assert (
+        late(f"""
+        cpu 1    |[launch >a]{"":40}[launch >b]
+        stream 7 |{"":10}[k1 <a]{"":{34 + delay_us}}[k2 <b]
+    """)
+        == found
+    )
+
+
+@pytest.fixture
+def stream() -> Structure:
+    """Three kernels, of which two overlap."""
+    return examine(
+        timeline("""
+            us       |0         10        20
+            stream 7 |  [k0  ]     [k1   ]
+            stream 7 |                 [k2   ]
+        """)
+    )
+
+
+def test_the_last_work_that_has_ended_may_end_at_that_time(stream):
+    """And what ended before it; -1 for none."""
+    until = 1_000 * np.array([7, 8, 19, 20, 30])
+
+    assert ends_before(stream, 0, until, 2).tolist() == [[-1, 0, 0, 1, 2], [-1, -1, -1, 0, 1]]
+
+
+def test_work_that_runs_ends_at_that_time_or_later(stream):
+    """Or it begins next; -1 after all."""
+    at = 1_000 * np.array([0, 8, 9, 18, 21, 24, 25])
+
+    assert running_at(stream, 0, at).tolist() == [0, 0, 1, 1, 2, 2, -1]
+
+
+def test_of_very_many_streams_those_with_most_work_are_searched(monkeypatch):
+    """Streams 8 and 9 ran more than stream 7."""
+    structure = examine(timeline("stream 7 |[a]\nstream 8 |[a][a]\nstream 9 |[a][a][a]"))
+    monkeypatch.setattr(module, "_MOST_STREAMS", 2)
+
+    assert most_used_streams(structure).tolist() == [1, 2]

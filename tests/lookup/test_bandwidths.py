@@ -1,0 +1,97 @@
+"""Bandwidths of copies: bytes by duration, or as recorded where durations were cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from htagraph.compiler.passes import compile_events
+from htagraph.lookup.bandwidths import bandwidths
+from htagraph.model.dag import Dag
+from htagraph.queries.quality import quality
+from htagraph.synth import timeline
+
+_COPIES = """
+    us       |0         10        20        30        40        50
+    stream 7 |[Memcpy A    ] [Memcpy B]  [Memcpy C            ][k  ]
+"""
+
+
+def _rates(recorded: dict[str, float], *, cut: bool = True) -> Dag:
+    """Compiled copies of 140, 100 and 220 kB that take 14, 10 and 22 us: 10 GB/s each."""
+    events = timeline(
+        _COPIES,
+        columns={
+            "bytes": {"Memcpy A": 140_000, "Memcpy B": 100_000, "Memcpy C": 220_000},
+            "memory_bandwidth": recorded,
+        },
+    )
+    # A kernel of 5 us and 1 ns says that durations are in nanoseconds.
+    longer = (events.names() == "k") & (not cut)
+    return compile_events(replace(events, dur_ns=events.dur_ns + longer))
+
+
+def _copy_rates(dag: Dag) -> list[float]:
+    return bandwidths(dag).rate.tolist()
+
+
+def _fit(dag: Dag) -> tuple[int, int, str]:
+    row = quality(dag, dag.span).set_index("check")
+    row = row.loc["recorded bandwidths of copies fit bytes and durations"]
+    return int(row["n_good"]), int(row["n_all"]), str(row["consequence"])
+
+
+def test_a_recorded_bandwidth_off_by_one_factor_gives_way_to_bytes_and_durations():
+    """Some producers write 0.4348 of it for every copy, and quality() says so."""
+    dag = _rates({"Memcpy A": 4.348, "Memcpy B": 4.348, "Memcpy C": 4.348})
+
+    assert _copy_rates(dag) == [10, 10, 10]
+    assert _fit(dag) == (
+        0,
+        3,
+        "the median recorded value is 0.435 of bytes by duration; bandwidth is bytes by duration.",
+    )
+
+
+def test_a_factor_that_a_cut_could_explain_is_none_if_all_copies_share_it():
+    """Durations of 14, 10 and 22 us cut by up to 1 us do not all give 0.96."""
+    dag = _rates({"Memcpy A": 9.6, "Memcpy B": 9.6, "Memcpy C": 9.6})
+
+    assert _copy_rates(dag) == [10, 10, 10]
+
+
+def test_two_durations_do_not_tell_a_factor_from_a_cut():
+    """Both may have been cut by as much; the third copy has bytes only."""
+    assert _copy_rates(_rates({"Memcpy A": 9.6, "Memcpy B": 9.6})) == [9.6, 9.6, 10]
+
+
+def test_a_recorded_bandwidth_is_kept_where_durations_were_cut_to_microseconds():
+    """14.5, 10.2 and 22.9 us became 14, 10 and 22: the recorded values know more."""
+    dag = _rates({"Memcpy A": 9.655, "Memcpy B": 9.804, "Memcpy C": 9.607})
+
+    assert _copy_rates(dag) == [9.655, 9.804, 9.607]
+    assert _fit(dag) == (3, 3, "taken as recorded, for durations are whole microseconds.")
+
+
+def test_bytes_and_durations_give_the_bandwidth_where_durations_are_in_nanoseconds():
+    """Nothing was cut there, so the recorded values cannot know more."""
+    recorded = {"Memcpy A": 9.655, "Memcpy B": 9.804, "Memcpy C": 9.607}
+
+    assert _copy_rates(_rates(recorded, cut=False)) == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "cut", "n_fit"),
+    [
+        ((10.09, 10.11, 10.0), False, 2),
+        ((9.92, 9.92, 9.92), True, 3),
+        ((9.88, 9.88, 9.88), True, 0),
+    ],
+)
+def test_recorded_bandwidths_are_rounded_by_up_to_a_hundredth(recorded, cut, n_fit):
+    """One factor of all copies is systematic only beyond that."""
+    names = ("Memcpy A", "Memcpy B", "Memcpy C")
+    found = bandwidths(_rates(dict(zip(names, recorded, strict=True)), cut=cut))
+
+    assert (found.n_fit, found.n_compared) == (n_fit, 3)
