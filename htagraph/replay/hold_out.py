@@ -29,7 +29,7 @@ _MOST_PAIRS = 12
 """Last pairs of steps to replay. Chosen: enough for a median; test_hold_out has 15 pairs."""
 _DEVIATIONS = 3
 """Standard deviations of steps by which a saving may differ in another run. Measured on the fit
-pairs of `bench_intervals`: 92% of intervals hold, with 2 it is 84%; ``test_intervals`` compares."""
+pairs of `bench_intervals`: 92% of intervals hold, with 2 it is 87%; ``test_intervals`` compares."""
 
 
 @dataclass(frozen=True)
