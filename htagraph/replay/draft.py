@@ -147,10 +147,16 @@ class Draft:
         return own
 
     def share(self, chosen: Bools) -> F64:
-        """Share of each edge that is the chosen events' own time, frames and launches included."""
+        """Share of each edge that is the chosen events' own time, frames and launches included.
+
+        Work that starts after a slow call could not start earlier. At the least, the time from the
+        start of a call to its work is the device's.
+        """
         frames, own = self.frames(chosen), self.own_time(chosen)
         found = np.zeros(len(own)) if frames is None else frames.share(self.replay)
         found[own] = 1.0
+        if self.assumption is Assumption.RIGID:
+            return found
         replay = self.replay
         call = replay.node[replay.tail] >> 1
         launches = np.flatnonzero((replay.kind == EdgeKind.LAUNCH) & chosen[call])
