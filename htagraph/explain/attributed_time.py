@@ -26,7 +26,6 @@ from htagraph.explain.segment_pieces import Pieces
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
-from htagraph.lookup.carried_over import carried_over
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places
 from htagraph.lookup.plain_traces import is_plain
@@ -232,8 +231,6 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Mask) -> I8:
     launch = dag.launch[event[copies]]
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
     cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
-    head = gather(dag.edges.head, pieces.edge) >> 1
-    cause[gather(carried_over(dag), head, default=False)] = _CODE[Cause.LAUNCHED_BEFORE_CAPTURE]
     topic = find_topics(dag, event, pieces.start_ns, pieces.topic)
     compiles = np.isin(topic, _COMPILING) & np.isin(cause, _WHILE_COMPILING)
     about = (topic >= 0) & (compiles | (cause == _CODE[Cause.HOST]))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.lookup.attribution import DATA_LOADING
+from htagraph.lookup.carried_over import carried_over
 from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, meanings_by_name
 from htagraph.model.dag import Dag
@@ -31,6 +32,7 @@ _STREAM, _SYNC, _HIDDEN_SYNC = (
 )
 _WAITS_FOR_WORK, _STREAM_ORDER = int(Rule.WAITS_FOR_WORK), int(Rule.STREAM_ORDER)
 _WAITING, _GAP = int(Bound.WAITING_FOR_WORK), int(Bound.PYTHON_GAP)
+_BEFORE = int(Bound.LAUNCHED_BEFORE_CAPTURE)
 _COMMUNICATION, _DATA_LOADING = int(Bound.COMMUNICATION), int(Bound.DATA_LOADING)
 _RUNTIME = int(EventKind.RUNTIME)
 _AT_END, _ALWAYS = 1, 2
@@ -82,6 +84,8 @@ class BoundRules(NamedTuple):
     meets : ndarray of shape (n_events,), dtype=int8
         Collectives that the host itself runs: 1, and 2 on a worker thread, else 0. Between a
         receive and its wait, the caller's own thread may do other work.
+    carried : ndarray of shape (n_events,), dtype=bool
+        Device work from before the capture; empty if there is none.
     launch_usual_ns, stream_usual_ns : int, unit=ns
         As `Calibration` has them.
     """
@@ -100,6 +104,7 @@ class BoundRules(NamedTuple):
     loads: Bools
     loading: I8
     meets: I8
+    carried: Bools
     launch_usual_ns: int
     stream_usual_ns: int
 
@@ -115,6 +120,7 @@ class BoundRules(NamedTuple):
         if len(ranges):
             meets[ranges] = _AT_END
             meets[given_ranges(dag, ranges)[0]] = _ALWAYS
+        carried = carried_over(dag)
         return cls(
             events.node_ts_ns,
             events.kind,
@@ -130,6 +136,7 @@ class BoundRules(NamedTuple):
             loads if loads.any() else loads[:0],
             np.zeros(len(events), dtype=np.int8),
             meets,
+            carried if carried.any() else carried[:0],
             calibration.launch_usual_ns,
             calibration.stream_usual_ns,
         )
@@ -159,7 +166,9 @@ def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
     kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
     waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
     bound: int = rules.of_edge[kind]
-    if kind == _SPAN or (waits and tail & 1 == 0 and tail >> 1 == event):
+    if len(rules.carried) > 0 and rules.carried[edges.head[edge] >> 1]:
+        bound = _BEFORE
+    elif kind == _SPAN or (waits and tail & 1 == 0 and tail >> 1 == event):
         bound = rules.of_class[rules.kernel_class[event]]
     elif kind == _THREAD:
         if edges.rule[edge] == _WAITS_FOR_WORK:

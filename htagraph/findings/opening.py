@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.model.kinds import Cause
+from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
@@ -67,13 +67,11 @@ def find_opening(path: CriticalPath) -> Opening | None:
     >>> find_opening(trace.compile().critical_path()).option
     '-w 26000:36000'
     """
-    time = path.attributed_labels
-    dur_ns = time["dur_ns"].to_numpy()
-    before = np.flatnonzero(time["cause"] == Cause.LAUNCHED_BEFORE_CAPTURE)
-    waited_ns = int(dur_ns[before].sum())
+    before = np.flatnonzero(path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE)
+    waited_ns = int(path.durations_ns[before].sum())
     if waited_ns <= LONG_OPENING * path.dur_ns:
         return None
-    start_ns = path.start_ns + int(dur_ns[: before[-1] + 1].sum())
+    start_ns = path.start_ns + int(path.durations_ns[: before[-1] + 1].sum())
     if start_ns >= path.window.end_ns:
         return None
     rest = Window(start_ns, path.window.end_ns, _REST)

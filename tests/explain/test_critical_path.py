@@ -186,7 +186,7 @@ def test_an_anchor_is_where_the_path_of_a_window_ends():
         stream 7 |[k            ]
     """
     dag = compile_events(timeline(drawing))
-    for anchor, path in ((0, [("launch", 15_000)]), (-1, [("compute", 15_000)])):
+    for anchor, path in ((0, [("launch", 15_000)]), (-1, [("launched_before_capture", 15_000)])):
         segments = critical_path(dag, Window(0, 15_000, "until N", anchor=anchor))
         assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == path
 
