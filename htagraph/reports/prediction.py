@@ -91,7 +91,7 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     >>> import htagraph as hg
     >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> print(prediction_in_words(hg.what_if(graph, hg.prefetch())))
-    7.48 ms -> 6.60 ms: saves 886 us, 11.8%
+    7.48 ms -> 6.60 ms: saves 886 us, 11.8% (saves at least 583 us, at most 1.19 ms)
     """
     before_ns, saves = scenario.rehearsal.window.dur_ns, scenario.saves_ns
     if saves is None:
