@@ -14,7 +14,7 @@ from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 
-__all__ = ["LONG_OPENING", "Opening", "find_opening"]
+__all__ = ["LATER", "LONG_OPENING", "Opening", "find_opening", "rest_after_opening"]
 
 LONG_OPENING = 0.2
 """Share of a window above which a report leaves out its opening by default.
@@ -22,7 +22,7 @@ LONG_OPENING = 0.2
 Chosen. Pinned by `test_opening.py::test_an_opening_is_long_from_a_fifth_on`.
 """
 
-_REST = "the part after work from before the capture"
+LATER = "the part after work from before the capture"
 
 
 class Opening(NamedTuple):
@@ -67,12 +67,17 @@ def find_opening(path: CriticalPath) -> Opening | None:
     >>> find_opening(trace.compile().critical_path()).option
     '-w 26000:36000'
     """
-    before = np.flatnonzero(path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE)
-    waited_ns = int(path.durations_ns[before].sum())
+    waited_ns = int(path.durations_ns[path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE].sum())
     if waited_ns <= LONG_OPENING * path.dur_ns:
         return None
-    start_ns = path.start_ns + int(path.durations_ns[: before[-1] + 1].sum())
-    if start_ns >= path.window.end_ns:
+    rest = rest_after_opening(path)
+    return None if rest is None else Opening(waited_ns, rest, path.dag.span.start_ns)
+
+
+def rest_after_opening(path: CriticalPath) -> Window | None:
+    """What follows the opening of a window, however short that is; None for nothing."""
+    before = np.flatnonzero(path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE)
+    if not len(before):
         return None
-    rest = Window(start_ns, path.window.end_ns, _REST)
-    return Opening(waited_ns, rest, path.dag.span.start_ns)
+    start_ns = path.start_ns + int(path.durations_ns[: before[-1] + 1].sum())
+    return Window(start_ns, path.window.end_ns, LATER) if start_ns < path.window.end_ns else None

@@ -15,8 +15,10 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import IncompleteTraceWarning, QueryError
 from htagraph.findings.context import Context
+from htagraph.findings.opening import LONG_OPENING
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
+from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
@@ -36,6 +38,7 @@ from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
+from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
 from htagraph.readers.storage import url_of
@@ -162,6 +165,20 @@ class Job(Questions):
         """
         found = job_window(self.summaries, window) or self.graphs.window
         return self if found == self.asked_window else replace(self, asked_window=found)
+
+    @property
+    def opening_ns(self) -> int:
+        """Time of the path in which devices run work launched before the capture."""
+        segments = self.critical_path().segments
+        before = segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label
+        return int(segments.loc[before, "dur_ns"].sum())
+
+    def without_opening(self) -> Job:
+        """The job after such work, on each rank from its end on; itself if that is short."""
+        is_long = self.asked_window is None and (
+            self.opening_ns > LONG_OPENING * self.critical_path().dur_ns
+        )
+        return replace(self, asked_window=AfterOpening()) if is_long else self
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question by its name, as from the member of that name.
@@ -430,8 +447,10 @@ class Job(Questions):
         -------
         Verdict
             Withheld where too much of the path is unexplained, or no clocks of two ranks could be
-            aligned. If the job is too large to replay, savings are upper bounds.
+            aligned. If the job is too large to replay, causes are ranked by share.
         """
+        if (rest := self.without_opening()) is not self:
+            return rest.verdict()
         self.visit(Question.of("kernel_breakdown", by="name"))
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")

@@ -38,6 +38,7 @@ from htagraph.job.kept_steps import (
     step_starts,
     table_since,
 )
+from htagraph.job.opening import AfterOpening
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
@@ -69,8 +70,8 @@ class RankStep(NamedTuple):
         return self.name
 
 
-WindowName = str | RankStep | LastSteps | tuple[int, int] | None
-"""A window of every rank: the name of a host range, a step, the last steps, times, or all."""
+WindowName = str | RankStep | LastSteps | AfterOpening | tuple[int, int] | None
+"""A window of every rank: the name of a host range, a step, what is late, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
 """A function of the graph of a rank, which can be pickled for another process."""
@@ -241,7 +242,7 @@ def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     if window is None:
         return graph
-    if isinstance(window, LastSteps):
+    if isinstance(window, LastSteps | AfterOpening):
         return replace(graph, interval=window(graph))
     if isinstance(window, RankStep):
         return graph.window(window.name, instance=window.instance)
