@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED, START_IDLE
-from htagraph.model.kinds import Cause
+from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.labels import printable
 from htagraph.writers.notebook_cell import escaped
@@ -31,6 +31,12 @@ _NAMED = 0.02
 
 Pinned by `test_verdict.py::test_a_large_cause_is_named_although_others_cost_more`.
 """
+
+_BOUNDS: dict[str, str] = {
+    Cause.UNEXPLAINED: Bound.UNEXPLAINED.label,
+    Cause.LAUNCHED_BEFORE_CAPTURE: Bound.LAUNCHED_BEFORE_CAPTURE.label,
+}
+"""Bounds of the time that is apart."""
 
 _SHOWN = 0.0005
 """Share of a window that prints as more than 0.0%."""
@@ -347,9 +353,15 @@ class Verdict:
         count = human_count(len(other) - len(named), "smaller cause")
         named.sort(key=lambda one: -one.dur_ns)
         parts = [*((one.label, one.dur_ns) for one in named), (count, small)]
+        # What makes a rank late may be unexplained, too.
+        within = {bound for one in self.findings for bound, _ in one.parts}
+        parts += [
+            (f"{cause} elsewhere" if _BOUNDS[cause] in within else cause, dur_ns)
+            for cause, dur_ns in self.apart
+        ]
         shares = (
             f"{what} {dur_ns / self.dur_ns:.1%}"
-            for what, dur_ns in (*parts, *self.apart)
+            for what, dur_ns in parts
             if dur_ns > _SHOWN * self.dur_ns > 0
         )
         said = ", ".join(shares)

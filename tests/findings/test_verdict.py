@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from htagraph.findings.verdict import Finding, Verdict
@@ -75,3 +77,11 @@ def test_lines_have_a_hundred_columns() -> None:
     verdict = Verdict((), withheld="no " * 99)
 
     assert max(map(len, repr(verdict).splitlines())) in {98, 99, 100}
+
+
+def test_unexplained_time_of_a_late_rank_is_not_counted_again() -> None:
+    """The page has all unexplained time as a figure of its own."""
+    late = replace(found(0.9), parts=(("host", 890_000), ("unexplained", 10_000)))
+    verdict = Verdict((late,), dur_ns=1_000_000, apart=(("unexplained", 100_000),))
+
+    assert verdict.rest == "The rest of the path: unexplained elsewhere 10.0%."
