@@ -64,7 +64,10 @@ START_IDLE = (
     "To leave out work launched before the capture, start it at the beginning of a step, after "
     "torch.cuda.synchronize()."
 )
-NOT_RANKED = "Ranked by share of the path: the run could not be replayed."
+NOT_RANKED = (
+    "Ranked by share of the path: the run was not replayed, because it is too large or its steps "
+    "differ too much."
+)
 OTHER_RANKS = (
     "The low end of a saving is for this rank alone: if the other ranks do not change, its "
     "collectives end no earlier, however early it arrives."
