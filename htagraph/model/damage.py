@@ -1,0 +1,61 @@
+"""Damage: what a recording lacks or has wrong, and what that does to the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+__all__ = ["BY_CHOICE", "Damage", "DamageKind", "damage_in_words"]
+
+
+class DamageKind(StrEnum):
+    """What is damaged, the worst first: sentences are printed in this order."""
+
+    FAILED_FILE = "failed file"
+    CUT_FILE = "cut file"
+    CUT_RANK = "cut rank"
+    LOST_EVENTS = "lost events"
+    LOST_TIMES = "lost times"
+    OTHER_STEPS = "other steps"
+    UNMATCHED = "unmatched"
+    MISSING_RANKS = "missing ranks"
+
+
+BY_CHOICE = frozenset({DamageKind.MISSING_RANKS})
+"""What a run may lack because someone chose so: it is told, and a check accepts it."""
+
+
+class Damage(NamedTuple):
+    """One way in which a recording is damaged.
+
+    Parameters
+    ----------
+    kind : DamageKind
+    n, n_all : int
+        How much of it is damaged: files, events, ranks or collectives, as `said` names them.
+    start_ns, end_ns : int, unit=ns
+        Where, on the clock of the rank; the whole trace if that is unknown.
+    said : str
+        What is damaged and what that does to the answer: one sentence, which begins with a small
+        letter and ends with a full stop.
+    """
+
+    kind: DamageKind
+    n: int
+    n_all: int
+    start_ns: int
+    end_ns: int
+    said: str
+
+
+def damage_in_words(found: Iterable[Damage]) -> tuple[str, ...]:
+    """The sentences of damage, the worst kind first.
+
+    Examples
+    --------
+    >>> damage_in_words([Damage(DamageKind.LOST_EVENTS, 2, 9, 0, 5, "2 of 9 events are lost.")])
+    ('2 of 9 events are lost.',)
+    """
+    ordered = sorted(found, key=lambda one: [*DamageKind].index(one.kind))
+    return tuple(dict.fromkeys(one.said[:1].upper() + one.said[1:] for one in ordered))
