@@ -1,6 +1,7 @@
 """What calls mean, by name: of CUDA, HIP, MTIA and others, and of the operating system.
 
-Whether a call is a launch is decided by correlation ids, not here.
+Whether a call launched work is decided by correlation ids, not here; `KERNEL_LAUNCH` only says
+which calls should have.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from htagraph.model.kinds import EventKind
 
 __all__ = [
     "ALLOCATION",
+    "CAPTURE_BEGINS",
+    "CAPTURE_ENDS",
+    "KERNEL_LAUNCH",
     "OS_CALLS",
     "POLLS",
     "WAITING_CALLS",
@@ -30,6 +34,17 @@ ALLOCATION = re.compile(
     r"|Mem(Alloc|Free|Create|Map|Unmap))"
 )
 """Calls that allocate memory, or give it back."""
+
+KERNEL_LAUNCH = re.compile(
+    r"^(cuda|hip|cu)\w*(Launch(Cooperative)?Kernel(?!.*MultiDevice)|GraphLaunch)"
+    r"|^(urEnqueueKernelLaunch|zeCommandListAppendLaunch\w*Kernel)"
+)
+"""Calls that launch a kernel or a graph. Calls that copy or fill are not among them: of no bytes,
+they launch nothing."""
+
+CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
+CAPTURE_ENDS = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
+"""Calls around launches that are captured as a graph, instead of being run."""
 
 
 @unique

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["BY_CHOICE", "Damage", "DamageKind", "damage_in_words"]
+__all__ = ["BY_CHOICE", "HOLES", "Damage", "DamageKind", "damage_in_words"]
 
 
 class DamageKind(StrEnum):
@@ -15,6 +15,8 @@ class DamageKind(StrEnum):
     FAILED_FILE = "failed file"
     CUT_FILE = "cut file"
     CUT_RANK = "cut rank"
+    LOST_WORK = "lost device work"
+    LOST_LAUNCHES = "lost launches"
     LOST_EVENTS = "lost events"
     LOST_TIMES = "lost times"
     OTHER_STEPS = "other steps"
@@ -24,6 +26,9 @@ class DamageKind(StrEnum):
 
 BY_CHOICE = frozenset({DamageKind.MISSING_RANKS})
 """What a run may lack because someone chose so: it is told, and a check accepts it."""
+
+HOLES = (DamageKind.LOST_WORK, DamageKind.LOST_LAUNCHES)
+"""What leaves a hole: no path through it is to be trusted."""
 
 
 class Damage(NamedTuple):

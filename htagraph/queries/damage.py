@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
+from htagraph.lookup.lost_records import lost_records
 from htagraph.lookup.reader_damage import reader_damage
 from htagraph.model.answers import DAMAGE
 from htagraph.model.dag import Dag
@@ -15,7 +16,7 @@ from htagraph.model.window import Window
 
 __all__ = ["damage", "damage_frame", "damage_of"]
 
-_FINDERS: tuple[Callable[[Dag], Iterable[Damage]], ...] = (reader_damage,)
+_FINDERS: tuple[Callable[[Dag], Iterable[Damage]], ...] = (reader_damage, lost_records)
 """What finds damage, each of the whole trace. To add one: a function in `lookup`, and its place."""
 
 

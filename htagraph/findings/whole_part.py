@@ -1,0 +1,76 @@
+"""The part of a window in which nothing was lost, if records of much of the window were.
+
+Where device work or launches are lost, the path runs along what is left. Of a window with such
+holes, the longest part between two of them is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from htagraph.algorithms.intervals import Intervals, gaps, union
+from htagraph.model.damage import HOLES, Damage
+from htagraph.model.window import Window
+
+__all__ = ["LOST_LIMIT", "longest_whole_part", "lost_share", "part_to_judge"]
+
+LOST_LIMIT = 0.05
+"""Share of a window in holes up to which it is judged nevertheless.
+
+Chosen: causes are told apart by larger shares. Pinned by
+`test_whole_part.py::test_a_small_hole_is_only_told`.
+"""
+
+_MOST = 0.5
+"""Least share of a window that a part must have to be judged in its place. Chosen.
+
+Pinned by `test_whole_part.py::test_a_part_that_is_most_of_the_window_is_judged`.
+"""
+
+WHOLE_PART = "the longest part without lost records"
+
+
+def _holes(found: Iterable[Damage], window: Window) -> Intervals:
+    """Holes within a window, joined."""
+    holes = [one for one in found if one.kind in HOLES]
+    start_ns = np.array([one.start_ns for one in holes], dtype=np.int64)
+    end_ns = np.array([one.end_ns for one in holes], dtype=np.int64)
+    inside = (window.start_ns, window.end_ns)
+    group = np.zeros(len(holes), dtype=np.int64)
+    return union(group, np.clip(start_ns, *inside), np.clip(end_ns, *inside))
+
+
+def lost_share(found: Iterable[Damage], window: Window) -> float:
+    """Share of a window in which device work or launches were lost."""
+    holes = _holes(found, window)
+    return int((holes.end - holes.start).sum()) / max(window.dur_ns, 1)
+
+
+def longest_whole_part(found: Iterable[Damage], window: Window) -> Window | None:
+    """Longest part of a window outside of all holes; None if nothing is.
+
+    Examples
+    --------
+    >>> hole = Damage(HOLES[0], 90, 100, 20, 30, "lost.")
+    >>> part = longest_whole_part([hole], Window(0, 100, "all"))
+    >>> part.start_ns, part.end_ns
+    (30, 100)
+    """
+    group = np.zeros(1, dtype=np.int64)
+    between = gaps(_holes(found, window), group, window.start_ns, window.end_ns)
+    dur_ns = between.end - between.start
+    if not dur_ns.any():
+        return None
+    longest = int(dur_ns.argmax())
+    return Window(int(between.start[longest]), int(between.end[longest]), WHOLE_PART)
+
+
+def part_to_judge(found: Iterable[Damage], window: Window) -> Window | None:
+    """The longest part without holes, if it is most of a window with too much lost."""
+    found = list(found)
+    if lost_share(found, window) <= LOST_LIMIT:
+        return None
+    part = longest_whole_part(found, window)
+    return part if part is not None and part.dur_ns >= _MOST * window.dur_ns else None

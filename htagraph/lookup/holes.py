@@ -1,0 +1,235 @@
+"""Holes: stretches of a trace in which launches, or what they launched, were not recorded.
+
+::
+
+    thread 1  [launch][launch][launch][launch][launch]
+    stream 7       [k   ]                        [k   ]
+                         '------- a hole -------'
+
+A profiler that loses a buffer leaves no other sign. Without the lost work the device seems idle,
+and the host to blame. On whole traces every kernel launch has its work, but for those that are
+captured as a graph; and what follows linked work on its stream has its launch, as streams run in
+order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.codes import is_in
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.queues import queues
+from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, KERNEL_LAUNCH
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+
+__all__ = ["Hole", "Launches", "kernel_launches", "without_launch", "without_work"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_FEWEST = 10
+"""Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole
+traces lack none. Pinned by `test_holes.py::test_a_hole_has_ten_launches`."""
+
+_APART = 50
+"""Launches with their work between two without, from which on these are of different holes.
+Chosen. Pinned by `test_holes.py::test_two_holes`."""
+
+_TYPICAL_PERCENTILE = 90
+"""Of distances between launches without work, when all of one stream are lost: it may have few."""
+_TIMES_TYPICAL = 2
+"""The same, as a factor: more than that apart are different holes (chosen)."""
+
+_MOSTLY = 0.5
+"""Share of launches without work from which on most are lost, wherever the hole ends (chosen)."""
+_EXPECTED = 5
+"""If less is lost: launches without work that the rest of the trace would have at the same rate, to
+tell a hole from calls of which some never have work (chosen: none by chance in 1% of cases).
+Pinned by `test_holes.py::test_a_steady_rate_is_no_hole`."""
+
+_NEVER = np.iinfo(np.int64).min
+
+
+class Hole(NamedTuple):
+    """A stretch of a trace in which something was not recorded.
+
+    Parameters
+    ----------
+    n, n_all : int
+        Launches, or pieces of device work, without their counterpart; and all in the stretch.
+    start_ns, end_ns : int, unit=ns
+    """
+
+    n: int
+    n_all: int
+    start_ns: int
+    end_ns: int
+
+
+class Launches(NamedTuple):
+    """Calls that launch kernels and graphs, by time, and whether their work was recorded."""
+
+    event: I64
+    has_work: Bools
+
+
+def kernel_launches(dag: Dag) -> Launches:
+    """Launches of kernels and graphs that were to run; those that were captured are left out.
+
+    A launch within another, as of two libraries, is the same launch.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     cpu 1    |[launch >a][launch >b][cudaStreamBeginCapture][launch >c]
+    ...     stream 7 |       [k <a]
+    ... '''))
+    >>> kernel_launches(dag).has_work.tolist()
+    [True, False]
+    """
+    events = dag.events
+    is_call = events.kind == EventKind.RUNTIME
+    calls = np.flatnonzero(is_call & events.named(events.symbols.searched(KERNEL_LAUNCH)))
+    calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
+    has_work = np.zeros(len(events), dtype=bool)
+    has_work[dag.launch[dag.launch >= 0]] = True
+    outer = dag.parent[calls].astype(np.int64)
+    is_inner = (outer >= 0) & is_in(np.maximum(outer, 0), calls)
+    has_work[outer[is_inner]] |= has_work[calls[is_inner]]
+    calls = calls[~is_inner & ~_is_captured(dag, is_call, calls)]
+    return Launches(calls, has_work[calls])
+
+
+def _is_captured(dag: Dag, is_call: Bools, calls: I64) -> Bools:
+    """Whether each call is made while any thread captures a graph."""
+    events = dag.events
+    begins = np.flatnonzero(is_call & events.named(events.symbols.searched(CAPTURE_BEGINS)))
+    ends = np.flatnonzero(is_call & events.named(events.symbols.searched(CAPTURE_ENDS)))
+    times = np.concatenate([events.ts_ns[begins], events.end_ns[ends]])
+    order = np.argsort(times, kind="stable")
+    depth = np.cumsum(np.repeat([1, -1], [len(begins), len(ends)])[order])
+    # What ends without a beginning began before the trace.
+    depth = np.append(0, depth) - depth.min(initial=0)
+    captured: Bools = depth[np.searchsorted(times[order], events.ts_ns[calls], "right")] > 0
+    return captured
+
+
+def without_work(dag: Dag) -> list[Hole]:
+    """Holes of device work: launches of kernels without what they launched.
+
+    A hole begins with the first launch, or once the device has done what was launched right before,
+    and ends where the work of the next launch starts. Calls whose name never launches anything do
+    not count; if these are most launches, all of the trace is a hole, unless it has the kernels as
+    ranges of hardware counters. At the end of a trace work may still be queued: what no launch
+    follows is no hole if its streams had work until less than the longest work before the end.
+    """
+    events, launches = dag.events, kernel_launches(dag)
+    works = np.bincount(
+        events.name[launches.event[launches.has_work]], minlength=len(events.symbols)
+    )
+    known = works[events.name[launches.event]] > 0
+    n_unknown, n_all = int((~known).sum()), len(known)
+    if 2 * n_unknown > n_all:
+        is_hole = n_unknown >= _FEWEST and not (events.kind == EventKind.COUNTER_RANGE).any()
+        return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)] if is_hole else []
+    calls, lost = launches.event[known], ~launches.has_work[known]
+    stretches = _stretches(lost)
+    if not stretches:
+        return []
+    of_calls = _Work.of(dag, calls)
+    longest_ns = int(events.dur_ns[events.is_device].max())
+    found = []
+    for first, last, n in stretches:
+        start_ns, end_ns = int(events.ts_ns[calls[first]]), dag.span.end_ns
+        if last + 1 < len(calls):
+            start_ns = max(start_ns, of_calls.end_of(first - 1))
+            end_ns = max(start_ns, of_calls.start_of(last + 1))
+        else:
+            start_ns = max(start_ns, of_calls.end_of_streams(first))
+            if end_ns - start_ns <= longest_ns:
+                continue
+        found.append(Hole(n, last + 1 - first, start_ns, end_ns))
+    return found
+
+
+class _Work(NamedTuple):
+    """Device work of some calls: the call's position, the stream's number, and the times."""
+
+    position: I64
+    queue: I64
+    start_ns: I64
+    end_ns: I64
+
+    @classmethod
+    def of(cls, dag: Dag, calls: I64) -> _Work:
+        """All that some calls launched."""
+        events = dag.events
+        place = np.full(len(events), -1, dtype=np.int64)
+        place[calls] = np.arange(len(calls))
+        work = np.flatnonzero(events.is_device)
+        position = gather(place, gather(dag.launch, work))
+        work, position = work[position >= 0], position[position >= 0]
+        queue = queues(dag, "stream").of_event[work]
+        return cls(position, queue, events.ts_ns[work], events.end_ns[work])
+
+    def start_of(self, position: int) -> int:
+        """First start of what a call launched."""
+        return int(self.start_ns[self.position == position].min())
+
+    def end_of(self, position: int) -> int:
+        """Last end of what a call launched; long ago for a position before the first."""
+        return int(self.end_ns[self.position == position].max(initial=_NEVER))
+
+    def end_of_streams(self, position: int) -> int:
+        """Last end on the streams of which no work was launched from a position on."""
+        stopped = ~is_in(self.queue, self.queue[self.position >= position])
+        return int(self.end_ns[stopped].max(initial=_NEVER))
+
+
+def without_launch(dag: Dag) -> list[Hole]:
+    """Holes of launches: device work that follows launched work on its stream, but has no launch.
+
+    Work that was launched before the capture precedes all other work of its stream. Kernels that
+    never have a launch do not count: their launches are of a library that is not recorded.
+    """
+    events = dag.events
+    work = np.flatnonzero(events.is_device)
+    is_linked = dag.launch[work] >= 0
+    if is_linked.all():
+        return []
+    queue = queues(dag, "stream").of_event[work]
+    first_ns = np.full(int(queue.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, queue[is_linked], events.ts_ns[work[is_linked]])
+    names = np.bincount(events.name[work[is_linked]], minlength=len(events.symbols))
+    lost = ~is_linked & (events.ts_ns[work] > first_ns[queue]) & (names[events.name[work]] > 0)
+    order = np.argsort(events.ts_ns[work], kind="stable")
+    work, lost = work[order], lost[order]
+    return [
+        Hole(n, last + 1 - first, int(events.ts_ns[work[first]]), int(events.end_ns[work[last]]))
+        for first, last, n in _stretches(lost)
+    ]
+
+
+def _stretches(lost: Bools) -> list[tuple[int, int, int]]:
+    """First and last position of each hole, and the number of those lost in it."""
+    position = np.flatnonzero(lost)
+    if len(position) < _FEWEST:
+        return []
+    distance = np.diff(position)
+    typical = int(np.percentile(distance, _TYPICAL_PERCENTILE, method="lower"))
+    cut = np.flatnonzero(distance > max(_APART, _TIMES_TYPICAL * typical)) + 1
+    bounds = np.concatenate([[0], cut, [len(position)]])
+    first, last, n = position[bounds[:-1]], position[bounds[1:] - 1], np.diff(bounds)
+    length = last + 1 - first
+    share = n / length
+    is_hole = (share > _MOSTLY) | (share * (len(lost) - length) >= _EXPECTED)
+    is_hole &= n >= _FEWEST
+    return list(
+        zip(first[is_hole].tolist(), last[is_hole].tolist(), n[is_hole].tolist(), strict=True)
+    )
