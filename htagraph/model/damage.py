@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["BY_CHOICE", "HOLES", "Damage", "DamageKind", "damage_in_words"]
+__all__ = ["ACCEPTED", "HOLES", "Damage", "DamageKind", "damage_in_words"]
 
 
 class DamageKind(StrEnum):
@@ -17,15 +17,17 @@ class DamageKind(StrEnum):
     CUT_RANK = "cut rank"
     LOST_WORK = "lost device work"
     LOST_LAUNCHES = "lost launches"
+    APART = "rank apart"
+    DROPPED_EVENTS = "dropped events"
     LOST_EVENTS = "lost events"
     LOST_TIMES = "lost times"
     OTHER_STEPS = "other steps"
-    UNMATCHED = "unmatched"
     MISSING_RANKS = "missing ranks"
+    UNMATCHED = "unmatched"
 
 
-BY_CHOICE = frozenset({DamageKind.MISSING_RANKS})
-"""What a run may lack because someone chose so: it is told, and a check accepts it."""
+ACCEPTED = frozenset({DamageKind.MISSING_RANKS, DamageKind.UNMATCHED})
+"""What a capture may lack by choice, or because nothing records it: a check accepts it."""
 
 HOLES = (DamageKind.LOST_WORK, DamageKind.LOST_LAUNCHES)
 """What leaves a hole: no path through it is to be trusted."""
@@ -52,6 +54,10 @@ class Damage(NamedTuple):
     start_ns: int
     end_ns: int
     said: str
+
+    def overlaps(self, start_ns: int, end_ns: int) -> bool:
+        """Whether it reaches into a window."""
+        return self.start_ns <= end_ns and self.end_ns >= start_ns
 
 
 def damage_in_words(found: Iterable[Damage]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def damage(dag: Dag, window: Window) -> pd.DataFrame:
 def damage_of(dag: Dag, window: Window) -> list[Damage]:
     """The same as rows: damage of the trace that reaches into the window."""
     found = (one for finder in _FINDERS for one in finder(dag))
-    return [one for one in found if one.start_ns <= window.end_ns and one.end_ns >= window.start_ns]
+    return [one for one in found if one.overlaps(window.start_ns, window.end_ns)]
 
 
 def damage_frame(found: Iterable[Damage]) -> pd.DataFrame:

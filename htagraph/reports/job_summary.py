@@ -24,8 +24,6 @@ from htagraph.reports.what_helps import clocks_in_words, notes_on
 __all__ = ["JobSummary"]
 
 
-_N_NAMED = 8
-"""Missing ranks named in a caveat: chosen."""
 _ASKED = (
     Question("temporal_breakdown"),
     Question.of("utilization", by="device", bins=100),
@@ -141,7 +139,8 @@ class JobSummary(PathSummary):
     def verdict(self) -> Verdict:
         """What bounds the job."""
         kernels = self._visited.kernel_breakdown(by="name")
-        return find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+        found = find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+        return replace(found, damage=self.job.damage_in_words)
 
     @property
     def is_replayed(self) -> bool:
@@ -183,20 +182,7 @@ class JobSummary(PathSummary):
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:
             said.append(NOT_INFERRED)
-        said += job.timeline.unmatched
-        if not job.missing_ranks:
-            return said
-        n_missing = len(job.missing_ranks)
-        named = ", ".join(map(str, job.missing_ranks[:_N_NAMED]))
-        more = ", …" if n_missing > _N_NAMED else ""
-        missing = f"{n_missing:,} of {human_count(len(job) + n_missing, 'rank')}"
-        return [
-            *said,
-            (
-                f"Traces missing: {missing} ({named}{more}). Waiting for one of them counts as "
-                "communication, and no rank is called late for it."
-            ),
-        ]
+        return said
 
     @property
     def facts(self) -> str:
