@@ -355,7 +355,8 @@ class TraceGraph(Questions):
     def verdict(self) -> Verdict:
         """What bounds the window, its cost, and what to try: the causes of its critical path.
 
-        Of a whole trace that opens with work launched before the capture, what bounds the rest.
+        Of a whole trace that opens with work launched before the capture, what bounds the rest; of
+        one with lost device work, its longest part without, if that is a third of it or more.
 
         Returns
         -------
@@ -369,12 +370,16 @@ class TraceGraph(Questions):
         'Data loading'
         """
         from htagraph.findings.opening import find_opening  # noqa: PLC0415  deferred: large
+        from htagraph.findings.whole_part import part_to_judge  # noqa: PLC0415
         from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415
 
         path = self.critical_path()
-        opening = find_opening(path) if self.interval == self.dag.span else None
-        if opening is not None:
-            path = replace(self, interval=opening.rest).critical_path()
+        if self.interval == self.dag.span:
+            opening = find_opening(path)
+            window = self.interval if opening is None else opening.rest
+            window = part_to_judge(self.dag, window) or window
+            if window != self.interval:
+                path = replace(self, interval=window).critical_path()
         return find_bounds(path)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -15,9 +16,15 @@ from htagraph.findings.findings import Told, charged
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
+from htagraph.findings.whole_part import (
+    LOST_LIMIT,
+    longest_whole_part,
+    lost_in_words,
+    lost_share,
+)
 from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
-from htagraph.model.damage import damage_in_words
+from htagraph.model.damage import Damage, damage_in_words
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
@@ -56,7 +63,7 @@ def find_bounds(
     Returns
     -------
     Verdict
-        Withheld if too much of the path is unexplained, or too little was recorded.
+        Withheld if too much of the path is unexplained, too little was recorded, or too much lost.
 
     Examples
     --------
@@ -65,8 +72,18 @@ def find_bounds(
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
-    verdict = _bounds(path, opportunities)
-    return replace(verdict, damage=damage_in_words(damage_of(path.dag, path.window)))
+    damage = damage_of(path.dag, path.window)
+    is_lost = lost_share(damage, path.window) > LOST_LIMIT
+    verdict = _withheld(path, damage) if is_lost else _bounds(path, opportunities)
+    return replace(verdict, damage=damage_in_words(damage))
+
+
+def _withheld(path: CriticalPath, damage: Sequence[Damage]) -> Verdict:
+    """No verdict on a window of which too much was lost."""
+    part = longest_whole_part(damage, path.window)
+    said = lost_in_words(lost_share(damage, path.window))
+    command = _command_for(path, part if _is_worth(part, path) else None)
+    return Verdict((), f"{said} {command}", window=path.window_name, dur_ns=path.dur_ns)
 
 
 def _bounds(path: CriticalPath, opportunities: pd.DataFrame | None) -> Verdict:
@@ -98,19 +115,34 @@ def _bounds(path: CriticalPath, opportunities: pd.DataFrame | None) -> Verdict:
 
 def _next_command(path: CriticalPath) -> str:
     """The command to run if a window cannot be judged: a report on a part that can."""
-    file = path.origin.path if path.origin is not None else None
-    name = quote(str(file)) if file is not None else "FILE"
+    name = _file_name(path)
     if not path.dur_ns:
         if path.dag.span.dur_ns:
             return f"The whole trace: htagraph report {name} -w {WHOLE}"
         return f"What was recorded: htagraph info {name}"
-    part = _judged_part(path, UNEXPLAINED_LIMIT)
+    return _command_for(path, _judged_part(path, UNEXPLAINED_LIMIT))
+
+
+def _command_for(path: CriticalPath, part: Window | None) -> str:
+    """The command that reports on a part of a window, if any."""
+    name = _file_name(path)
     if part is None:
         return f"No part of it can be judged; all checks: htagraph info {name}"
     origin_ns = path.dag.span.start_ns
     times = f"{part.start_ns - origin_ns}:{part.end_ns - origin_ns}"
     share = f"{part.dur_ns / path.dur_ns:.0%}"
     return f"{share} of it can be judged: htagraph report {name} -w {times}"
+
+
+def _file_name(path: CriticalPath) -> str:
+    """The file of a path, for a command line."""
+    file = path.origin.path if path.origin is not None else None
+    return quote(str(file)) if file is not None else "FILE"
+
+
+def _is_worth(part: Window | None, path: CriticalPath) -> bool:
+    """Whether a part is long enough for a report."""
+    return part is not None and part.dur_ns >= max(1, _MIN_SHARE * path.dur_ns)
 
 
 def _judged_part(path: CriticalPath, limit: float) -> Window | None:
@@ -128,9 +160,9 @@ def _judged_part(path: CriticalPath, limit: float) -> Window | None:
     times = path.window.start_ns + np.append(0, np.cumsum(dur_ns))
     last = int(np.argmax(times - times[first]))
     start_ns, end_ns = int(times[first[last]]), int(times[last])
-    if end_ns - start_ns < max(1, _MIN_SHARE * path.dur_ns):
-        return None
     part = Window(start_ns, end_ns, f"[{start_ns}, {end_ns})")
+    if not _is_worth(part, path):
+        return None
     # A part has a path of its own, which may run elsewhere.
     found = CriticalPath(path.dag, part, path.rank, path.origin)
     known = found.attributed_time

@@ -206,10 +206,33 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
         warnings.warn(said, IncompleteTraceWarning, stacklevel=3)
 
 
+def _is_same(one: RankSummary, other: RankSummary) -> bool:
+    """Whether two summaries are of the same events, to the nanosecond."""
+    return (one.n_events, one.first_ns, one.content) == (
+        other.n_events,
+        other.first_ns,
+        other.content,
+    )
+
+
 def _add(
     summaries: dict[int, RankSummary], found: RankSummary, failed: dict[str, str], on_error: OnError
 ) -> None:
-    """Add a rank. A second file of one rank is an error, unless files do not name their ranks."""
+    """Add a rank.
+
+    A second file of one rank is an error, unless files do not name their ranks, and so is one trace
+    under two ranks: each would wait for itself.
+    """
+    same = [one for one in summaries.values() if _is_same(one, found)]
+    if same and (same[0].rank != found.rank or found.rank_source == "default"):
+        message = (
+            f"{url_of(found.path)} (rank {found.rank}) and {url_of(same[0].path)} (rank "
+            f"{same[0].rank}) are the same trace."
+        )
+        if on_error == "raise":
+            raise QueryError(message, hint="load one of them, and the trace of the other rank.")
+        failed[url_of(found.path)] = message
+        return
     if found.rank not in summaries:
         summaries[found.rank] = found
         return

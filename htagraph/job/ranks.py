@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 import warnings
+import zlib
 from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,7 @@ from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.damage import Damage
+from htagraph.model.events import EventTable
 from htagraph.queries.damage import damage_of
 
 __all__ = [
@@ -120,6 +122,8 @@ class RankSummary:
         First collectives that are not in the table, and the number of their steps.
     damage : tuple of Damage, default=()
         Of the whole trace.
+    content : int, default=0
+        Checksum of threads and of the times of all events.
     """
 
     rank: int
@@ -143,6 +147,7 @@ class RankSummary:
     n_left_out: int = 0
     n_steps_left_out: int = 0
     damage: tuple[Damage, ...] = ()
+    content: int = 0
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -224,11 +229,20 @@ def prepare_rank(
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
+        content=_content(graph.dag.events),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary
     place = first_within(summary.starts, len(kernels), most_collectives)
     return summary.since(place) if summary.starts[place].collective else summary
+
+
+def _content(events: EventTable) -> int:
+    """Checksum of the threads and of the times of all events: no two ranks have the same."""
+    threads = repr((events.lanes.pid, events.lanes.tid)).encode()
+    return zlib.crc32(
+        events.dur_ns.tobytes(), zlib.crc32(events.ts_ns.tobytes(), zlib.crc32(threads))
+    )
 
 
 class Request(NamedTuple):

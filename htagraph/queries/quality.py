@@ -13,6 +13,7 @@ from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.bandwidths import bandwidths
+from htagraph.lookup.holes import kernel_launches
 from htagraph.lookup.host_collectives import host_ranges
 from htagraph.lookup.host_waits import is_matched, long_waits
 from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
@@ -62,6 +63,7 @@ def _links(dag: Dag) -> list[_Check]:
     """Checks of whether device work is linked to its launches, and whether clocks agree."""
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
+    launches = kernel_launches(dag)
     n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
     moved_by, overlap = dag.calibration.moved_by, dag.calibration.clock_overlap_ns
     n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
@@ -80,6 +82,13 @@ def _links(dag: Dag) -> list[_Check]:
             len(device),
             "the rest was enqueued before the capture began, or its launch was not recorded: it "
             "hangs on the window's start.",
+        ),
+        _Check(
+            "launches with their device work",
+            int(launches.has_work.sum()),
+            len(launches.event),
+            "the work of the others was still queued when the capture ended, or its records were "
+            "lost: htagraph ask damage says when.",
         ),
         _Check(
             "correlation ids name one call",

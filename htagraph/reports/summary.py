@@ -13,12 +13,14 @@ import pandas as pd
 from htagraph.explain.segments import segment_labels
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
+from htagraph.findings.whole_part import WHOLE_PART, part_to_judge
 from htagraph.findings.window_bounds import find_bounds, find_opportunities
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
@@ -120,6 +122,8 @@ class Summary(PathSummary):
         The window that is reported on.
     left_out : Opening, optional
         What `of` left out at its start.
+    part : Window, optional
+        What `of` chose of a window in which records were lost.
 
     Examples
     --------
@@ -132,20 +136,24 @@ class Summary(PathSummary):
     trace: Trace
     graph: TraceGraph
     left_out: Opening | None = None
+    part: Window | None = None
 
     @classmethod
     def of(cls, trace: Trace, graph: TraceGraph, window: str = "") -> Summary:
         """Summary of a window of a graph; by default all of it.
 
-        If the trace opens with work that was launched before the capture, the default is the rest.
+        If the trace opens with work that was launched before the capture, the default is the rest,
+        and if records were lost, the longest part without.
         """
         if window:
             return cls(trace, graph.window(window))
         whole = cls(trace, graph)
         opening = find_opening(whole.path)
-        if opening is None:
+        rest = graph.interval if opening is None else opening.rest
+        part = part_to_judge(graph.dag, rest)
+        if opening is None and part is None:
             return whole
-        return cls(trace, replace(graph, interval=opening.rest), opening)
+        return cls(trace, replace(graph, interval=part or rest), opening, part)
 
     @cached_property
     def opening(self) -> Opening | None:
@@ -181,6 +189,12 @@ class Summary(PathSummary):
     def window_caveats(self) -> list[str]:
         """What one has to know of the window and its graph."""
         said = [self._opening_sentence] if self.opening else []
+        if self.part is not None:
+            origin_ns = self.graph.dag.span.start_ns
+            times = f"{self.part.start_ns - origin_ns}:{self.part.end_ns - origin_ns}"
+            said.append(
+                f"This report is on {WHOLE_PART} (-w {times}), and -w {WHOLE} reports on all."
+            )
         return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import os
 import shutil
@@ -208,6 +210,19 @@ def test_two_files_of_one_rank_are_an_error(copy: Path) -> None:
         job = load_job(copy, on_error="skip")
     assert job.ranks == (0, 1, 2, 3)
     assert "are both of rank 1" in job.failures["error"][0]
+
+
+def test_one_trace_under_two_ranks_is_an_error(copy: Path) -> None:
+    """Each would wait for itself; with skip, it is one rank, and the other one is missing."""
+    trace = json.loads(gzip.decompress((copy / "rank1.pt.trace.json.gz").read_bytes()))
+    trace["distributedInfo"]["rank"] = 2
+    (copy / "rank2.pt.trace.json.gz").write_bytes(gzip.compress(json.dumps(trace).encode()))
+    with pytest.raises(QueryError, match=r"\(rank 2\) and .* \(rank 1\) are the same trace"):
+        load_job(copy)
+    with pytest.warns(IncompleteTraceWarning, match="1 file of 4"):
+        job = load_job(copy, on_error="skip")
+    assert (job.ranks, job.missing_ranks) == ((0, 1, 3), (2,))
+    assert "are the same trace" in job.failures["error"][0]
 
 
 def test_ranks_of_different_steps_are_said_to_be(copy: Path) -> None:

@@ -9,14 +9,17 @@
   and ends can be added and compared in int64.
 - A few events far from all others are dropped, and a few ends far after all others are unknown: a
   single wrong time would turn a trace of seconds into one of hours.
+- Events that are there twice, equal in every column, are read once if they are at least a tenth of
+  all, with the flow points: the file holds a trace twice, or two captures that overlap.
 - Events outside the requested window or categories are dropped here if the scanner did not know
   their duration yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +38,22 @@ Mask = npt.NDArray[np.bool_]
 
 _ZERO_SHARE = 0.1
 """Share of complete events at time 0 from which their times count as lost (chosen)."""
+
+_DOUBLE_SHARE = 0.1
+"""Share of events that are there twice from which on they are read once. Chosen: real traces have
+none; code that calls itself may look like one. Pinned by
+`test_doubles.py::test_a_few_equal_events_are_kept`."""
+
+_FEWEST_DOUBLES = 10
+"""Fewer are too few to tell (chosen). Pinned with `_DOUBLE_SHARE`."""
+
+_FIRST = 1_000
+"""About so many events are compared first, and all only if a tenth of these are equal to others.
+Times choose them, so that two equal events are both compared or both not. Changes only the speed,
+but for files with a tenth of equal events more or less."""
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number whose multiples are spread evenly over 64 bits: 2^64 by the golden ratio."""
 
 _COMPLETE = ord("X")
 _BEGIN, _END = ord("B"), ord("E")
@@ -77,6 +96,7 @@ def cleaned(
     keep &= ~_zeros(columns, log)
     keep &= ~_far(columns, keep, base_time_ns, log)
     keep &= ~_strays(columns, keep, log)
+    keep &= ~_doubles(columns, keep, log)
     return columns if keep.all() else _kept(columns, keep)
 
 
@@ -200,6 +220,69 @@ def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
         dur_ns[endless] = 0
         _note(log, Defect.STRAY_DURATION, columns, np.flatnonzero(endless))
     return strays
+
+
+def _doubles(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
+    """A mask of all events: the second one of each two that are equal. Drops such flow points.
+
+    Events that take time decide: what is drawn at one time may be equal and still be two.
+    """
+    doubles, rows = np.zeros(len(keep), dtype=bool), columns.rows
+    most = np.uint64(np.iinfo(np.uint64).max // max(len(keep) // _FIRST, 1))
+    first = np.flatnonzero((rows["ts_ns"].view(np.uint64) * _SPREAD <= most) & keep)
+    if not _are_many(columns, first, _repeated(_hashes(columns, first, {}))):
+        return doubles
+    kept = np.flatnonzero(keep)
+    repeated = _repeated(_hashes(columns, kept, columns.sparse))
+    if not _are_many(columns, kept, repeated):
+        return doubles
+    doubles[kept[repeated]] = True
+    _note(log, Defect.DOUBLE, columns, kept[repeated])
+    flows = np.zeros(columns.flows.shape[1], dtype=np.uint64)
+    for column in columns.flows:
+        flows = _mixed(flows ^ column.view(np.uint64))
+    columns.flows = columns.flows[:, ~_repeated(flows)]
+    return doubles
+
+
+def _are_many(columns: Columns, events: I64, repeated: Mask) -> bool:
+    """Whether many of the events that take time are repeated."""
+    takes_time = (columns.rows["phase"][events] == _COMPLETE) & (columns.rows["dur_ns"][events] > 0)
+    n = int((repeated & takes_time).sum())
+    return n >= max(_FEWEST_DOUBLES, _DOUBLE_SHARE * int(takes_time.sum()))
+
+
+def _mixed(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Integers whose bits all depend on all bits of the values (a step of splitmix64)."""
+    mixed = values.astype(np.uint64)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= _SPREAD
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _hashes(
+    columns: Columns, events: I64, sparse: Mapping[str, tuple[I64, npt.NDArray[Any]]]
+) -> npt.NDArray[np.uint64]:
+    """A number of each of some events: equal if all that was read, and the length, are equal."""
+    hashes = np.zeros(len(events), dtype=np.uint64)
+    for name, column in columns.rows.items():
+        if name != "offset":
+            hashes = _mixed(hashes ^ column[events].astype(np.int64).view(np.uint64))
+    for number, (of, values) in enumerate(sparse.values(), start=1):
+        place = np.minimum(np.searchsorted(of, events), len(of) - 1)
+        has = of[place] == events
+        value = values[place[has]].astype(values.dtype if values.itemsize == 8 else np.int64)
+        hashes[has] = _mixed(hashes[has] ^ value.view(np.uint64) ^ np.uint64(number))
+    return hashes
+
+
+def _repeated(hashes: npt.NDArray[np.uint64]) -> Mask:
+    """Whether an earlier one is equal to each."""
+    order = np.argsort(hashes, kind="stable")
+    repeated = np.zeros(len(hashes), dtype=bool)
+    repeated[order[1:]] = hashes[order[1:]] == hashes[order[:-1]]
+    return repeated
 
 
 def _kept(columns: Columns, keep: Mask) -> Columns:

@@ -97,3 +97,4 @@ class Defect(repair_log.Defect):
         "an event ends as far after all others; its duration is set to 0",
         DamageKind.LOST_TIMES,
     )
+    DOUBLE = "double", "an event is in the file twice, with equal times, names and ids; read once"
