@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -149,7 +150,7 @@ def _absent(
         path, why = next(iter(failed.items()))
         files = f"{len(failed):,} of {human_count(len(failed) + n_loaded, 'file')}"
         more = "" if len(failed) == 1 else ", …"
-        said = f"{files} could not be used ({name_of(path)}: {why.rstrip('.')}{more}): "
+        said = f"{files} could not be used ({name_of(Path(path))}: {why.rstrip('.')}{more}): "
         said += f"{_NOT_BLAMED}."
         yield DamageKind.FAILED_FILE, len(failed), len(failed) + n_loaded, said
     if len(missing) > len(failed):
@@ -211,9 +212,9 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
         before = _ran_without(own, others, first_ns, own.start_ns)
         if early_ns > _FAR_INSIDE * (end_ns - start_ns) and _is_much(*after):
             share = max(own.end_ns - start_ns, 0) / (end_ns - start_ns)
-            because = "its file is cut off, " if _has_cut_file(summary) else ""
+            because = ", as its file is cut off" if _has_cut_file(summary) else ""
             said = (
-                f"{because}recorded only up to {share:.0%} of the job; what the others did "
+                f"recorded only up to {share:.0%} of the job{because}; what the others did "
                 "afterwards is judged without it."
             )
             last_ns = summary.ends.end_ns

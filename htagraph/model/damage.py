@@ -50,6 +50,11 @@ class Damage(NamedTuple):
     end_ns: int
     said: str
 
+    @property
+    def is_accepted(self) -> bool:
+        """Whether a check accepts it."""
+        return self.kind in ACCEPTED
+
     def overlaps(self, start_ns: int, end_ns: int) -> bool:
         """Whether it reaches into a window."""
         return self.start_ns <= end_ns and self.end_ns >= start_ns
