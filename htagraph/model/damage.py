@@ -34,6 +34,7 @@ class Damage(NamedTuple):
     Parameters
     ----------
     kind : DamageKind
+        What is damaged.
     n, n_all : int
         How much of it is damaged: files, events, ranks or collectives, as `said` names them.
     start_ns, end_ns : int, unit=ns
