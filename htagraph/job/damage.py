@@ -72,7 +72,7 @@ def find_damage(
         Ranks that were not loaded.
     """
     summaries = timeline.graphs.summaries
-    cut = dict(_cut_ranks(timeline))
+    cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]
     found += [
         one
@@ -188,7 +188,8 @@ def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
 def _unmatched(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
     """Yield what is said of ranks that no clock aligns, and of kernels that are not matched."""
     summaries = timeline.graphs.summaries
-    if apart := sorted(set(summaries).difference(timeline.aligned)):
+    apart = sorted(set(summaries).difference(timeline.aligned))
+    if apart := [rank for rank in apart if not _has_cut_file(summaries[rank])]:
         yield DamageKind.APART, len(apart), len(summaries), apart_in_words(apart)
     for said in timeline.unmatched:
         yield DamageKind.UNMATCHED, 1, 1, said
@@ -198,32 +199,49 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
     """Yield ranks whose recording ends, or begins, far inside that of the others.
 
     A rank may finish early, so others must have run something with it: collectives of a group that
-    it takes part in, or steps that it did not record.
+    it takes part in, or steps that it did not record. Ranks whose files are cut off show nothing of
+    others: their clocks may be wrong.
     """
+    summaries = timeline.graphs.summaries
     recorded = {rank: _recorded(timeline, rank) for rank in timeline.aligned}
-    first_ns = min(one.start_ns for one in recorded.values())
-    start_ns = max(one.start_ns for one in recorded.values())
-    end_ns = max(one.end_ns for one in recorded.values())
+    whole = [rank for rank in recorded if not _has_cut_file(summaries[rank])]
     for rank, own in recorded.items():
-        others = [one for other, one in recorded.items() if other != rank]
-        summary = timeline.graphs.summaries[rank]
+        others = [recorded[other] for other in whole if other != rank]
+        if not others:
+            continue
+        first_ns = min(one.start_ns for one in others)
+        start_ns = max(own.start_ns, *(one.start_ns for one in others))
+        end_ns = max(one.end_ns for one in others)
         early_ns, late_ns = end_ns - own.end_ns, own.start_ns - first_ns
         after = _ran_without(own, others, own.end_ns, end_ns)
         before = _ran_without(own, others, first_ns, own.start_ns)
+        ends = summaries[rank].ends
         if early_ns > _FAR_INSIDE * (end_ns - start_ns) and _is_much(*after):
-            share = max(own.end_ns - start_ns, 0) / (end_ns - start_ns)
-            because = ", as its file is cut off" if _has_cut_file(summary) else ""
+            share = max(own.end_ns - start_ns, 0) / max(end_ns - start_ns, 1)
+            because = ", as its file is cut off" if rank not in whole else ""
             said = (
                 f"recorded only up to {share:.0%} of the job{because}; what the others did "
                 "afterwards is judged without it."
             )
-            last_ns = summary.ends.end_ns
-            yield rank, Damage(DamageKind.CUT_RANK, *after, last_ns, last_ns + early_ns, said)
+            until_ns = ends.end_ns + early_ns
+            yield rank, Damage(DamageKind.CUT_RANK, *after, ends.end_ns, until_ns, said)
         elif late_ns > _FAR_INSIDE * (end_ns - first_ns) and _is_much(*before):
             share = late_ns / (end_ns - first_ns)
             said = f"recorded only from {share:.0%} of the job on; the verdict is on what follows."
-            begin_ns = summary.ends.start_ns
-            yield rank, Damage(DamageKind.CUT_RANK, *before, begin_ns - late_ns, begin_ns, said)
+            since_ns = ends.start_ns - late_ns
+            yield rank, Damage(DamageKind.CUT_RANK, *before, since_ns, ends.start_ns, said)
+
+
+def _cut_apart(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
+    """Yield ranks of which so little is left that no clock aligns them."""
+    for rank, summary in timeline.graphs.summaries.items():
+        for one in summary.damage:
+            if one.kind == DamageKind.CUT_FILE and rank not in timeline.aligned:
+                said = (
+                    "its file is cut off, and no clock aligns the rest with the others; path, "
+                    "window and findings are without it."
+                )
+                yield rank, one._replace(kind=DamageKind.CUT_RANK, said=said)
 
 
 def _is_much(n: int, n_all: int) -> bool:
