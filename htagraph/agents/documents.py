@@ -133,9 +133,11 @@ def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
 
 
 def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, Any]:
-    """What was recorded, in which window, and why a verdict is withheld."""
-    withheld = summary.verdict.withheld
+    """What was recorded, in which window, what is damaged, and why a verdict is withheld."""
+    withheld, damage = summary.verdict.withheld, summary.verdict.top_damage
     head = {"about": plain(summary.facts), "window": window}
+    if damage:
+        head["damage"] = [plain(said, longest=400) for said in damage]
     return {**head, "withheld": plain(withheld, longest=400)} if withheld else head
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,12 +50,15 @@ class RankDamage(NamedTuple):
 
 
 class _Recorded(NamedTuple):
-    """What a rank recorded, in common time: its ends, and the collectives that all members run."""
+    """What a rank recorded, in common time.
 
+    ``begin_ns`` has the starts of the collectives that all members of a group run, by group.
+    """
+
+    rank: int
     start_ns: int
     end_ns: int
-    group: npt.NDArray[np.object_]
-    begin_ns: I64
+    begin_ns: Mapping[str, I64]
     steps: Mapping[str, int]
 
 
@@ -71,7 +75,7 @@ def find_damage(
         Ranks that were not loaded.
     """
     summaries = timeline.graphs.summaries
-    cut = dict(_cut_ranks(timeline))
+    cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]
     found += [
         one
@@ -149,7 +153,7 @@ def _absent(
         path, why = next(iter(failed.items()))
         files = f"{len(failed):,} of {human_count(len(failed) + n_loaded, 'file')}"
         more = "" if len(failed) == 1 else ", …"
-        said = f"{files} could not be used ({name_of(path)}: {why.rstrip('.')}{more}): "
+        said = f"{files} could not be used ({name_of(Path(path))}: {why.rstrip('.')}{more}): "
         said += f"{_NOT_BLAMED}."
         yield DamageKind.FAILED_FILE, len(failed), len(failed) + n_loaded, said
     if len(missing) > len(failed):
@@ -187,7 +191,8 @@ def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
 def _unmatched(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
     """Yield what is said of ranks that no clock aligns, and of kernels that are not matched."""
     summaries = timeline.graphs.summaries
-    if apart := sorted(set(summaries).difference(timeline.aligned)):
+    apart = sorted(set(summaries).difference(timeline.aligned))
+    if apart := [rank for rank in apart if not _has_cut_file(summaries[rank])]:
         yield DamageKind.APART, len(apart), len(summaries), apart_in_words(apart)
     for said in timeline.unmatched:
         yield DamageKind.UNMATCHED, 1, 1, said
@@ -197,36 +202,53 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
     """Yield ranks whose recording ends, or begins, far inside that of the others.
 
     A rank may finish early, so others must have run something with it: collectives of a group that
-    it takes part in, or steps that it did not record.
+    it takes part in, or steps that it did not record. Ranks whose files are cut off show nothing of
+    others: their clocks may be wrong.
     """
-    recorded = {rank: _recorded(timeline, rank) for rank in timeline.aligned}
-    first_ns = min(one.start_ns for one in recorded.values())
-    start_ns = max(one.start_ns for one in recorded.values())
-    end_ns = max(one.end_ns for one in recorded.values())
-    for rank, own in recorded.items():
-        others = [one for other, one in recorded.items() if other != rank]
-        summary = timeline.graphs.summaries[rank]
+    summaries = timeline.graphs.summaries
+    recorded = [_recorded(timeline, rank) for rank in timeline.aligned]
+    whole = [one for one in recorded if not _has_cut_file(summaries[one.rank])]
+    if not whole:
+        return
+    known = _Known.of(whole)
+    first_ns, end_ns = min(one.start_ns for one in whole), max(one.end_ns for one in whole)
+    start_ns = max(one.start_ns for one in whole)
+    for own in recorded:
         early_ns, late_ns = end_ns - own.end_ns, own.start_ns - first_ns
-        after = _ran_without(own, others, own.end_ns, end_ns)
-        before = _ran_without(own, others, first_ns, own.start_ns)
-        if early_ns > _FAR_INSIDE * (end_ns - start_ns) and _is_much(*after):
-            share = max(own.end_ns - start_ns, 0) / (end_ns - start_ns)
-            because = "its file is cut off, " if _has_cut_file(summary) else ""
-            said = (
-                f"{because}recorded only up to {share:.0%} of the job; what the others did "
-                "afterwards is judged without it."
-            )
-            last_ns = summary.ends.end_ns
-            yield rank, Damage(DamageKind.CUT_RANK, *after, last_ns, last_ns + early_ns, said)
-        elif late_ns > _FAR_INSIDE * (end_ns - first_ns) and _is_much(*before):
-            share = late_ns / (end_ns - first_ns)
-            said = f"recorded only from {share:.0%} of the job on; the verdict is on what follows."
-            begin_ns = summary.ends.start_ns
-            yield rank, Damage(DamageKind.CUT_RANK, *before, begin_ns - late_ns, begin_ns, said)
+        ends = summaries[own.rank].ends
+        if early_ns > _FAR_INSIDE * (end_ns - start_ns):
+            n, n_all = known.ran_without(own, own.end_ns, end_ns)
+            if n > _FAR_INSIDE * n_all:
+                share = max(own.end_ns - start_ns, 0) / max(end_ns - start_ns, 1)
+                is_cut = _has_cut_file(summaries[own.rank])
+                because = ", as its file is cut off" if is_cut else ""
+                said = (
+                    f"recorded only up to {share:.0%} of the job{because}; what the others did "
+                    "afterwards is judged without it."
+                )
+                until_ns = ends.end_ns + early_ns
+                yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, ends.end_ns, until_ns, said)
+        elif late_ns > _FAR_INSIDE * (end_ns - first_ns):
+            n, n_all = known.ran_without(own, first_ns, own.start_ns)
+            if n > _FAR_INSIDE * n_all:
+                share = late_ns / (end_ns - first_ns)
+                said = (
+                    f"recorded only from {share:.0%} of the job on; the verdict is on what follows."
+                )
+                since_ns = ends.start_ns - late_ns
+                yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, since_ns, ends.start_ns, said)
 
 
-def _is_much(n: int, n_all: int) -> bool:
-    return n > _FAR_INSIDE * n_all
+def _cut_apart(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
+    """Yield ranks of which so little is left that no clock aligns them."""
+    for rank, summary in timeline.graphs.summaries.items():
+        for one in summary.damage:
+            if one.kind == DamageKind.CUT_FILE and rank not in timeline.aligned:
+                said = (
+                    "its file is cut off, and no clock aligns the rest with the others; path, "
+                    "window and findings are without it."
+                )
+                yield rank, one._replace(kind=DamageKind.CUT_RANK, said=said)
 
 
 def _has_cut_file(summary: RankSummary) -> bool:
@@ -237,28 +259,47 @@ def _recorded(timeline: Timeline, rank: int) -> _Recorded:
     summary, clock = timeline.graphs.summaries[rank], timeline.clocks[rank]
     table = summary.collectives
     on_host = (table["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
-    is_known = table["is_rendezvous"].to_numpy(dtype=bool) & (
-        (table["group"] != "").to_numpy(dtype=bool) | on_host
-    )
-    return _Recorded(
-        *_ends(timeline, rank),
-        table["group"].to_numpy(dtype=object)[is_known],
-        clock.to_common(table["start_ns"].to_numpy(np.int64)[is_known]),
-        {one.name: int(clock.to_common(one.start_ns)) for one in summary.starts},
-    )
+    has_group = (table["group"] != "").to_numpy(dtype=bool) | on_host
+    table = table[table["is_rendezvous"].to_numpy(dtype=bool) & has_group]
+    begin_ns = {
+        str(group): np.sort(clock.to_common(part.to_numpy(np.int64)))
+        for group, part in table.groupby("group", sort=False)["start_ns"]
+    }
+    steps = {one.name: int(clock.to_common(one.start_ns)) for one in summary.starts}
+    return _Recorded(rank, *_ends(timeline, rank), begin_ns, steps)
 
 
-def _ran_without(
-    own: _Recorded, others: Sequence[_Recorded], start_ns: int, end_ns: int
-) -> tuple[int, int]:
-    """Most that another rank ran of what is the rank's, too, from a time to another; and of all."""
-    groups = set(own.group)
-    most = (0, 0)
-    for one in others:
-        is_shared = pd.Index(one.group).isin(groups)
-        is_without = is_shared & (one.begin_ns > start_ns) & (one.begin_ns < end_ns)
-        steps = [at for name, at in one.steps.items() if name not in own.steps]
-        n = int(is_without.sum()) or sum(start_ns <= at < end_ns for at in steps)
-        n_all = int(is_shared.sum()) or len(one.steps)
-        most = max(most, (n, n_all))
-    return most
+class _Known(NamedTuple):
+    """What ranks with whole files recorded: by group, of the two ranks with most; and all steps."""
+
+    most: Mapping[str, list[tuple[int, I64]]]
+    steps: Mapping[str, int]
+
+    @classmethod
+    def of(cls, ranks: Sequence[_Recorded]) -> Self:
+        """What some ranks recorded."""
+        by_group: dict[str, list[tuple[int, I64]]] = {}
+        for one in ranks:
+            for group, begin_ns in one.begin_ns.items():
+                by_group.setdefault(group, []).append((one.rank, begin_ns))
+        most = {
+            group: sorted(several, key=lambda one: -len(one[1]))[:2]
+            for group, several in by_group.items()
+        }
+        return cls(most, {name: at for one in ranks for name, at in one.steps.items()})
+
+    def ran_without(self, own: _Recorded, start_ns: int, end_ns: int) -> tuple[int, int]:
+        """Collectives that another member of a rank's groups ran in some time, and at all times.
+
+        If there are none, steps that the rank did not record, and all steps.
+        """
+        n = n_all = 0
+        for group in own.begin_ns:
+            others = [begin_ns for rank, begin_ns in self.most.get(group, ()) if rank != own.rank]
+            for begin_ns in others[:1]:
+                first, last = np.searchsorted(begin_ns, [start_ns, end_ns])
+                n, n_all = n + int(last - first), n_all + len(begin_ns)
+        if n:
+            return n, n_all
+        missing = [at for name, at in self.steps.items() if name not in own.steps]
+        return sum(start_ns <= at < end_ns for at in missing), len(self.steps)

@@ -370,11 +370,11 @@ class Job(Questions):
         DataFrame, schema `answers.DAMAGE`, with a column ``rank``
             Of ranks, on their clocks; rank -1 has what is of no one rank, in common time.
         """
-        return job_damage_frame(self._damage)
+        return job_damage_frame(self.rank_damage)
 
     @cached_property
-    def _damage(self) -> list[RankDamage]:
-        """The damage of the window."""
+    def rank_damage(self) -> list[RankDamage]:
+        """The same as rows."""
         found = find_damage(self.timeline, self.failed, self.missing_ranks)
         if self.asked_window == self.graphs.window:
             return found
@@ -385,11 +385,6 @@ class Job(Questions):
             if one.rank not in ends
             or one.damage.overlaps(ends[one.rank].start_ns, ends[one.rank].end_ns)
         ]
-
-    @property
-    def damage_in_words(self) -> tuple[str, ...]:
-        """The same as sentences, for a verdict."""
-        return job_damage_in_words(self._damage)
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.
@@ -490,7 +485,7 @@ class Job(Questions):
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
         found = find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
-        return replace(found, damage=self.damage_in_words)
+        return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

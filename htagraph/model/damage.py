@@ -39,6 +39,7 @@ class Damage(NamedTuple):
     Parameters
     ----------
     kind : DamageKind
+        What is damaged.
     n, n_all : int
         How much of it is damaged: files, events, ranks or collectives, as `said` names them.
     start_ns, end_ns : int, unit=ns
@@ -54,6 +55,11 @@ class Damage(NamedTuple):
     start_ns: int
     end_ns: int
     said: str
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether a check accepts it."""
+        return self.kind in ACCEPTED
 
     def overlaps(self, start_ns: int, end_ns: int) -> bool:
         """Whether it reaches into a window."""

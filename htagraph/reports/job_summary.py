@@ -8,6 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.findings.verdict import Verdict
+from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Question
@@ -140,7 +141,7 @@ class JobSummary(PathSummary):
         """What bounds the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         found = find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
-        return replace(found, damage=self.job.damage_in_words)
+        return replace(found, damage=self.damage)
 
     @property
     def is_replayed(self) -> bool:
@@ -166,6 +167,11 @@ class JobSummary(PathSummary):
         paths = {url_of(self.job.summaries[rank].path): error for rank, error in failed.items()}
         every = {**self.job.failed, **paths}
         return FAILURES.frame({"path": list(every), "error": list(every.values())})
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What the job lacks or has wrong, in sentences."""
+        return job_damage_in_words(self.job.rank_damage)
 
     @property
     def caveats(self) -> list[str]:

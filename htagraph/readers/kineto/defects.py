@@ -34,6 +34,10 @@ class Defect(repair_log.Defect):
         DamageKind.CUT_FILE,
     )
     NO_END = ("no end", "the closing brackets of the file are missing; added", DamageKind.CUT_FILE)
+    OPEN_LIST = (
+        "open list",
+        "the closing bracket of a bare event list is missing, as Chrome's format allows; added",
+    )
     BYTE_ORDER_MARK = "byte order mark", "the file starts with a UTF-8 byte order mark; skipped"
     MANY_DOCUMENTS = "several documents", "the file holds several JSON documents; all are read"
     GZIP_NAME = "gzip by another name", "the file is gzip, but not named .gz; decompressed"
@@ -98,3 +102,13 @@ class Defect(repair_log.Defect):
         DamageKind.LOST_TIMES,
     )
     DOUBLE = "double", "an event is in the file twice, with equal times, names and ids; read once"
+    DROPPED_RECORDS = (
+        "dropped records",
+        "the profiler's own warnings say that it dropped records of devices",
+        DamageKind.DROPPED_EVENTS,
+    )
+    FULL_BUFFERS = (
+        "full buffers",
+        "the profiler's own warnings say that it stopped, as its buffers for devices were full",
+        DamageKind.DROPPED_EVENTS,
+    )

@@ -32,7 +32,7 @@ class Defect(repair_log.Defect):
     )
     NO_STRING = "unknown interned id", "an interned id is not defined; its text is read as empty"
     NOT_UTF8 = "invalid UTF-8", "bytes are not UTF-8; replaced by U+FFFD"
-    LOST = ("lost packets", "the recorder lost packets before this one", DamageKind.LOST_EVENTS)
+    LOST = ("lost packets", "the recorder lost packets before this one", DamageKind.DROPPED_EVENTS)
     NO_TIME = ("no timestamp", "an event has no time; skipped", DamageKind.LOST_EVENTS)
     NO_CLOCK = (
         "unknown clock",
