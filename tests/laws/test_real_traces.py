@@ -8,6 +8,7 @@ import rustworkx
 
 import htagraph as hg
 from htagraph.findings.window_bounds import find_bounds
+from htagraph.model.damage import HOLES
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import TRACES, cases, located
 from tests.replay.drawn import replayed
@@ -104,3 +105,8 @@ def test_findings_and_what_is_apart_add_up_to_the_window(graph: hg.TraceGraph) -
     assert bool(verdict.withheld) != bool(verdict.findings)
     if verdict.findings:
         assert sum(finding.dur_ns for finding in verdict.findings) + apart_ns == path.dur_ns
+
+
+def test_no_trace_has_lost_device_work(graph: hg.TraceGraph) -> None:
+    """These are whole: every launch has its work, but for captured ones; links are recorded."""
+    assert not graph.damage()["kind"].isin(HOLES).any()

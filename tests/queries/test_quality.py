@@ -58,6 +58,16 @@ def test_a_check_is_good_up_to_one_in_twenty(n_linked, verdict):
     assert _counts(events, "device work linked to its launch") == (n_linked, 20, verdict)
 
 
+@pytest.mark.parametrize(("n_worked", "verdict"), [(19, "good"), (18, "weak")])
+def test_launches_without_device_work_are_reported(n_worked, verdict):
+    """Kernels that were recorded, of twenty that were launched."""
+    host = "".join(f"[launch >{n:02}]" if n < n_worked else "[launch]" for n in range(20))
+    work = "".join(f"[k <{number:02}   ]" for number in range(n_worked))
+    events = timeline(f"cpu 1    |{host}\nstream 7 |     {work}")
+
+    assert _counts(events, "launches with their device work") == (n_worked, 20, verdict)
+
+
 def test_clocks_that_no_shift_makes_agree_are_reported():
     """The launch keeps the clock where it is, so the wait ends 2 us before the copy."""
     events = timeline(
