@@ -39,7 +39,9 @@ not start and stop at one time.
 Chosen. Pinned by `test_damage.py::test_a_rank_that_ends_a_little_early_is_whole`.
 """
 
-_NOT_BLAMED = "waiting for one of them counts as communication, and no rank is called late for it"
+_NOT_BLAMED = (
+    "waiting for a missing rank counts as communication, and no rank is called late for it"
+)
 
 
 class RankDamage(NamedTuple):
@@ -153,8 +155,10 @@ def _absent(
         path, why = next(iter(failed.items()))
         files = f"{len(failed):,} of {human_count(len(failed) + n_loaded, 'file')}"
         more = "" if len(failed) == 1 else ", …"
-        said = f"{files} could not be used ({name_of(Path(path))}: {why.rstrip('.')}{more}): "
-        said += f"{_NOT_BLAMED}."
+        short = why.removeprefix(f"{path}: ").partition(" Hint:")[0]
+        named = f"{name_of(Path(path))}: {short.rstrip('.')}{more}"
+        blamed = f"; {_NOT_BLAMED}" if 0 < len(missing) <= len(failed) else ""
+        said = f"{files} could not be used ({named}){blamed}."
         yield DamageKind.FAILED_FILE, len(failed), len(failed) + n_loaded, said
     if len(missing) > len(failed):
         n_all = len(missing) + n_loaded
