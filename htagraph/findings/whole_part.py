@@ -19,6 +19,7 @@ from htagraph.queries.damage import damage_of
 __all__ = [
     "LOST_LIMIT",
     "WHOLE_PART",
+    "holes_of",
     "longest_whole_part",
     "lost_in_words",
     "lost_share",
@@ -43,13 +44,18 @@ WHOLE_PART = "the longest part without lost records"
 """Name of the part."""
 
 
-def _holes(found: Iterable[Damage], window: Window) -> Intervals:
-    """Holes within a window, joined."""
+def holes_of(found: Iterable[Damage]) -> Intervals:
+    """Holes among what is damaged, joined where they overlap."""
     holes = [one for one in found if one.kind in HOLES]
     start_ns = np.array([one.start_ns for one in holes], dtype=np.int64)
     end_ns = np.array([one.end_ns for one in holes], dtype=np.int64)
+    return union(np.zeros(len(holes), dtype=np.int64), start_ns, end_ns)
+
+
+def _holes(found: Iterable[Damage], window: Window) -> Intervals:
+    """Holes within a window."""
+    group, start_ns, end_ns = holes_of(found)
     inside = (window.start_ns, window.end_ns)
-    group = np.zeros(len(holes), dtype=np.int64)
     return union(group, np.clip(start_ns, *inside), np.clip(end_ns, *inside))
 
 

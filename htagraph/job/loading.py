@@ -225,12 +225,12 @@ def _add(
     """
     same = [one for one in summaries.values() if _is_same(one, found)]
     if same and (same[0].rank != found.rank or found.rank_source == "default"):
-        message = (
-            f"{url_of(found.path)} (rank {found.rank}) and {url_of(same[0].path)} (rank "
-            f"{same[0].rank}) are the same trace."
-        )
+        message = f"is the same trace as {url_of(same[0].path)} (rank {same[0].rank})."
         if on_error == "raise":
-            raise QueryError(message, hint="load one of them, and the trace of the other rank.")
+            raise QueryError(
+                f"{url_of(found.path)} (rank {found.rank}) {message}",
+                hint="load one of them, and the trace of the other rank.",
+            )
         failed[url_of(found.path)] = message
         return
     if found.rank not in summaries:

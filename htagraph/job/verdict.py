@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from shlex import quote
 
+import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.intervals import Cover
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.host_rules import SLOW_DEVICE
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
+from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
@@ -31,7 +34,7 @@ def find_job_bounds(
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest drag first.
 
-    Withheld if too much of the path is unexplained, or no clocks of two ranks were aligned.
+    Withheld if too much of the path is unexplained or lost, or no clocks of two ranks were aligned.
     `kernels` are by name and rank; `opportunities` are empty if nothing was replayed.
     """
     ranks = path.timeline.graphs.summaries.values()
@@ -51,6 +54,15 @@ def find_job_bounds(
     few = too_little(path.attributed_time, n_events, has_device=context.has_device)
     if few:
         return Verdict((), few, window=path.window_name, dur_ns=path.dur_ns)
+    lost = _lost_share_by_rank(path)
+    if sum(lost.values()) > LOST_LIMIT:
+        most = max(lost, key=lambda rank: lost[rank])
+        said = (
+            f"{lost_in_words(sum(lost.values()))} Load the job without rank {most}, which has most "
+            "of that; by itself:"
+        )
+        command = _report_on(path.timeline.graphs.summaries[most])
+        return Verdict((), f"{said} {command}", window=path.window_name, dur_ns=path.dur_ns)
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
@@ -75,6 +87,19 @@ def find_job_bounds(
         for finding in verdict.findings
     )
     return replace(verdict, findings=found)
+
+
+def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
+    """Share of the path on each rank in which device work or launches of the rank were lost."""
+    found = {}
+    for rank, own in path.segments.groupby("rank", sort=False):
+        holes = holes_of(path.timeline.graphs.summaries[rank].damage)
+        clock = path.timeline.clocks[rank]
+        cover = Cover(clock.to_common(holes.start), clock.to_common(holes.end))
+        start_ns, dur_ns = (own[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+        lost_ns = int(cover.within(start_ns, start_ns + dur_ns).sum())
+        found[rank] = lost_ns / max(path.dur_ns, 1)
+    return found
 
 
 def _next_job_command(path: JobPath) -> str:

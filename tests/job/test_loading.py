@@ -217,12 +217,12 @@ def test_one_trace_under_two_ranks_is_an_error(copy: Path) -> None:
     trace = json.loads(gzip.decompress((copy / "rank1.pt.trace.json.gz").read_bytes()))
     trace["distributedInfo"]["rank"] = 2
     (copy / "rank2.pt.trace.json.gz").write_bytes(gzip.compress(json.dumps(trace).encode()))
-    with pytest.raises(QueryError, match=r"\(rank 2\) and .* \(rank 1\) are the same trace"):
+    with pytest.raises(QueryError, match=r"\(rank 2\) is the same trace as .* \(rank 1\)"):
         load_job(copy)
     with pytest.warns(IncompleteTraceWarning, match="1 file of 4"):
         job = load_job(copy, on_error="skip")
     assert (job.ranks, job.missing_ranks) == ((0, 1, 3), (2,))
-    assert "are the same trace" in job.failures["error"][0]
+    assert "is the same trace as" in job.failures["error"][0]
 
 
 def test_ranks_of_different_steps_are_said_to_be(copy: Path) -> None:
