@@ -91,11 +91,11 @@ def find_job_bounds(
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
     """Share of the path on each rank in which device work or launches of the rank were lost."""
-    found = {}
-    for rank, own in path.segments.groupby("rank", sort=False):
-        holes = holes_of(path.timeline.graphs.summaries[rank].damage)
-        clock = path.timeline.clocks[rank]
+    found: dict[int, float] = {}
+    for rank, summary in path.timeline.graphs.summaries.items():
+        holes, clock = holes_of(summary.damage), path.timeline.clocks[rank]
         cover = Cover(clock.to_common(holes.start), clock.to_common(holes.end))
+        own = path.segments[path.segments["rank"] == rank]
         start_ns, dur_ns = (own[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
         lost_ns = int(cover.within(start_ns, start_ns + dur_ns).sum())
         found[rank] = lost_ns / max(path.dur_ns, 1)
