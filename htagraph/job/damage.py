@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -176,14 +179,15 @@ def _other_steps(
         by_steps.setdefault(summary.steps, []).append(rank)
     if len(by_steps) < 2:
         return
-    every = set().union(*by_steps)
-    n = len(every) - len(every.intersection(*by_steps))
+    counts = [Counter(steps) for steps in by_steps]
+    n_all = reduce(or_, counts).total()
+    n = n_all - reduce(and_, counts).total()
     each = "; ".join(_steps_of(ranks, steps) for steps, ranks in by_steps.items())
     said = (
         f"the ranks recorded different steps ({each}): work that only some recorded has no "
         "counterpart."
     )
-    yield DamageKind.OTHER_STEPS, n, len(every), said
+    yield DamageKind.OTHER_STEPS, n, n_all, said
 
 
 def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
