@@ -127,9 +127,10 @@ def without_work(dag: Dag) -> list[Hole]:
 
     A hole begins with the first launch, or once the device has done what was launched right before,
     and ends where the work of the next launch starts. Calls whose name never launches anything do
-    not count; if these are most launches, all of the trace is a hole, unless it has the kernels as
-    ranges of hardware counters. At the end of a trace work may still be queued: what no launch
-    follows is no hole if its streams had work until less than the longest work before the end.
+    not count; if these are most launches, all of the trace is a hole, unless it has the kernels
+    without links, or as ranges of hardware counters. At the end of a trace work may still be queued:
+    what no launch follows is no hole if its streams had work until less than the longest work
+    before the end.
     """
     events, launches = dag.events, kernel_launches(dag)
     works = np.bincount(
@@ -138,8 +139,11 @@ def without_work(dag: Dag) -> list[Hole]:
     known = works[events.name[launches.event]] > 0
     n_unknown, n_all = int((~known).sum()), len(known)
     if 2 * n_unknown > n_all:
-        is_hole = n_unknown >= _FEWEST and not (events.kind == EventKind.COUNTER_RANGE).any()
-        return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)] if is_hole else []
+        is_counted = bool((events.kind == EventKind.COUNTER_RANGE).any())
+        n_unlinked = int((events.is_device & (dag.launch < 0)).sum())
+        if n_unknown < _FEWEST or is_counted or 2 * n_unlinked > n_unknown:
+            return []
+        return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)]
     calls, lost = launches.event[known], ~launches.has_work[known]
     stretches = _stretches(lost)
     if not stretches:

@@ -149,6 +149,13 @@ def test_a_device_without_records_is_one_hole() -> None:
     assert without_work(dag) == [Hole(30, 30, dag.span.start_ns, dag.span.end_ns)]
 
 
+def test_kernels_that_nothing_links_to_launches_are_not_lost() -> None:
+    """All are there: that they are not linked is another check."""
+    dag = drawn(30, unlinked=range(30))
+
+    assert without_work(dag) == without_launch(dag) == []
+
+
 def test_kernels_that_were_recorded_as_ranges_of_counters_are_not_lost() -> None:
     """The profiler counted instead of recording kernels."""
     events = timeline(drawing(30, call="launch", lost=range(30), tail="{k }"))
