@@ -128,9 +128,9 @@ def without_work(dag: Dag) -> list[Hole]:
     A hole begins with the first launch, or once the device has done what was launched right before,
     and ends where the work of the next launch starts. Calls whose name never launches anything do
     not count; if these are most launches, all of the trace is a hole, unless it has the kernels
-    without links, or as ranges of hardware counters. At the end of a trace work may still be queued:
-    what no launch follows is no hole if its streams had work until less than the longest work
-    before the end.
+    without links, or as ranges of hardware counters. At the end of a trace work may still be
+    queued: what no launch follows is no hole if its streams had work until less than the longest
+    work before the end.
     """
     events, launches = dag.events, kernel_launches(dag)
     works = np.bincount(
