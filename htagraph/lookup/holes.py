@@ -42,16 +42,18 @@ Chosen. Pinned by `test_holes.py::test_two_holes`."""
 _TYPICAL_PERCENTILE = 90
 """Of distances between launches without work, when all of one stream are lost: it may have few."""
 _TIMES_TYPICAL = 2
-"""The same, as a factor: more than that apart are different holes (chosen)."""
+"""The same, as a factor: more than that apart are different holes. Chosen, both. Pinned by
+`test_holes.py::test_a_stream_with_few_launches_may_stop`."""
 
 _MOSTLY = 0.75
 """Share of launches without work above which a stretch is a hole even if it is all of the trace.
 Chosen: of one of two devices that a program uses, half have none. Pinned by
 `test_holes.py::test_a_steady_rate_is_no_hole`."""
+
 _EXPECTED = 5
 """If less is lost: launches without work that the rest of the trace would have at the same rate, to
 tell a hole from calls of which some never have work (chosen: none by chance in 1% of cases).
-Pinned by `test_holes.py::test_a_steady_rate_is_no_hole`."""
+Pinned by `test_holes.py::test_a_stream_that_stops_had_work_before`."""
 
 _NEVER = np.iinfo(np.int64).min
 
