@@ -28,6 +28,7 @@ __all__ = [
     "find_damage",
     "job_damage_frame",
     "job_damage_in_words",
+    "told_once",
 ]
 
 I64 = npt.NDArray[np.int64]
@@ -82,15 +83,17 @@ def find_damage(
     summaries = timeline.graphs.summaries
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]
-    found += [
-        one
-        for one in damage_of_ranks(summaries, apart_from=cut)
-        if one.rank not in cut or one.damage.kind != DamageKind.CUT_FILE  # ends early: why is said
-    ]
+    found += damage_of_ranks(summaries, apart_from=cut)
     start_ns, end_ns = _span(timeline)
     for kind, n, n_all, said in (*_absent(failed, missing, len(summaries)), *_unmatched(timeline)):
         found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
     return found
+
+
+def told_once(found: Sequence[RankDamage]) -> list[RankDamage]:
+    """Some damage without the cut files of ranks that are said to end early, and why."""
+    cut = {one.rank for one in found if one.damage.kind == DamageKind.CUT_RANK}
+    return [one for one in found if one.damage.kind != DamageKind.CUT_FILE or one.rank not in cut]
 
 
 def damage_of_ranks(
