@@ -100,6 +100,19 @@ def test_a_rank_whose_file_is_cut_off_is_said_to_end_early(steps, tmp_path):
     assert rows(job.window("first")) == [(1, "cut file")]
 
 
+def test_a_cut_file_is_compared_with_those_of_other_ranks(steps, tmp_path):
+    """If the rank does not end early: a profiler does not write events in the order of time."""
+    folder = copied(steps, tmp_path)
+    cut(folder, 1, 0.95)
+    job = load_job(folder)
+    n_events = [job.summaries[rank].n_events for rank in range(4)]
+
+    assert rows(job) == [(1, "cut file")]
+    said = f"It has {n_events[1]} events, the median of other ranks is {n_events[2]}."
+    assert n_events[1] < n_events[2]
+    assert job.damage()["consequence"][0].endswith(said)
+
+
 @pytest.mark.parametrize(("lacks", "is_cut"), [(2, False), (4, True)])
 def test_a_rank_that_ends_a_little_early_is_whole(even, tmp_path, lacks, is_cut):
     """Profilers do not stop at one time: 8% is nothing, 16% is."""
