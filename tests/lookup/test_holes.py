@@ -212,3 +212,22 @@ def test_kernels_that_never_have_a_launch_are_no_hole() -> None:
     text = drawing(60, call="launch", unlinked=range(20, 32)).replace("[k        ]", "[triton   ]")
 
     assert without_launch(compile_events(timeline(text))) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "is_launch"),
+    [
+        ("cudaLaunchKernelExC", True),
+        ("cuLaunchKernelEx", True),
+        ("cudaLaunchCooperativeKernel", True),
+        ("cudaGraphLaunch", True),
+        ("hipExtModuleLaunchKernel", True),
+        ("cudaLaunchHostFunc", False),
+        ("cudaLaunchCooperativeKernelMultiDevice", False),
+        ("cudaGraphUpload", False),
+        ("cudaMemsetAsync", False),
+    ],
+)
+def test_which_calls_launch_one_kernel_or_graph(call: str, is_launch: bool) -> None:
+    """Others copy or fill, launch none, or one on each of several devices."""
+    assert len(kernel_launches(compile_events(timeline(f"cpu 1 |[{call}]"))).event) == is_launch
