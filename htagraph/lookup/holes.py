@@ -84,7 +84,8 @@ class Launches(NamedTuple):
 def kernel_launches(dag: Dag) -> Launches:
     """Launches of kernels and graphs that were to run; those that were captured are left out.
 
-    A launch within another, as of two libraries, is the same launch.
+    A launch within another, as of two libraries, is the same launch. None of a trace that was read
+    in part: its work may be in the rest.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def kernel_launches(dag: Dag) -> Launches:
     [True, False]
     """
     events = dag.events
-    is_call = events.kind == EventKind.RUNTIME
+    is_call = (events.kind == EventKind.RUNTIME) & (not dag.notes.get("is_part", 0))
     calls = np.flatnonzero(is_call & events.named(events.symbols.searched(KERNEL_LAUNCH)))
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     has_work = np.zeros(len(events), dtype=bool)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import htagraph as hg
 
 _EVENTS = [
@@ -43,3 +45,36 @@ def test_what_is_read_a_little_differently_is_no_damage():
 
     assert [repair.kind for repair in trace.recording.repairs] == ["comma"]
     assert trace.compile().damage().empty
+
+
+def _launched(n: int, *, behind_us: int, n_worked: int | None = None) -> str:
+    """Launches every 10 us, each of a kernel that runs so much later; some without."""
+    events = []
+    for at in range(n):
+        ids = {"pid": 1, "tid": 1, "ts": 10 * at, "dur": 5, "args": {"correlation": at + 1}}
+        events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", **ids})
+        if n_worked is None or at < n_worked:
+            work = {"ts": 10 * at + behind_us, "args": {**ids["args"], "device": 0, "stream": 7}}
+            events.append({"ph": "X", "cat": "kernel", "name": "k", **ids, "pid": 0, **work})
+    return json.dumps({"traceEvents": events})
+
+
+def test_launches_without_device_work_are_damage():
+    """The last twenty of sixty, and the device was idle."""
+    found = _graph(_launched(60, behind_us=5, n_worked=40)).damage()
+
+    assert found[["kind", "n", "n_all"]].to_numpy().tolist() == [["lost device work", 20, 20]]
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [{"window": (0, 400_000)}, {"categories": ["cuda_runtime"]}],
+    ids=["of a window", "of categories"],
+)
+def test_device_work_that_was_not_asked_for_is_not_lost(left_out):
+    """It runs 300 us after its launch: in a window, many launches are without it."""
+    graph = hg.load(_launched(60, behind_us=300).encode(), **left_out).compile()
+    checks = graph.quality().set_index("check")
+
+    assert checks.loc["launches with their device work", "n_all"] == 0
+    assert graph.damage().empty
