@@ -86,7 +86,7 @@ class SparseColumn:
     event : ndarray of shape (n,), dtype=int64
         Rows with a value, ascending, each once.
     value : ndarray of shape (n,)
-        int64, float64, or int32 codes of the event table's symbols.
+        int64, float64, or int32 codes of the event table's symbols or lists.
     """
 
     event: I64
@@ -161,6 +161,8 @@ class EventTable:
         Devices described in the file, each once.
     samples : SampleTable
         Counters sampled meanwhile.
+    lists : SymbolTable
+        JSON lists as written: shapes, types, strides and values of operators' inputs.
     """
 
     ts_ns: I64
@@ -179,6 +181,7 @@ class EventTable:
     columns: Mapping[str, SparseColumn] = field(default_factory=dict)
     devices: tuple[DeviceProperties, ...] = ()
     samples: SampleTable = field(default_factory=SampleTable)
+    lists: SymbolTable = field(default_factory=lambda: SymbolTable(()))
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

@@ -23,6 +23,7 @@ class Read(IntEnum):
     REAL = 4  #: a float64
     TRIPLE = 5  #: a list of three integers, to three columns
     ARGS = 6  #: the object of arguments
+    LIST = 7  #: a list as written; interned apart from texts
 
 
 class Field(IntEnum):
@@ -55,8 +56,12 @@ class SparseField:
 
     @property
     def dtype(self) -> type[np.generic]:
-        """Type of the values: integers, floats, or codes of symbols."""
-        types: dict[Read, type[np.generic]] = {Read.REAL: np.float64, Read.TEXT: np.int32}
+        """Type of the values: integers, floats, or codes."""
+        types: dict[Read, type[np.generic]] = {
+            Read.REAL: np.float64,
+            Read.TEXT: np.int32,
+            Read.LIST: np.int32,
+        }
         return types.get(self.read, np.int64)
 
 
@@ -104,6 +109,10 @@ COLUMNS = (
     SparseField("comms_rank", ("Rank",)),
     SparseField("call_from", ("CallFrom",), Read.TEXT),
     SparseField("record_function", ("Record function id",)),
+    SparseField("input_dims", ("Input Dims",), Read.LIST),
+    SparseField("input_types", ("Input type",), Read.LIST),
+    SparseField("input_strides", ("Input Strides",), Read.LIST),
+    SparseField("concrete_inputs", ("Concrete Inputs",), Read.LIST),
     SparseField("async_id", ()),  # the ``id`` of an async event
 )
 """Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""
