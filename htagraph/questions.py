@@ -30,6 +30,8 @@ QUESTIONS = (
     "idle_categories",
     "kernel_breakdown",
     "kernel_durations",
+    "roofline",
+    "mfu",
     "overlap",
     "exposed_communication",
     "launch_stats",
@@ -181,6 +183,18 @@ class Questions(ABC):
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Kernels, copies and fills one by one, with the operator, annotation and module."""
         return self._ask("kernel_durations", name=name)
+
+    def roofline(
+        self,
+        *,
+        by: Literal["op", "shape", "kernel", "module", "step", "family"] = "op",
+    ) -> pd.DataFrame:
+        """FLOP/s and bytes/s of operators, and the time that they need at their roof."""
+        return self._ask("roofline", by=by)
+
+    def mfu(self) -> pd.DataFrame:
+        """Model FLOPs utilization of the window and its steps: time at peak over time."""
+        return self._ask("mfu")
 
     def overlap(self) -> pd.DataFrame:
         """Communication that overlapped with computation, and communication that was exposed."""

@@ -41,6 +41,7 @@ __all__ = [
     "KERNEL_PATTERNS",
     "LAUNCH_STATS",
     "MEMORY_TIMELINE",
+    "MFU",
     "NEAR_CRITICAL",
     "OPERATOR_BREAKDOWN",
     "OPERATOR_TREE",
@@ -49,6 +50,7 @@ __all__ = [
     "PROFILER_OVERHEAD",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "ROOFLINE",
     "SAMPLED_COUNTERS",
     "SLACK",
     "STEADY_STATE",
@@ -677,4 +679,39 @@ UTILIZATION_LOSSES = schema(
         ),
     },
     first="device use share name n_kernels kernel_ns n_blocks n_fit n_waves",
+)
+
+ROOFLINE = schema(
+    "ROOFLINE",
+    {
+        "group": name("operator, operator with shapes, kernel, module, step or family"),
+        "n_calls": "operator calls with a model",
+        "n_kernels": "kernels, copies and fills",
+        "device_ns": "their time in the window; all rows add up to all device time",
+        "device_share": "device_ns / all device time",
+        "gflop": number("GFLOP", "operations of matrix units, in 1e9; a multiply-add counts as 2"),
+        "bytes_low": count("least bytes to be read and written", unit="bytes"),
+        "bytes_high": count("most of them, where the trace leaves it open", unit="bytes"),
+        "tflops_per_s": number("TFLOP/s", "gflop by device_ns"),
+        "gb_per_s": number("GB/s", "bytes_low by device_ns, GB = 1e9 bytes"),
+        "flop_per_byte": number("FLOP/byte", "arithmetic intensity; NaN without a model"),
+        "roof_ns": duration("least time that the device needs; NaN if unknown", dtype="float64"),
+        "roof_share": "roof_ns / device_ns; NaN if unknown",
+        "excess_ns": "device_ns beyond the roof, 0 if unknown",
+        "limit": label("what the roof is: compute, memory, launch, host link, cache or unknown"),
+    },
+    first=("group device_share device_ns n_calls roof_share excess_ns limit tflops_per_s gb_per_s"),
+)
+
+MFU = schema(
+    "MFU",
+    {
+        "window": name("the window, then its steps"),
+        "window_ns": "length",
+        "kernel_ns": "device time of what it launched",
+        "modelled_share": "device time of operators with a model / kernel_ns",
+        "tflop": number("TFLOP", "operations of matrix units, in 1e12"),
+        "peak_ns": duration("time of these at their dense peak", dtype="float64"),
+        "mfu_share": "peak_ns / window_ns",
+    },
 )

@@ -242,9 +242,7 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
         read = keys.read_of_field[field]
         if read == Read.TEXT.value or read == Read.LIST.value:
             table = symbols if read == Read.TEXT.value else tables.lists
-            batch.sparse_value[column, n] = intern(
-                table, buf, event.start[field], event.end[field]
-            )
+            batch.sparse_value[column, n] = intern(table, buf, event.start[field], event.end[field])
         else:
             batch.sparse_value[column, n] = event.value[field]
             if read == Read.REAL.value and event.end[field] > 0:
