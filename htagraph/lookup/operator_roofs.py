@@ -47,7 +47,6 @@ class OperatorRoofs(NamedTuple):
 
     Parameters
     ----------
-    work : OperatorWork
     device_ns : ndarray of shape (n_calls,), dtype=int64, unit=ns
     roof_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
         At most `device_ns`: work that fits in the cache may be faster than memory.

@@ -36,7 +36,6 @@ class OperatorWork(NamedTuple):
         The operator of each call.
     kind : ndarray of shape (n_calls,), dtype=int64
         Row of `works`: calls of one operator with the same inputs are of one kind.
-    works : tuple of Work
     is_host_copy : ndarray of shape (n_calls,), dtype=bool
         Whether its work is copies between host and device, whose limit is the link between them.
     """

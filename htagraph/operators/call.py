@@ -69,7 +69,6 @@ class Tensor(NamedTuple):
 
     Parameters
     ----------
-    dims : tuple of int
     dtype : str
         Short name of the element type (``bf16``); empty if unknown.
     strides : tuple of int or None

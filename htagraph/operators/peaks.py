@@ -17,7 +17,6 @@ class DevicePeaks(NamedTuple):
 
     Parameters
     ----------
-    name : str
     matrix_tflops : mapping of str to float
         Dense peak of matrix units by element type; ``tf32`` is that of fp32 products.
     fp32_tflops : float

@@ -41,7 +41,6 @@ class Work(NamedTuple):
 
     Parameters
     ----------
-    family : Family
     flops : int
         Floating-point operations of matrix units; a multiply-add counts as 2, 0 for other families.
     bytes_low, bytes_high : int

@@ -73,6 +73,6 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
 
 def _by_step(code: I64, values: npt.NDArray[Any], n: int) -> npt.NDArray[np.float64]:
     """Sums by step; the first is that of all."""
-    found = np.bincount(code, weights=values.astype(np.float64), minlength=n)
+    found = np.bincount(code, weights=values, minlength=n).astype(np.float64)
     found[0] = values.sum()
     return found

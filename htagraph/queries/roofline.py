@@ -123,7 +123,7 @@ def _main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
     time = np.bincount(
         of_call * n + roofs.limit, weights=roofs.roof_ns + 1.0, minlength=n_groups * n
     )
-    return time.reshape(n_groups, n).argmax(axis=1)
+    return np.asarray(time.reshape(n_groups, n).argmax(axis=1), dtype=np.int64)
 
 
 def _operators(dag: Dag, work: I64, roofs: OperatorRoofs) -> I64:

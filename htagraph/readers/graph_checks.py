@@ -44,6 +44,7 @@ _EDGES = {
 _PER_EVENT = {"parent": np.int32, "launch": np.int32, "is_work": np.bool_}
 _PER_NODE = {"binding": np.int32, "residual_ns": np.int64}
 _TEXTS = {column.name for column in COLUMNS if column.read is Read.TEXT} | set(NODE_TEXTS)
+_LISTS = {column.name for column in COLUMNS if column.read is Read.LIST}
 
 
 def check_graph(dag: Dag) -> None:
@@ -211,15 +212,17 @@ def _check_columns(events: EventTable) -> None:
         value, n = column.value, len(column.event)
         _check_shapes(f"column {name}", {"event": column.event}, {"event": np.int64}, n)
         _ensure(value.shape == (n,), f"column {name} is of another length")
-        is_text = value.dtype == np.int32
+        is_code = value.dtype == np.int32
         _ensure(
-            (is_text or value.dtype in (np.int64, np.float64)) and is_text == (name in _TEXTS),
+            (is_code or value.dtype in (np.int64, np.float64))
+            and is_code == (name in _TEXTS | _LISTS),
             f"column {name} is of another type",
         )
         _ensure_within(f"event of column {name}", column.event, 0, len(events))
         _ensure((np.diff(column.event) > 0).all(), f"column {name} is out of order")
-        if is_text:
-            _ensure_within(f"column {name}", value, 0, len(events.symbols))
+        if is_code:
+            texts = events.lists if name in _LISTS else events.symbols
+            _ensure_within(f"column {name}", value, 0, len(texts))
 
 
 def _check_devices(devices: tuple[DeviceProperties, ...]) -> None:
