@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
+    from htagraph.replay.roof_changes import at_roof
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
@@ -60,6 +61,7 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "at_roof",
     "bandwidth",
     "code",
     "collective",
@@ -114,6 +116,7 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
     "collective": "selection",

@@ -32,6 +32,7 @@ QUESTIONS = (
     "kernel_durations",
     "roofline",
     "mfu",
+    "speed_of_light",
     "overlap",
     "exposed_communication",
     "launch_stats",
@@ -195,6 +196,10 @@ class Questions(ABC):
     def mfu(self) -> pd.DataFrame:
         """Model FLOPs utilization of the window and its steps: time at peak over time."""
         return self._ask("mfu")
+
+    def speed_of_light(self) -> pd.DataFrame:
+        """How much shorter the window would be with each operator, and with all, at the roof."""
+        return self._ask("speed_of_light")
 
     def overlap(self) -> pd.DataFrame:
         """Communication that overlapped with computation, and communication that was exposed."""

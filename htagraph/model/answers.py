@@ -53,6 +53,7 @@ __all__ = [
     "ROOFLINE",
     "SAMPLED_COUNTERS",
     "SLACK",
+    "SPEED_OF_LIGHT",
     "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
@@ -714,4 +715,23 @@ MFU = schema(
         "peak_ns": duration("time of these at their dense peak", dtype="float64"),
         "mfu_share": "peak_ns / window_ns",
     },
+)
+
+SPEED_OF_LIGHT = schema(
+    "SPEED_OF_LIGHT",
+    {
+        "group": name("operator with the shapes of its inputs, or all operators"),
+        "family": label("of the model; none for all operators"),
+        "n_calls": "operator calls with a model",
+        "device_ns": "their time in the window",
+        "roof_ns": duration("least time that the device needs", dtype="float64"),
+        "roof_share": "roof_ns / device_ns",
+        "limit": label("what the roof is: compute, memory, launch, host link or cache"),
+        "drag_ns": "how much shorter the window would be at the roof",
+        "drag_share": "drag_ns / window",
+        "attainable_ns": (
+            "the same, at the share of the roof that the best operator of its family reaches"
+        ),
+    },
+    first="group drag_share drag_ns attainable_ns device_ns roof_share limit n_calls",
 )

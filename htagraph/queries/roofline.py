@@ -25,7 +25,7 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.operators.work import Family
 
-__all__ = ["roofline"]
+__all__ = ["by_shape", "main_limit", "roofline"]
 
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
@@ -90,7 +90,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
         raise GraphError("the device time of the roofline does not add up.")
     seconds = np.maximum(device_ns[kept], 1) / _NS
     known = (kept % 2 == 1) & roofs.has_peaks
-    limit = _main_limit(of_call, roofs, size)[kept]
+    limit = main_limit(of_call, roofs, size)[kept]
     frame = ROOFLINE.frame(
         {
             "group": groups.names[kept // 2],
@@ -117,7 +117,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     )
 
 
-def _main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
+def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
     """The limit of most time at the roof, of each group."""
     n = len(Limit)
     time = np.bincount(
@@ -137,7 +137,8 @@ def _by_op(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
     return _Groups(code.astype(np.int64), np.append(dag.events.symbols.array, ""))
 
 
-def _by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
+def by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
+    """Device work by operator and the shapes of its inputs."""
     event = _operators(dag, work, roofs)
     known = np.unique(event[event >= 0])
     inputs = [dag.events.column(name)[known] for name in ("input_dims", "input_types")]
@@ -185,7 +186,7 @@ def _by_family(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
 
 _GROUPS: dict[str, Callable[[Dag, I64, OperatorRoofs], _Groups]] = {
     "op": _by_op,
-    "shape": _by_shape,
+    "shape": by_shape,
     "kernel": _by_kernel,
     "module": _by_module,
     "step": _by_step,

@@ -54,6 +54,7 @@ from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.roofline import roofline
 from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.queries.slack import slack
+from htagraph.queries.speed_of_light import speed_of_light
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
@@ -119,6 +120,7 @@ QUESTIONS = {
     "kernel_breakdown": Question(kernel_breakdown, answers.KERNEL_BREAKDOWN),
     "roofline": Question(roofline, answers.ROOFLINE),
     "mfu": Question(mfu, answers.MFU),
+    "speed_of_light": Question(speed_of_light, answers.SPEED_OF_LIGHT),
     "kernel_breakdown by name": Question(
         lambda d, w: kernel_breakdown(d, w, by="name"), answers.KERNEL_BREAKDOWN
     ),

@@ -32,10 +32,15 @@ class Op(NamedTuple):
     inside: str = ""  #: an operator around it, with the same inputs
 
 
-def recorded(*ops: Op, device: dict[str, Any] | None = H100) -> hg.TraceGraph:
-    """The graph of operators that run one after the other, 1 ms each, in a step of their own."""
+def recorded(
+    *ops: Op, device: dict[str, Any] | None = H100, is_awaited: bool = False
+) -> hg.TraceGraph:
+    """The graph of operators that run one after the other, 1 ms each, in a step of their own.
+
+    At the end, the host may wait for the device.
+    """
     events: list[dict[str, Any]] = []
-    correlation = 0
+    correlation, free = 0, 0
 
     def slice_of(cat: str, name: str, ts: float, dur: float, tid: int, **args: Any) -> None:
         events.append(
@@ -57,7 +62,13 @@ def recorded(*ops: Op, device: dict[str, Any] | None = H100) -> hg.TraceGraph:
             slice_of("cuda_runtime", "cudaLaunchKernel", at - 10, 5, 1, correlation=correlation)
             on = {"device": 0, "stream": 7, "correlation": correlation}
             kind = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
-            slice_of(kind, name, at, dur, 7, **on)
-            at += dur + 10
+            free = max(at, free)
+            slice_of(kind, name, free, dur, 7, **on)
+            free += dur
+            at += 20
+    if is_awaited:
+        ends = max(event["ts"] + event["dur"] for event in events)
+        start = 1_000 * len(ops)
+        slice_of("cuda_runtime", "cudaDeviceSynchronize", start, ends - start + 10, 1)
     document = {"traceEvents": events, "deviceProperties": [device] if device else []}
     return hg.load(json.dumps(document).encode()).compile()
