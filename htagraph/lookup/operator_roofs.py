@@ -95,8 +95,8 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64) -> OperatorRoofs:
         rows = np.flatnonzero(device == number)
         limits[:, rows] = _limits(found, rows, one)
     limits[Limit.LAUNCH] = _shortest_ns(dag)
-    limits[:, found.is_host_copy] *= (np.arange(len(Limit)) == Limit.HOST_LINK)[:, None]
-    limits[Limit.HOST_LINK, ~found.is_host_copy] = 0
+    is_copy = found.host_bytes >= 0
+    limits[:, is_copy] *= (np.arange(len(Limit)) == Limit.HOST_LINK)[:, None]
     limit, roof_ns = limits.argmax(axis=0), limits.max(axis=0)
     limit[(roof_ns > device_ns) & (limit == Limit.MEMORY)] = Limit.CACHE
     return OperatorRoofs(
@@ -116,8 +116,10 @@ def _limits(found: OperatorWork, rows: I64, peaks: DevicePeaks) -> F64:
         per_s = peaks.flops_per_s(work.dtype)
         out[Limit.COMPUTE, kind] = work.flops / per_s * _NS if per_s else 0.0
         out[Limit.MEMORY, kind] = work.bytes_low / peaks.bytes_per_s * _NS
-        out[Limit.HOST_LINK, kind] = work.bytes_low / peaks.host_bytes_per_s * _NS
-    return out[:, found.kind[rows]]
+    of_calls = out[:, found.kind[rows]]
+    copied = np.maximum(found.host_bytes[rows], 0)
+    of_calls[Limit.HOST_LINK] = copied / peaks.host_bytes_per_s * _NS
+    return of_calls
 
 
 def _shortest_ns(dag: Dag) -> float:

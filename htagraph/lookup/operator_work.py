@@ -36,15 +36,16 @@ class OperatorWork(NamedTuple):
         The operator of each call.
     kind : ndarray of shape (n_calls,), dtype=int64
         Row of `works`: calls of one operator with the same inputs are of one kind.
-    is_host_copy : ndarray of shape (n_calls,), dtype=bool
-        Whether its work is copies between host and device, whose limit is the link between them.
+    host_bytes : ndarray of shape (n_calls,), dtype=int64
+        Bytes of its copies between host and device, if its work is nothing else: the link between
+        them is the limit. -1 for all other calls.
     """
 
     call: I64
     event: I64
     kind: I64
     works: tuple[Work, ...]
-    is_host_copy: npt.NDArray[np.bool_]
+    host_bytes: I64
 
     def of_calls(self, field: str) -> npt.NDArray[Any]:
         """A field of `Work` for each call."""
@@ -106,13 +107,16 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     place[known] = np.arange(len(known))
     of_work = number[call.reshape(-1)]
     is_copy = events.named(events.symbols.searched(_BETWEEN_HOST_AND_DEVICE))[work]
-    n_others = np.bincount(of_work[(of_work >= 0) & ~is_copy], minlength=int(good.sum()))
+    n_calls, joined = int(good.sum()), of_work >= 0
+    n_others = np.bincount(of_work[joined & ~is_copy], minlength=n_calls)
+    n_bytes = np.maximum(events.column("bytes")[work], 0)
+    copied = np.bincount(of_work[joined], weights=n_bytes[joined], minlength=n_calls)
     return OperatorWork(
         of_work,
         event[has_call][good],
         place[kind[good]],
         tuple(work for work in works if work is not None),
-        n_others == 0,
+        np.where(n_others == 0, copied, -1).astype(np.int64),
     )
 
 

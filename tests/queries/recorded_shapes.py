@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NamedTuple
 
 import htagraph as hg
@@ -61,6 +62,8 @@ def recorded(
             correlation += 1
             slice_of("cuda_runtime", "cudaLaunchKernel", at - 10, 5, 1, correlation=correlation)
             on = {"device": 0, "stream": 7, "correlation": correlation}
+            if name.startswith("Memcpy"):
+                on["bytes"] = math.prod(op.dims[0]) * 2
             kind = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
             free = max(at, free)
             slice_of(kind, name, free, dur, 7, **on)
