@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
@@ -186,9 +187,13 @@ class Call:
         --------
         >>> Call("aten::mm", [[8, 4], [4, 2]], ["float", "float"]).label
         'aten::mm fp32[8, 4] fp32[4, 2]'
+        >>> Call("aten::add", [[8, 4], [8, 4]], ["float", "float"]).label
+        'aten::add 2x fp32[8, 4]'
         """
         listed = (f"[{len(one)} tensors]" for one in self.lists)
-        shapes = (f"{one.dtype}{list(one.dims)}" for one in self.tensors)
+        alike = groupby(f"{one.dtype}{list(one.dims)}" for one in self.tensors)
+        counted = ((shape, len(list(several))) for shape, several in alike)
+        shapes = (f"{n}x {shape}" if n > 1 else shape for shape, n in counted)
         return " ".join([self.name, *listed, *shapes])
 
     @cached_property
