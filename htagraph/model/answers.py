@@ -421,6 +421,7 @@ COLLECTIVES = schema(
         "group": name("communicator: ranks or name of the process group, empty if not recorded"),
         "n_elements": "elements sent, -1 if not recorded",
         "dtype": name("element type, empty if not recorded"),
+        "n_bytes": count("size: what it gathers, else what it sends; -1 unknown", unit="bytes"),
         "seq": identifier("sequence number in the communicator, -1 if not recorded"),
         "peer": identifier(
             "peer of a send or receive, root of a broadcast or reduce; -1 if not recorded",
@@ -435,7 +436,7 @@ COLLECTIVES = schema(
         ),
         "after": identifier("collective whose end the start of this one depends on, -1 for none"),
     },
-    first="collective operation start_ns end_ns n_elements dtype group peer seq",
+    first="collective operation start_ns end_ns n_bytes n_elements dtype group peer seq",
 )
 
 QUALITY = schema(
