@@ -176,9 +176,22 @@ class Questions(ABC):
         return self._ask("idle_categories", kernel_wait_ns=kernel_wait_ns)
 
     def kernel_breakdown(
-        self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
+        self,
+        *,
+        by: Literal[
+            "class",
+            "name",
+            "op",
+            "stream",
+            "rule",
+            "shape",
+            "module",
+            "annotation",
+            "step",
+            "phase",
+        ] = "class",
     ) -> pd.DataFrame:
-        """Number and time of kernels by class, name, operator, stream, or classification rule."""
+        """Number and time of kernels by what they do, or by what launched them."""
         return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
@@ -188,7 +201,9 @@ class Questions(ABC):
     def roofline(
         self,
         *,
-        by: Literal["op", "shape", "kernel", "module", "step", "family"] = "op",
+        by: Literal[
+            "op", "shape", "kernel", "module", "annotation", "step", "phase", "family"
+        ] = "op",
     ) -> pd.DataFrame:
         """FLOP/s and bytes/s of operators, and the time that they need at their roof."""
         return self._ask("roofline", by=by)

@@ -25,7 +25,6 @@ class TransferFit(NamedTuple):
     ----------
     alpha_ns : float, unit=ns
         Time of a transfer of nothing.
-    ns_per_byte : float
     error : float
         Median of the deviations, as a share of the fitted time.
     """

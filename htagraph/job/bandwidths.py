@@ -48,7 +48,6 @@ def measure_bandwidths(matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame]
 
     Parameters
     ----------
-    matched : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     tables : mapping of int to DataFrame
         The collectives of each rank, schema `answers.COLLECTIVES`.
 

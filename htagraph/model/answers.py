@@ -714,7 +714,8 @@ MFU = schema(
         "modelled_share": "device time of operators with a model / kernel_ns",
         "tflop": number("TFLOP", "operations of matrix units, in 1e12"),
         "peak_ns": duration("time of these at their dense peak", dtype="float64"),
-        "mfu_share": "peak_ns / window_ns",
+        "mfu_share": "peak_ns of all but recomputed operations / window_ns",
+        "hfu_share": "peak_ns / window_ns: hardware FLOPs utilization",
     },
 )
 

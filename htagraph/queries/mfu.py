@@ -12,6 +12,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import operator_roofs
+from htagraph.lookup.phases import Phase, phases
 from htagraph.lookup.steps import step_at, steps_in
 from htagraph.model.answers import MFU
 from htagraph.model.dag import Dag
@@ -33,9 +34,10 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
 
     Notes
     -----
-    Time at peak over time (Chowdhery et al. 2022, with the operations that ran instead of those of
-    a formula, so that recomputed ones count, too). What has no model counts as nothing, so the true
-    value is higher. A call belongs to the step that launched it.
+    Time at peak over time (Chowdhery et al. 2022), with the operations that ran instead of those of
+    a formula. Recomputed ones (activation checkpointing) count for hardware FLOPs utilization only.
+    What has no model counts as nothing, so the true values are higher. A call belongs to the step
+    that launched it.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -48,14 +50,18 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     of_work = 1 + step_at(steps, gather(dag.events.ts_ns, host_of(dag, work.event), -1))
     of_call = 1 + step_at(steps, dag.events.ts_ns[calls.event])
     flops, peak_ns = calls.of_calls("flops").astype(np.float64), roofs.compute_ns
+    longest = np.zeros(len(calls.event), dtype=np.int64)
+    longest[calls.call[calls.call >= 0]] = work.event[calls.call >= 0]
+    is_again = phases(dag, longest) == Phase.RECOMPUTED
     is_modelled = calls.call >= 0
-    modelled_ns, kernel_ns, all_flops, all_peak_ns = (
+    modelled_ns, kernel_ns, all_flops, all_peak_ns, again_ns = (
         _by_step(code, values, n)
         for code, values in (
             (of_work, np.where(is_modelled, work.dur_ns, 0)),
             (of_work, work.dur_ns),
             (of_call, flops),
             (of_call, peak_ns),
+            (of_call, np.where(is_again, peak_ns, 0.0)),
         )
     )
     return MFU.frame(
@@ -66,7 +72,8 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
             "modelled_share": modelled_ns / np.maximum(kernel_ns, 1),
             "tflop": all_flops / 1e12,
             "peak_ns": all_peak_ns,
-            "mfu_share": all_peak_ns / np.maximum(lengths, 1),
+            "mfu_share": (all_peak_ns - again_ns) / np.maximum(lengths, 1),
+            "hfu_share": all_peak_ns / np.maximum(lengths, 1),
         }
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +11,10 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
-from htagraph.lookup.attribution import host_of, innermost
+from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.naming import MODULE, frames_at
 from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, operator_roofs
-from htagraph.lookup.operator_work import call_of
-from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape_of, named
 from htagraph.model.answers import ROOFLINE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -28,17 +25,9 @@ from htagraph.operators.work import Family
 __all__ = ["by_shape", "main_limit", "roofline"]
 
 I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
-By = Literal["op", "shape", "kernel", "module", "step", "family"]
+By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
 
 _NS = 1e9
-
-
-class _Groups(NamedTuple):
-    """The group of each piece of device work, and what the groups are called."""
-
-    code: I64
-    names: Text
 
 
 def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
@@ -46,9 +35,9 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
 
     Parameters
     ----------
-    by : {"op", "shape", "kernel", "module", "step", "family"}
-        Operator, operator with the shapes of its inputs, kernel, innermost module, step of its
-        launch, or family of models.
+    by : {"op", "shape", "kernel", "module", "annotation", "step", "phase", "family"}
+        Operator, operator with the shapes of its inputs, kernel; innermost module or annotation,
+        step or phase of training of its launch; or family of models.
 
     Returns
     -------
@@ -65,7 +54,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
     joined = roofs.work
-    groups = _GROUPS[by](dag, work.event, roofs)
+    groups = _grouped(dag, work.event, roofs, by)
     n_groups, is_modelled = len(groups.names), joined.call >= 0
     code = groups.code * 2 + is_modelled
     # A call counts in the group of its longest kernel, so that its work counts once.
@@ -132,63 +121,21 @@ def _operators(dag: Dag, work: I64, roofs: OperatorRoofs) -> I64:
     return np.where(event >= 0, event, innermost(dag, work, (EventKind.OP,)))
 
 
-def _by_op(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
-    code = gather(dag.events.name, _operators(dag, work, roofs), len(dag.events.symbols))
-    return _Groups(code.astype(np.int64), np.append(dag.events.symbols.array, ""))
-
-
-def by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
+def by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> Groups:
     """Device work by operator and the shapes of its inputs."""
-    event = _operators(dag, work, roofs)
-    known = np.unique(event[event >= 0])
-    inputs = [dag.events.column(name)[known] for name in ("input_dims", "input_types")]
-    keys = np.stack([dag.events.name[known], *inputs]) if len(known) else np.empty((3, 0))
-    _, first, kind = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    calls = (call_of(dag, one) for one in known[first].tolist())
-    names = dag.events.names(known[first])
-    labels = [call.label if call else name for call, name in zip(calls, names, strict=True)]
-    code = np.full(len(dag.events), len(labels), dtype=np.int64)
-    code[known] = kind.reshape(-1)
-    # Shapes that differ only outside tensors have one label.
-    one, text = pd.factorize(np.array([*labels, ""], dtype=object))
-    return _Groups(one[gather(code, event, len(labels))].astype(np.int64), np.asarray(text))
+    return by_shape_of(dag, _operators(dag, work, roofs))
 
 
-def _by_kernel(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
-    del roofs
-    return _Groups(dag.events.name[work].astype(np.int64), dag.events.symbols.array)
-
-
-def _by_module(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
-    del roofs
-    host = host_of(dag, work)
-    lane = gather(dag.events.lane.astype(np.int64), host)
-    frame = frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE)
-    code = gather(dag.events.name, frame, len(dag.events.symbols))
-    return _Groups(code.astype(np.int64), np.append(dag.events.symbols.array, ""))
-
-
-def _by_step(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
-    del roofs
-    steps = find_steps(dag.events)
-    at = step_at(steps, gather(dag.events.ts_ns, host_of(dag, work), -1))
-    names = np.append(steps["name"].to_numpy(object), "")
-    return _Groups(np.where(at >= 0, at, len(names) - 1), names)
-
-
-def _by_family(dag: Dag, work: I64, roofs: OperatorRoofs) -> _Groups:
-    del dag, work
-    family = gather(roofs.work.of_calls("family"), roofs.work.call, len(Family))
-    return _Groups(
-        family.astype(np.int64), np.array([*(one.label for one in Family), ""], dtype=object)
-    )
-
-
-_GROUPS: dict[str, Callable[[Dag, I64, OperatorRoofs], _Groups]] = {
-    "op": _by_op,
-    "shape": by_shape,
-    "kernel": _by_kernel,
-    "module": _by_module,
-    "step": _by_step,
-    "family": _by_family,
-}
+def _grouped(dag: Dag, work: I64, roofs: OperatorRoofs, by: str) -> Groups:
+    """The group of each piece of device work."""
+    if by == "op":
+        return named(dag, _operators(dag, work, roofs))
+    if by == "shape":
+        return by_shape(dag, work, roofs)
+    if by == "kernel":
+        return named(dag, work)
+    if by == "family":
+        family = gather(roofs.work.of_calls("family"), roofs.work.call, len(Family))
+        names = np.array([*(one.label for one in Family), ""], dtype=object)
+        return Groups(family.astype(np.int64), names)
+    return BY_LAUNCH[by](dag, work)
