@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+    from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
     from htagraph.replay.changes import insert, no_wait, remove, scale
@@ -66,6 +67,7 @@ __all__ = [
     "code",
     "collective",
     "demo_trace",
+    "device_peaks",
     "diff",
     "discover",
     "equalise",
@@ -121,6 +123,7 @@ _HOMES = {
     "code": "replay.host_code",
     "collective": "selection",
     "demo_trace": "demo_traces",
+    "device_peaks": "operators.peaks",
     "diff": "comparison.diff",
     "discover": "readers.captures",
     "equalise": "replay.collective_changes",

@@ -58,7 +58,7 @@ def measure_bandwidths(matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame]
 
     Notes
     -----
-    A rank that arrives last waits for nobody: the shortest duration of all ranks is the transfer,
+    The rank that arrives last does not wait: the shortest duration of all ranks is the transfer,
     the rest of the others' durations is waiting. Bandwidth is size by transfer (algbw), times the
     share of the size that each link carries (busbw), as NCCL's tests define them.
     """

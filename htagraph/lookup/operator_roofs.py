@@ -56,6 +56,8 @@ class OperatorRoofs(NamedTuple):
         Time of its operations at the dense peak.
     has_peaks : bool
         Whether the peaks of all devices are known; else there are no roofs.
+    peaks : tuple of DevicePeaks
+        Of the known devices, each once.
     """
 
     work: OperatorWork
@@ -64,6 +66,7 @@ class OperatorRoofs(NamedTuple):
     limit: I64
     compute_ns: F64
     has_peaks: bool
+    peaks: tuple[DevicePeaks, ...]
 
     @property
     def excess_ns(self) -> F64:
@@ -106,6 +109,7 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64) -> OperatorRoofs:
         limit,
         limits[Limit.COMPUTE],
         has_peaks,
+        tuple({one.name: one for one in known.values()}.values()),
     )
 
 

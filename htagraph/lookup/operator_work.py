@@ -12,6 +12,7 @@ from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of
 from htagraph.model.dag import Dag
+from htagraph.model.events import LIST_COLUMNS
 from htagraph.model.kinds import EventKind
 from htagraph.operators.call import Call
 from htagraph.operators.work import Work, registered
@@ -20,8 +21,6 @@ __all__ = ["OperatorWork", "call_of", "operator_work"]
 
 I64 = npt.NDArray[np.int64]
 
-_LISTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
-"""Columns with what was recorded of a call's inputs: codes of `EventTable.lists`."""
 _BETWEEN_HOST_AND_DEVICE = r"(?i)memcpy (HtoD|DtoH|host to device|device to host)"
 
 
@@ -55,7 +54,7 @@ class OperatorWork(NamedTuple):
 def call_of(dag: Dag, event: int) -> Call | None:
     """The inputs of an operator as recorded; None if its shapes were not."""
     events, lists = dag.events, []
-    for name in _LISTS:
+    for name in LIST_COLUMNS:
         column = events.columns.get(name)
         at = np.searchsorted(column.event, event) if column else 0
         found = column is not None and at < len(column.event) and column.event[at] == event
@@ -84,7 +83,7 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     modelled = np.array([registered(name) is not None for name in events.symbols.texts], dtype=bool)
     is_modelled = (events.kind == EventKind.OP) & modelled[events.name]
     recorded = np.zeros(len(events), dtype=bool)
-    if (types := events.columns.get("input_types")) is not None:
+    if (types := events.columns.get("arg_types")) is not None:
         recorded[types.event] = True
     is_modelled &= recorded
     owner = nearest(dag.parent, host_of(dag, work), is_modelled)
@@ -124,7 +123,7 @@ def _kinds(dag: Dag, calls: I64) -> tuple[I64, list[Work | None]]:
     """The kind of each call, by operator and inputs, and what a call of each kind has to do."""
     events = dag.events
     columns = [events.name[calls].astype(np.int64)]
-    for name in _LISTS:
+    for name in LIST_COLUMNS:
         column = events.columns.get(name)
         values = np.full(len(calls), -1, dtype=np.int64)
         if column is not None and len(column.event):

@@ -40,7 +40,7 @@ def named(dag: Dag, events: I64) -> Groups:
 def by_shape_of(dag: Dag, operator: I64) -> Groups:
     """By an operator and the shapes and types of its inputs, -1 for no operator."""
     known = np.unique(operator[operator >= 0])
-    inputs = [dag.events.column(name)[known] for name in ("input_dims", "input_types")]
+    inputs = [dag.events.column(name)[known] for name in ("arg_dims", "arg_types")]
     keys = np.stack([dag.events.name[known].astype(np.int64), *inputs])
     _, first, kind = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     calls = (call_of(dag, one) for one in known[first].tolist())

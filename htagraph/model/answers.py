@@ -708,12 +708,14 @@ ROOFLINE = schema(
 MFU = schema(
     "MFU",
     {
-        "window": name("the window, then its steps"),
+        "part": name("the window, then its steps"),
         "window_ns": "length",
         "kernel_ns": "device time of what it launched",
         "modelled_share": "device time of operators with a model / kernel_ns",
         "tflop": number("TFLOP", "operations of matrix units, in 1e12"),
-        "peak_ns": duration("time of these at their dense peak", dtype="float64"),
+        "peak_ns": duration(
+            "time of these at their dense peak", heading="time at peak", dtype="float64"
+        ),
         "mfu_share": "peak_ns of all but recomputed operations / window_ns",
         "hfu_share": "peak_ns / window_ns: hardware FLOPs utilization",
     },

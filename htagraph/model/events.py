@@ -22,7 +22,7 @@ from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["EVENT_DTYPES", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
+__all__ = ["EVENT_DTYPES", "LIST_COLUMNS", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -41,6 +41,10 @@ EVENT_DTYPES: dict[str, type[np.generic]] = {
     "external_id": np.int64,
 }
 """Columns with a value for every event."""
+
+
+LIST_COLUMNS = ("arg_dims", "arg_types", "arg_strides", "arg_values")
+"""Sparse columns of an operator's inputs, whose values are codes of `EventTable.lists`."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from htagraph.model.devices import DeviceProperties
 
-__all__ = ["DevicePeaks", "peaks_of"]
+__all__ = ["DevicePeaks", "device_peaks", "peaks_of"]
 
 _TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
 
@@ -123,6 +123,52 @@ _AMD_BY_UNITS = {304: _MI300X, 104: _MI210}
 """By compute units, where an AMD device has no name of its own."""
 
 
+_GIVEN: dict[str, DevicePeaks] = {}
+"""Peaks that a user gave, by a part of the name."""
+
+
+def device_peaks(
+    name: str,
+    *,
+    memory_tbps: float,
+    fp32_tflops: float = 0.0,
+    cache_mb: float = 0.0,
+    link_gbps: float = 0.0,
+    host_gbps: float = 64.0,
+    **tflops: float,
+) -> DevicePeaks:
+    """Give the peaks of a device that is not known, or other ones, in this process.
+
+    Parameters
+    ----------
+    name : str
+        A part of the name that profilers record: ``"H100 PCIe"``.
+    memory_tbps : float
+        Memory bandwidth in 1e12 bytes per second.
+    fp32_tflops : float
+        Peak of its vector units.
+    cache_mb, link_gbps, host_gbps : float
+        Last-level cache; bandwidth to other devices, in both directions, and to the host, in one.
+    **tflops : float
+        Dense peaks of matrix units by element type: ``bf16=989``, ``tf32``, ``fp8`` …
+
+    Returns
+    -------
+    DevicePeaks
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> hg.device_peaks("GPU 9000", memory_tbps=2.0, bf16=400).flops_per_s("bf16")
+    400000000000000.0
+    """
+    found = DevicePeaks(
+        name, dict(tflops), fp32_tflops, memory_tbps, cache_mb, link_gbps, host_gbps, "given"
+    )
+    _GIVEN[name] = found
+    return found
+
+
 def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     """The peaks of a device, by its name, or its compute units; None if it is not known.
 
@@ -132,6 +178,9 @@ def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     >>> found.name, found.flops_per_s("bf16"), found.bytes_per_s
     ('H100 SXM', 989400000000000.0, 3350000000000.0)
     """
+    given = (peaks for name, peaks in _GIVEN.items() if name in device.name)
+    if (own := next(given, None)) is not None:
+        return own
     for pattern, peaks in _BY_NAME:
         if re.search(pattern, device.name):
             is_large = peaks is _A100 and device.memory_bytes > _LARGE_A100_BYTES

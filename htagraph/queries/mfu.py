@@ -66,7 +66,7 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     )
     return MFU.frame(
         {
-            "window": names,
+            "part": names,
             "window_ns": lengths,
             "kernel_ns": kernel_ns.astype(np.int64),
             "modelled_share": modelled_ns / np.maximum(kernel_ns, 1),

@@ -43,7 +43,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     -------
     DataFrame, schema `answers.ROOFLINE`
         Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
-        Work without a model has a row of its own in each group, with 0 calls.
+        Work without a model has a row of its own in each group, with 0 calls. ``attrs["peaks"]``
+        has the device, its memory bandwidth and its dense peaks, if all devices are alike.
 
     Notes
     -----
@@ -101,9 +102,23 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
             "limit": categorical(np.where(known, limit, Limit.UNKNOWN), Limit.labels()),
         }
     )
-    return frame.sort_values(
+    frame = frame.sort_values(
         ["excess_ns", "device_ns", "group"], ascending=[False, False, True], ignore_index=True
     )
+    if len(roofs.peaks) == 1:
+        (peaks,) = roofs.peaks
+        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in _present_types(roofs)}
+        frame.attrs["peaks"] = {
+            "device": peaks.name,
+            "memory_tbps": peaks.memory_tbps,
+            "tflops": {one: peak for one, peak in tflops.items() if peak},
+        }
+    return frame
+
+
+def _present_types(roofs: OperatorRoofs) -> list[str]:
+    """Element types of products."""
+    return sorted({work.dtype for work in roofs.work.works if work.flops})
 
 
 def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:

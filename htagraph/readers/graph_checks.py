@@ -17,7 +17,7 @@ import numpy.typing as npt
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
+from htagraph.model.events import EVENT_DTYPES, LIST_COLUMNS, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
@@ -44,7 +44,6 @@ _EDGES = {
 _PER_EVENT = {"parent": np.int32, "launch": np.int32, "is_work": np.bool_}
 _PER_NODE = {"binding": np.int32, "residual_ns": np.int64}
 _TEXTS = {column.name for column in COLUMNS if column.read is Read.TEXT} | set(NODE_TEXTS)
-_LISTS = {column.name for column in COLUMNS if column.read is Read.LIST}
 
 
 def check_graph(dag: Dag) -> None:
@@ -215,13 +214,13 @@ def _check_columns(events: EventTable) -> None:
         is_code = value.dtype == np.int32
         _ensure(
             (is_code or value.dtype in (np.int64, np.float64))
-            and is_code == (name in _TEXTS | _LISTS),
+            and is_code == (name in {*_TEXTS, *LIST_COLUMNS}),
             f"column {name} is of another type",
         )
         _ensure_within(f"event of column {name}", column.event, 0, len(events))
         _ensure((np.diff(column.event) > 0).all(), f"column {name} is out of order")
         if is_code:
-            texts = events.lists if name in _LISTS else events.symbols
+            texts = events.lists if name in LIST_COLUMNS else events.symbols
             _ensure_within(f"column {name}", value, 0, len(texts))
 
 

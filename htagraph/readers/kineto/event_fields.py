@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from htagraph.model.events import LIST_COLUMNS
+
 __all__ = ["ARG_KEYS", "COLUMNS", "EVENT_KEYS", "Field", "Read", "SparseField"]
 
 
@@ -109,10 +111,14 @@ COLUMNS = (
     SparseField("comms_rank", ("Rank",)),
     SparseField("call_from", ("CallFrom",), Read.TEXT),
     SparseField("record_function", ("Record function id",)),
-    SparseField("input_dims", ("Input Dims",), Read.LIST),
-    SparseField("input_types", ("Input type",), Read.LIST),
-    SparseField("input_strides", ("Input Strides",), Read.LIST),
-    SparseField("concrete_inputs", ("Concrete Inputs",), Read.LIST),
+    *(
+        SparseField(name, (key,), Read.LIST)
+        for name, key in zip(
+            LIST_COLUMNS,
+            ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"),
+            strict=True,
+        )
+    ),
     SparseField("async_id", ()),  # the ``id`` of an async event
 )
 """Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""
