@@ -53,6 +53,7 @@ QUESTIONS = (
     "drag",
     "near_critical",
     "quality",
+    "damage",
     "inferences",
     "profiler_overhead",
     "cupti_counters",
@@ -332,6 +333,10 @@ class Questions(ABC):
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers suffer."""
         return self._ask("quality")
+
+    def damage(self) -> pd.DataFrame:
+        """What the recording lacks or has wrong, and what that does to the answers."""
+        return self._ask("damage")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
         """Inferred edges by rule, with their time on the critical path, or each pair with evidence.

@@ -210,7 +210,8 @@ class Trace:
         """
         begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
-        dag = replace(dag, notes={**dag.notes, "n_unread_stacks": self.skipped.get(STACKS, 0)})
+        notes = {**dag.notes, "n_unread_stacks": self.skipped.get(STACKS, 0)}
+        dag = replace(dag, notes=notes, repairs=self.recording.repairs)
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:

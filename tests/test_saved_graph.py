@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from htagraph import Trace, TraceGraph
+from htagraph import Trace, TraceGraph, load
 from htagraph.errors import TraceFormatError
 from htagraph.model.archive import pack
 from htagraph.synth import timeline
@@ -153,3 +153,13 @@ def test_a_compressed_archive_is_refused(tmp_path: Path, arrays: Arrays) -> None
 
     with pytest.raises(TraceFormatError, match="it is compressed"):
         TraceGraph.open(tmp_path / "graph.npz")
+
+
+def test_a_saved_graph_keeps_what_its_file_lost(tmp_path):
+    """Its verdict says so, too."""
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+    graph = load(b'{"traceEvents": [' + event + b', {"ph": "X", "ca').compile()
+    again = TraceGraph.open(graph.save(tmp_path / "graph.npz"))
+
+    assert again.damage()["kind"].tolist() == ["cut file"]
+    assert again.verdict().damage == graph.verdict().damage

@@ -9,6 +9,7 @@ import pandas as pd
 from htagraph.agents.budget import Part, plain, rows_part
 from htagraph.agents.target import Target
 from htagraph.findings.verdict import Finding
+from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.job_summary import JobSummary
@@ -140,8 +141,9 @@ def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, An
 
 
 def _first_parts(target: Target, summary: Summary | JobSummary) -> list[Part]:
-    """Findings, their evidence, and notes."""
+    """What is damaged, findings, their evidence, and notes."""
     verdict = summary.verdict
+    damage = [plain(said, longest=None) for said in verdict.damage]
     findings = [_finding(one) for one in verdict.top_findings]  # those of half a percent and more
     evidence = [
         plain([number, item.name, item.op, item.frame, item.dur_ns])
@@ -149,8 +151,18 @@ def _first_parts(target: Target, summary: Summary | JobSummary) -> list[Part]:
         for item in finding.evidence
     ]
     columns = ("finding", "name", "op", "frame", "dur_ns")
+    first = [Part("damage", damage, len(damage), "ask 'damage' has all.")] if damage else []
     return [
+        *first,
         Part("findings", findings, len(findings), _RAISE),
         Part("evidence", evidence, len(evidence), _RAISE, columns),
-        notes_part([*target.notes, *summary.caveats, verdict.replays, verdict.notes]),
+        notes_part([*_notes(target), *summary.caveats, verdict.replays, verdict.notes]),
     ]
+
+
+def _notes(target: Target) -> list[str]:
+    """Notes on files and window, without what loading the job said of its damage."""
+    if not target.is_job:
+        return target.notes
+    told = job_damage_in_words(damage_of_ranks(target.job.summaries))
+    return [note for note in target.notes if note not in told]

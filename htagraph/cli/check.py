@@ -81,6 +81,7 @@ def check(
     form: Annotated[CheckFormat, typer.Option("--format", "-f", help="Output format.")] = (
         CheckFormat.TABLE
     ),
+    accept_damage: options.AcceptDamage = False,
     out: Annotated[
         Path | None, typer.Option(help="Also write Markdown, for a pull request.")
     ] = None,
@@ -102,6 +103,7 @@ def check(
         "fail-above": fail_above,
     }
     asked = settings_near(Path.cwd()) | {key: text for key, text in given.items() if text}
+    accepted = accept_damage or bool(asked.pop("accept-damage", ""))
     limits = _limits(asked)
     with shown_progress(quiet=quiet), executor_of(workers) as executor:
         earlier = (
@@ -111,7 +113,9 @@ def check(
         )
         run = loaded_run(trace, window, rank=rank, executor=executor, infer=infer)
         begin_stage("Checking")
-        found = check_run(run, limits, baseline=earlier, is_step=bool(window))
+        found = check_run(
+            run, limits, baseline=earlier, is_step=bool(window), accept_damage=accepted
+        )
     if out is not None:
         write_text(out, markdown_check(found))
     _print(output(), found, form)

@@ -65,6 +65,7 @@ def diff(
             "with 1 if that is unknown.",
         ),
     ] = "",
+    accept_damage: options.AcceptDamage = False,
     out: Annotated[
         Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with everything.")
     ] = None,
@@ -107,7 +108,12 @@ def diff(
         write_diff_page(out, found)
         aside.print(f"Wrote {out}  (in a browser)", markup=False)
     if limit is not None:
-        checked = check_run(found.after, Limits(fail_above=limit), baseline=found.before)
+        checked = check_run(
+            found.after,
+            Limits(fail_above=limit),
+            baseline=found.before,
+            accept_damage=accept_damage,
+        )
         end_with(checked, quiet=quiet)
 
 

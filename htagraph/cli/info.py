@@ -45,6 +45,8 @@ def info(
         return
     console.print(summary.name, style="bold", markup=False)
     console.print(summary.facts, markup=False)
+    for said in summary.damage:
+        console.print(said, style="yellow", markup=False)
     print_titled(console, "Recorded with", _metadata(loaded), header=False)
     print_titled(console, "Events", _categories(loaded))
     shown = ["check", "share", "verdict", "consequence"]

@@ -97,6 +97,13 @@ Infer = Annotated[
         help="Infer waits that the trace does not record from the order and times of events.",
     ),
 ]
+AcceptDamage = Annotated[
+    bool,
+    typer.Option(
+        "--accept-damage",
+        help="Check the limits although the recording is damaged: cut off, with lost events, …",
+    ),
+]
 Format = Annotated[tables.Format, typer.Option("--format", "-f", help="Format of the table.")]
 Columns = Annotated[
     str,

@@ -250,8 +250,9 @@ def _print_tables(console: Console, summary: Summary) -> None:
     lost = summary.trace.attached.query("n_matched == 0")[["path", "detail"]]
     if len(lost):
         print_titled(console, "Companion files that match nothing in the trace", lost)
-    if len(summary.trace.repairs):
-        print_titled(console, "Repairs of the file", summary.trace.repairs)
+    if len(summary.harmless_repairs):
+        shown = summary.harmless_repairs.drop(columns="damage")
+        print_titled(console, "Repairs of the file", shown)
 
 
 def _print_job_tables(console: Console, summary: JobSummary) -> None:

@@ -11,7 +11,8 @@ from htagraph.errors import one_of
 
 __all__ = ["KEYS", "settings_near"]
 
-KEYS = ("max-step", "max-exposed", "max-idle", "max-unexplained", "baseline", "fail-above")
+KEYS = ("max-step", "max-exposed", "max-idle", "max-unexplained", "baseline", "fail-above",
+        "accept-damage")  # fmt: skip
 """Keys of the table: the options of `htagraph check` by their names."""
 
 _FILE = "pyproject.toml"
@@ -43,6 +44,10 @@ def _text(file: Path, key: str, value: object) -> str:
     if key not in KEYS:
         meant = one_of(key.replace("_", "-"), KEYS)
         raise typer.BadParameter(f"{file}: unknown key {key!r} in [tool.htagraph]: {meant}")
+    if key == "accept-damage":
+        if not isinstance(value, bool):
+            raise typer.BadParameter(f"{file}: {key} must be true or false.")
+        return "true" if value else ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise typer.BadParameter(f'{file}: {key} must be a text such as "10%".')
     return str(file.parent / str(value)) if key == "baseline" else str(value)

@@ -41,6 +41,7 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, also in full width."""
 _STYLES = {
     "title": "bold",
+    "damage": "yellow",
     "finding": "bold",
     "withheld": "yellow",
     "advice": "italic",

@@ -183,7 +183,8 @@ def _of_trace(
         else Summary(loaded, replace(graph, interval=step))
     )
     scenario = replayed(summary.graph, *changes, on="window")
-    return scenario, summary, summary.window_caveats if step is None else [_OF_A_STEP]
+    said = summary.window_caveats if step is None else [_OF_A_STEP]
+    return scenario, summary, [*said, *summary.damage]
 
 
 def _of_job(
@@ -201,7 +202,7 @@ def _of_job(
         _ = scenario.rehearsal  # raises if no replay is possible, before ranks are visited
     summary = JobSummary(job, source.name, however_large=True)
     _ = summary.facts  # visits every rank, while the worker processes are there
-    return scenario, summary, summary.caveats
+    return scenario, summary, [*summary.caveats, *summary.damage]
 
 
 def _check_out(out: Path | None, *, has_changes: bool) -> None:

@@ -26,6 +26,7 @@ from htagraph.comparison.samples import (
     one_sample,
 )
 from htagraph.graph import TraceGraph
+from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 
@@ -161,4 +162,5 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
         devices=", ".join(devices),
         world_size=max(sizes, default=0),
         n_ranks=len(by_rank),
+        damage=job_damage_in_words(one for one in job.rank_damage if not one.damage.is_accepted),
     )

@@ -7,12 +7,12 @@ has not passed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isinf
 from typing import Literal
 
 from htagraph.algorithms.welch import FEWEST
-from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_diff import RunDiff, damage_by_side
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
 from htagraph.model.units import human_duration
@@ -26,6 +26,9 @@ DEFAULT_FAIL_ABOVE = 0.05
 
 Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_allowed_by_default`.
 """
+
+_DAMAGED = "the recording is damaged"
+_ACCEPT = "Record it again, or check it as it is: --accept-damage."
 
 _MOST_STEPS = 1_000
 """Longest capture that a check suggests, in steps: a longer one is not practical.
@@ -81,11 +84,16 @@ class Checked:
 
 @dataclass(frozen=True)
 class Check:
-    """A run with its checked limits, and its difference from a baseline, if there is one."""
+    """A run with its checked limits, and its difference from a baseline, if there is one.
+
+    `damage` is why limits are withheld that could be checked: sentences on the run, and on its
+    baseline.
+    """
 
     run: RunProfile
     limits: tuple[Checked, ...]
     diff: RunDiff | None = None
+    damage: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:
@@ -104,7 +112,8 @@ class Check:
             "broken": f"Failed: {named['broken']}.",
             "withheld": f"Unknown: {named['withheld']}.",
         }[self.state]
-        return f"{said} {self.diff.verdict()}" if self.diff else said
+        refused = f"{' '.join(self.damage)} {_ACCEPT}" if self.damage else ""
+        return " ".join(filter(None, [said, refused, self.diff.verdict() if self.diff else ""]))
 
 
 def check_run(
@@ -113,6 +122,7 @@ def check_run(
     *,
     baseline: RunProfile | None = None,
     is_step: bool = False,
+    accept_damage: bool = False,
 ) -> Check:
     """Check a run against limits, and against a baseline.
 
@@ -120,6 +130,9 @@ def check_run(
     ----------
     is_step : bool, default=False
         Check the window as one step.
+    accept_damage : bool, default=False
+        Check a run, or against a baseline, whose recording is damaged. By default all limits that
+        need it are withheld.
 
     Raises
     ------
@@ -142,7 +155,16 @@ def check_run(
         checked.append(_against(found, allowed))
     if not checked:
         raise QueryError("there is nothing to check.", hint="give --max-step or --baseline.")
-    return Check(run, tuple(checked), found)
+    if accept_damage:
+        return Check(run, tuple(checked), found)
+    damage = damage_by_side(run, baseline) if baseline else run.damage
+    withheld = tuple(
+        replace(one, state="withheld", said=_DAMAGED)
+        if run.damage or (damage and one.limit == "fail-above")
+        else one
+        for one in checked
+    )
+    return Check(run, withheld, found, damage)
 
 
 def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Checked]:

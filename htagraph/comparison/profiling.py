@@ -14,8 +14,10 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.dag import Dag
+from htagraph.model.damage import damage_in_words
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
+from htagraph.queries.damage import damage_of
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 
@@ -199,7 +201,14 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64, kind: I64) -> list[Part
 
 
 def profile_of(
-    name: str, samples: Samples, parts: list[Part], *, devices: str, world_size: int, n_ranks: int
+    name: str,
+    samples: Samples,
+    parts: list[Part],
+    *,
+    devices: str,
+    world_size: int,
+    n_ranks: int,
+    damage: tuple[str, ...],
 ) -> RunProfile:
     """The profile of a run from its samples and their parts, to which the wholes are added."""
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
@@ -216,6 +225,7 @@ def profile_of(
         n_odd=samples.n_odd,
         left_out=samples.left_out,
         parts=(*reduced(whole, "step", samples.kind, top=1), *parts),
+        damage=damage,
     )
 
 
@@ -240,6 +250,7 @@ def graph_profile(
         *path_parts(graph.critical_path().segments, samples),
         *work_parts(graph.dag, samples.frame, samples.rows, samples.kind),
     ]
+    damage = damage_of(graph.dag, graph.interval)
     return profile_of(
         name or (name_of(origin.path) if origin and origin.path else graph.interval.name),
         samples,
@@ -247,4 +258,5 @@ def graph_profile(
         devices=", ".join(graph.dag.events.device_names),
         world_size=world_size or 0,
         n_ranks=1,
+        damage=damage_in_words(one for one in damage if not one.is_accepted),
     )

@@ -20,7 +20,7 @@ from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
 
-__all__ = ["CHANGES", "RunDiff"]
+__all__ = ["CHANGES", "RunDiff", "damage_by_side"]
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -241,9 +241,14 @@ class RunDiff:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the reader: what is compared, and which steps are left out."""
+        """Notes for the reader: what is damaged, what is compared, and which steps are left out."""
         (before, after), (odd_before, odd_after) = self.facts, self.left_out
-        return [f"before: {before}", *odd_before, f"after: {after}", *odd_after]
+        return [*self.damage, f"before: {before}", *odd_before, f"after: {after}", *odd_after]
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What the recordings lack or have wrong, in sentences."""
+        return damage_by_side(self.after, self.before)
 
     def _table(self, part: str) -> pd.DataFrame:
         """Groups of one part on both sides."""
@@ -301,6 +306,12 @@ class RunDiff:
     def __repr__(self) -> str:
         """Say what changed."""
         return f"RunDiff({self.verdict()})"
+
+
+def damage_by_side(after: RunProfile, before: RunProfile) -> tuple[str, ...]:
+    """The damage of two runs, in sentences that say of which it is."""
+    sides = (("before", before), ("after", after))
+    return tuple(f"{side}: {said}" for side, run in sides for said in run.damage)
 
 
 class _Side(NamedTuple):

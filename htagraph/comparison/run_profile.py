@@ -130,6 +130,8 @@ class RunProfile:
     left_out : tuple of str
         Steps that are left out, and why.
     parts : tuple of Part
+    damage : tuple of str, default=()
+        What the recording lacks or has wrong, in sentences; without what a check accepts.
 
     Raises
     ------
@@ -148,6 +150,7 @@ class RunProfile:
     n_odd: int
     left_out: tuple[str, ...]
     parts: tuple[Part, ...]
+    damage: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that numbers fit 64 bits, and that parts of the path add up."""
@@ -260,7 +263,9 @@ class RunProfile:
     def document(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        plain |= {name: list(plain[name]) for name in ("kinds", "parts", "steps_ns", "left_out")}
+        plain |= {
+            name: list(plain[name]) for name in ("kinds", "parts", "steps_ns", "left_out", "damage")
+        }
         return plain
 
     def save(self, out: str | Path) -> Path:

@@ -20,6 +20,12 @@ _N_FIRST = 3
 Pinned by `test_verdict.py::test_three_findings_are_printed`.
 """
 
+_N_DAMAGED = 3
+"""Sentences on damage that a verdict prints. A limit of the screen: `Verdict.damage` has all.
+
+Pinned by `test_verdict.py::test_three_sentences_on_damage_are_printed`.
+"""
+
 _MIN_SHARE = 0.005
 """Findings with a smaller share are not printed.
 
@@ -55,6 +61,7 @@ Pinned by `test_verdict.py::test_lines_have_a_hundred_columns`.
 
 _STYLES = {
     "title": "font-weight:bold",
+    "damage": "color:#a60",
     "balance": "font-weight:bold",
     "finding": "font-weight:bold",
     "withheld": "color:#a60",
@@ -85,7 +92,16 @@ _WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE, Cause.DEVICE_F
 """Causes that are waits: their time is not work that could be faster."""
 
 Role = Literal[
-    "title", "balance", "withheld", "finding", "evidence", "cost", "advice", "prediction", "note"
+    "title",
+    "damage",
+    "balance",
+    "withheld",
+    "finding",
+    "evidence",
+    "cost",
+    "advice",
+    "prediction",
+    "note",
 ]
 
 
@@ -300,6 +316,9 @@ class Verdict:
     apart : tuple of (str, int)
         Time that nothing in the run can be blamed for, in ns by cause. With the time of all
         findings it adds up to the window.
+    damage : tuple of str
+        What the recording lacks or has wrong, and what that does to the answer: sentences, the
+        worst first.
 
     Examples
     --------
@@ -318,6 +337,7 @@ class Verdict:
     window: str = "the window"
     dur_ns: int = 0
     apart: tuple[tuple[str, int], ...] = ()
+    damage: tuple[str, ...] = ()
 
     @property
     def by_cause(self) -> dict[str, str]:
@@ -388,6 +408,15 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
 
     @property
+    def top_damage(self) -> tuple[str, ...]:
+        """The first sentences on damage, and how many there are besides."""
+        more = len(self.damage) - _N_DAMAGED
+        if more <= 0:
+            return self.damage
+        ask = f"And {human_count(more, 'more sentence')}: htagraph ask damage."
+        return (*self.damage[:_N_DAMAGED], ask)
+
+    @property
     def title(self) -> str:
         """The title: the window and its length."""
         return f"What bounds {self.window} ({human_duration(self.dur_ns)})"
@@ -396,6 +425,7 @@ class Verdict:
     def paragraphs(self) -> tuple[Paragraph, ...]:
         """The verdict in words, for terminal, notebook and page."""
         said = [Paragraph("title", self.title, 0)]
+        said += [Paragraph("damage", text, 2) for text in self.top_damage]
         if self.balance:
             said.append(Paragraph("balance", self.balance, 2))
         if self.withheld:

@@ -18,9 +18,11 @@ from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
+from htagraph.model.damage import damage_in_words
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
+from htagraph.queries.damage import damage_of
 from htagraph.queries.opportunities import opportunities_of, opportunities_on
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 
@@ -64,6 +66,12 @@ def find_bounds(
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
+    verdict = _bounds(path, opportunities)
+    return replace(verdict, damage=damage_in_words(damage_of(path.dag, path.window)))
+
+
+def _bounds(path: CriticalPath, opportunities: pd.DataFrame | None) -> Verdict:
+    """The verdict, whatever is damaged."""
     context = find_context(path.dag, path.window)
     few = too_little(path.attributed_labels, len(path.dag.events), has_device=context.has_device)
     if few:

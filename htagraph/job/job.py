@@ -19,6 +19,13 @@ from htagraph.findings.opening import LONG_OPENING
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.bandwidths import measure_bandwidths
+from htagraph.job.damage import (
+    RankDamage,
+    find_damage,
+    job_damage_frame,
+    job_damage_in_words,
+    told_once,
+)
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
@@ -370,6 +377,32 @@ class Job(Questions):
         n_kept = {rank: (len(one.collectives), one.n_left_out) for rank, one in summaries}
         return kept.added_to(found, n_kept)
 
+    def damage(self) -> pd.DataFrame:
+        """What the job lacks or has wrong, and what that does to the answers.
+
+        Returns
+        -------
+        DataFrame, schema `answers.DAMAGE`, with a column ``rank``
+            Of ranks, on their clocks; rank -1 has what is of no one rank, in common time.
+        """
+        return job_damage_frame(self.rank_damage)
+
+    @cached_property
+    def rank_damage(self) -> list[RankDamage]:
+        """The same as rows."""
+        found = find_damage(self.timeline, self.failed, self.missing_ranks)
+        if self.asked_window == self.graphs.window:
+            return told_once(found)
+        ends = self._rank_ends()
+        return told_once(
+            [
+                one
+                for one in found
+                if one.rank not in ends
+                or one.damage.overlaps(ends[one.rank].start_ns, ends[one.rank].end_ns)
+            ]
+        )
+
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.
 
@@ -468,7 +501,8 @@ class Job(Questions):
         self.visit(Question.of("kernel_breakdown", by="name"))
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
-        return find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
+        found = find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
+        return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from htagraph.compiled import LoadOptions, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
+from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.job.executors import SMALL_BYTES, Workers, failure_in_words
 from htagraph.job.job import Job
 from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, place_of, since_place
@@ -189,7 +190,7 @@ def _chosen(
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:
-    """Warn of files that failed and of ranks with different steps; raise if no rank is left."""
+    """Warn of files that failed and of damaged ranks; raise if no rank is left."""
     if not summaries:
         raise QueryError(
             "no rank could be loaded.", hint="; ".join(failed.values()) or "check the path."
@@ -201,23 +202,8 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
             IncompleteTraceWarning,
             stacklevel=3,
         )
-    by_steps: dict[tuple[str, ...], list[int]] = {}
-    for rank, summary in sorted(summaries.items()):
-        by_steps.setdefault(summary.steps, []).append(rank)
-    if len(by_steps) > 1:
-        said = "; ".join(_steps_of(ranks, steps) for steps, ranks in by_steps.items())
-        warnings.warn(
-            f"the ranks recorded different steps ({said}): work that only some recorded has no "
-            "counterpart.",
-            IncompleteTraceWarning,
-            stacklevel=3,
-        )
-
-
-def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
-    """The steps that some ranks recorded, in words."""
-    recorded = " to ".join(dict.fromkeys((steps[0], steps[-1]))) if steps else "none"
-    return f"rank {listed(ranks)}: {recorded}"
+    for said in job_damage_in_words(damage_of_ranks(summaries)):
+        warnings.warn(said, IncompleteTraceWarning, stacklevel=3)
 
 
 def _add(

@@ -44,6 +44,8 @@ from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.model.damage import Damage
+from htagraph.queries.damage import damage_of
 
 __all__ = [
     "OnError",
@@ -116,6 +118,8 @@ class RankSummary:
         Where the steps begin.
     n_left_out, n_steps_left_out : int, default=0
         First collectives that are not in the table, and the number of their steps.
+    damage : tuple of Damage, default=()
+        Of the whole trace.
     """
 
     rank: int
@@ -138,6 +142,7 @@ class RankSummary:
     starts: tuple[StepStart, ...] = ()
     n_left_out: int = 0
     n_steps_left_out: int = 0
+    damage: tuple[Damage, ...] = ()
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -218,6 +223,7 @@ def prepare_rank(
         ends=rank_ends(graph),
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
+        damage=tuple(damage_of(graph.dag, graph.dag.span)),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

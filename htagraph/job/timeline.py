@@ -7,6 +7,7 @@ collectives and to fit clocks.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +25,17 @@ from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
 
-__all__ = ["Timeline"]
+__all__ = ["Timeline", "apart_in_words"]
+
+
+def apart_in_words(ranks: Sequence[int]) -> str:
+    """What is said of ranks that are not aligned."""
+    many = len(ranks) > 1
+    return (
+        f"no clock aligns rank{'s' if many else ''} {listed(ranks)} with the others: "
+        f"{'they' if many else 'it'} may belong to another job, group, step or capture. "
+        f"Path, window and findings are without {'them' if many else 'it'}."
+    )
 
 
 @dataclass(frozen=True)
@@ -74,14 +85,7 @@ class Timeline:
         ends = {rank: one.ends for rank, one in self.graphs.summaries.items()}
         found = self.fitted.aligned(ends)
         if apart := sorted(set(ends).difference(found)):
-            many = len(apart) > 1
-            warnings.warn(
-                f"no clock aligns rank{'s' if many else ''} {listed(apart)} with the others: "
-                f"{'they' if many else 'it'} may belong to another job, group, step or capture. "
-                f"Path, window and findings are without {'them' if many else 'it'}.",
-                ClockSkewWarning,
-                stacklevel=3,
-            )
+            warnings.warn(apart_in_words(apart), ClockSkewWarning, stacklevel=3)
         return found
 
     @cached_property

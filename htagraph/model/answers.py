@@ -28,6 +28,7 @@ __all__ = [
     "COUNTERS",
     "CUPTI_COUNTERS",
     "CUPTI_RATES",
+    "DAMAGE",
     "DRAG",
     "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
@@ -437,6 +438,19 @@ COLLECTIVES = schema(
         "after": identifier("collective whose end the start of this one depends on, -1 for none"),
     },
     first="collective operation start_ns end_ns n_bytes n_elements dtype group peer seq",
+)
+
+DAMAGE = schema(
+    "DAMAGE",
+    {
+        "kind": label("what is damaged", unit="DamageKind"),
+        "n": count("damaged files, events, ranks or collectives"),
+        "n_all": "of so many",
+        "start_ns": "where it starts; the start of the trace if unknown",
+        "end_ns": "where it ends; the end of the trace if unknown",
+        "consequence": text("what is damaged, and what that does to the answers"),
+    },
+    first="kind n n_all consequence",
 )
 
 QUALITY = schema(

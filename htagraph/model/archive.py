@@ -31,7 +31,7 @@ from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
 
-VERSION = 6
+VERSION = 7
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -92,6 +92,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
         "span": asdict(dag.span),
         "notes": dict(dag.notes),
         "support": [asdict(one) for one in dag.support],
+        "repairs": [asdict(repair) for repair in dag.repairs],
         "columns": list(events.columns),
         "devices": [asdict(device) for device in events.devices],
         "series": [asdict(series) for series in events.samples.all_series],
@@ -160,6 +161,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         support=tuple(
             Support(**{**one, "rule": list(Rule)[one["rule"]]}) for one in facts["support"]
         ),
+        repairs=tuple(Repair(**repair) for repair in facts["repairs"]),
     )
     origin = Origin(Path(facts["path"]), facts["base_time_ns"]) if facts["path"] else None
     return dag, facts["rank"], origin
@@ -177,7 +179,6 @@ def pack_recording(recording: Recording, dag: Dag) -> Arrays:
     facts = {
         "rank_source": recording.rank_source,
         "world_size": recording.world_size,
-        "repairs": [asdict(repair) for repair in recording.repairs],
         "skipped": dict(recording.skipped),
         "n_bytes": dict(recording.n_bytes),
         "attached": [{**asdict(one), "path": str(one.path)} for one in recording.attached],
@@ -209,7 +210,7 @@ def unpack_recording(arrays: Mapping[str, npt.NDArray[Any]], dag: Dag, rank: int
         rank=rank,
         rank_source=facts["rank_source"],
         world_size=facts["world_size"],
-        repairs=tuple(Repair(**repair) for repair in facts["repairs"]),
+        repairs=dag.repairs,
         skipped=facts["skipped"],
         n_bytes=facts["n_bytes"],
         attached=tuple(

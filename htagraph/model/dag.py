@@ -14,6 +14,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.frozen import freeze
 from htagraph.model.inference import Support
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
+from htagraph.model.recording import Repair
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
@@ -147,6 +148,8 @@ class Dag:
         Counts for `quality()`, and of what was skipped when the trace was read.
     support : tuple of Support
         What inferred edges rest on.
+    repairs : tuple of Repair
+        Of the file that the events were read from.
     """
 
     events: EventTable
@@ -163,6 +166,7 @@ class Dag:
     span: Window
     notes: Mapping[str, int] = field(default_factory=dict)
     support: tuple[Support, ...] = ()
+    repairs: tuple[Repair, ...] = ()
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

@@ -237,7 +237,9 @@ REPAIRS = schema(
             "first position in the decompressed file; -1 if not applicable", unit="byte"
         ),
         "detail": text("how it was repaired"),
+        "damage": label("what kind of damage it is; empty if it is harmless", dtype="object"),
     },
+    first="kind n first_offset detail",
 )
 
 ATTACHED = schema(

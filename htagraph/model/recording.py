@@ -54,12 +54,15 @@ class Repair:
         First position in the decompressed text; -1 if not applicable.
     detail : str
         How it was repaired.
+    damage : str, default=""
+        The `DamageKind` of what was lost; empty if the repair is harmless.
     """
 
     kind: str
     n: int
     first_offset: int
     detail: str
+    damage: str = ""
 
     def __str__(self) -> str:
         """The repair as one line of a report."""

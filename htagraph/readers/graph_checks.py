@@ -66,6 +66,7 @@ def check_graph(dag: Dag) -> None:
     )
     _check_links(dag)
     _check_path(dag)
+    _check_repairs(dag)
 
 
 def check_events(events: EventTable) -> None:
@@ -116,7 +117,6 @@ def check_recording(recording: Recording) -> None:
     """
     origin = recording.origin
     counts = (recording.skipped, recording.n_bytes)
-    repairs = [(one.kind, one.detail, one.n, one.first_offset) for one in recording.repairs]
     attached = [(one.instrument, one.detail, one.n, one.n_matched) for one in recording.attached]
     _ensure(
         type(recording.rank_source) is str
@@ -126,11 +126,21 @@ def check_recording(recording: Recording) -> None:
         and _is_int(origin.base_time_ns)
         and type(origin.metadata) is dict
         and all(type(one) is dict and all(map(_is_int, one.values())) for one in counts)
-        and all(
-            type(a) is type(b) is str and _is_int(n) and _is_int(m)
-            for a, b, n, m in [*repairs, *attached]
-        ),
+        and all(type(a) is type(b) is str and _is_int(n) and _is_int(m) for a, b, n, m in attached),
         "the recording is not described by texts and numbers",
+    )
+
+
+def _check_repairs(dag: Dag) -> None:
+    """Repairs of the file are described by texts and numbers."""
+    _ensure(
+        all(
+            type(one.kind) is type(one.detail) is type(one.damage) is str
+            and _is_int(one.n)
+            and _is_int(one.first_offset)
+            for one in dag.repairs
+        ),
+        "a repair is not described by texts and numbers",
     )
 
 

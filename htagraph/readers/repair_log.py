@@ -29,13 +29,15 @@ class Defect(IntEnum):
 
     label: str
     sentence: str
+    damage: str
 
-    def __new__(cls, label: str, sentence: str) -> Self:
-        """Make a member that carries its label and sentence."""
+    def __new__(cls, label: str, sentence: str, damage: str = "") -> Self:
+        """Make a member that carries its label, its sentence and what it damages."""
         member = int.__new__(cls, len(cls.__members__))
         member._value_ = len(cls.__members__)
         member.label = label
         member.sentence = sentence
+        member.damage = damage
         return member
 
 
@@ -85,7 +87,7 @@ class RepairLog:
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs made, in the order of the defects."""
         return tuple(
-            Repair(defect.label, int(n), int(first), defect.sentence)
+            Repair(defect.label, int(n), int(first), defect.sentence, defect.damage)
             for defect, (n, first) in zip(self._defects, self.counts, strict=True)
             if n
         )

@@ -134,8 +134,9 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``schema``, ``version``, ``verdict``, ``not_comparable``, ``before_ns``, ``after_ns``,
-        ``delta_ns``, ``delta_share``, ``noise_share`` (null: not known), ``is_change``, and rows of
+        ``schema``, ``version``, ``verdict``, ``notes``, ``damage`` (sentences),
+        ``not_comparable``, ``before_ns``, ``after_ns``, ``delta_ns``, ``delta_share``,
+        ``noise_share`` (null: not known), ``is_change``, and rows of
         `frames.STEP_DIFF`: ``by_bound``, ``by_op``, ``by_name``, ``kernels``, ``operators``,
         ``devices``.
     """
@@ -144,6 +145,7 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
         "version": DIFF_VERSION,
         "verdict": found.verdict(),
         "notes": found.notes,
+        "damage": list(found.damage),
         "not_comparable": list(found.not_comparable),
         "before_ns": int(found.steps["before_ns"]),
         "after_ns": int(found.steps["after_ns"]),
@@ -167,8 +169,8 @@ def check_document(check: Check) -> dict[str, Any]:
     -------
     dict
         ``schema``, ``version``, ``state`` (passed, broken or withheld), ``verdict``, ``run``,
-        ``limits`` (limit, value, allowed, state, said) and ``diff``: null, or that of
-        `diff_document`.
+        ``damage`` (sentences: why limits are withheld that could be checked), ``limits`` (limit,
+        value, allowed, state, said) and ``diff``: null, or that of `diff_document`.
     """
     return {
         "schema": CHECK_SCHEMA,
@@ -176,6 +178,7 @@ def check_document(check: Check) -> dict[str, Any]:
         "state": check.state,
         "verdict": check.verdict(),
         "run": check.run.facts,
+        "damage": list(check.damage),
         "limits": [_checked(one) for one in check.limits],
         "diff": diff_document(check.diff) if check.diff else None,
     }

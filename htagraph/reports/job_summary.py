@@ -8,6 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.findings.verdict import Verdict
+from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Question
@@ -24,8 +25,6 @@ from htagraph.reports.what_helps import clocks_in_words, notes_on
 __all__ = ["JobSummary"]
 
 
-_N_NAMED = 8
-"""Missing ranks named in a caveat: chosen."""
 _ASKED = (
     Question("temporal_breakdown"),
     Question.of("utilization", by="device", bins=100),
@@ -141,7 +140,8 @@ class JobSummary(PathSummary):
     def verdict(self) -> Verdict:
         """What bounds the job."""
         kernels = self._visited.kernel_breakdown(by="name")
-        return find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+        found = find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+        return replace(found, damage=self.damage)
 
     @property
     def is_replayed(self) -> bool:
@@ -169,6 +169,11 @@ class JobSummary(PathSummary):
         return FAILURES.frame({"path": list(every), "error": list(every.values())})
 
     @property
+    def damage(self) -> tuple[str, ...]:
+        """What the job lacks or has wrong, in sentences."""
+        return job_damage_in_words(self.job.rank_damage)
+
+    @property
     def caveats(self) -> list[str]:
         """What one has to know to read the verdict."""
         job = self.job
@@ -183,20 +188,7 @@ class JobSummary(PathSummary):
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:
             said.append(NOT_INFERRED)
-        said += job.timeline.unmatched
-        if not job.missing_ranks:
-            return said
-        n_missing = len(job.missing_ranks)
-        named = ", ".join(map(str, job.missing_ranks[:_N_NAMED]))
-        more = ", …" if n_missing > _N_NAMED else ""
-        missing = f"{n_missing:,} of {human_count(len(job) + n_missing, 'rank')}"
-        return [
-            *said,
-            (
-                f"Traces missing: {missing} ({named}{more}). Waiting for one of them counts as "
-                "communication, and no rank is called late for it."
-            ),
-        ]
+        return said
 
     @property
     def facts(self) -> str:

@@ -14,6 +14,7 @@ That of a trace has these keys; later documents of the same version only add som
                     window_ns, inside_ns, gap_ns, idle_ns, late_ns, bound (launch, graph, kernels
                     or ""), sentence
     findings        withheld: "", or why there are none
+                    damage [sentence]: what the recording lacks or has wrong, the worst first
                     items: cause, title, dur_ns, share, n_segments, drag_ns (null if nothing was
                     replayed), then_bound, potential_saving_ns (of repaired_by), longest_ns,
                     longest_start_ns, n_steps, first_step, last_step, parts {bound: ns}, to_try,
@@ -30,7 +31,7 @@ That of a trace has these keys; later documents of the same version only add som
     utilization     one row per device, as `utilization` answers
     utilization_losses    the largest 20 uses of warp slots, as `utilization_losses` answers
     quality         check, n_good, n_all, share, verdict, consequence
-    repairs         kind, n, first_offset, detail
+    repairs         kind, n, first_offset, detail, damage (its kind; "" if harmless)
     skipped         {category: number of events}
     files           {what: path} of the files of the report
     profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
@@ -156,6 +157,7 @@ def _findings(verdict: Verdict) -> dict[str, Any]:
     """Verdict as plain values."""
     return {
         "withheld": verdict.withheld,
+        "damage": list(verdict.damage),
         "items": [_finding(finding) for finding in verdict.findings],
         "apart": dict(verdict.apart),
     }
@@ -174,8 +176,9 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``withheld``
-        ("", or why there is no answer) and ``opportunities``, as in the document of a report.
+        ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``damage``
+        (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``, as in the
+        document of a report.
     """
     return {
         "schema": OPPORTUNITIES_SCHEMA,
@@ -185,6 +188,7 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
         ),
         "before_ns": summary.path.dur_ns,
         "caveats": summary.caveats,
+        "damage": list(summary.damage),
         "withheld": summary.verdict.withheld,
         "opportunities": _opportunities(summary),
     }

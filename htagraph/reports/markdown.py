@@ -75,6 +75,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
         escaped(summary.facts),
         *map(escaped, summary.caveats),
         f"## What bounds {escaped(summary.window_name)}",
+        *(f"- {escaped(said)}" for said in verdict.top_damage),
     ]
     more = [verdict.replays] if verdict.replays else []
     if verdict.withheld:
@@ -139,8 +140,9 @@ def markdown_summary(summary: Summary) -> str:
         "## Quality",
         markdown_table(human_frame(weak)) if len(weak) else "All checks are good.",
     ]
-    if len(summary.trace.repairs):
-        parts += ["## Repairs of the file", markdown_table(human_frame(summary.trace.repairs))]
+    if len(summary.harmless_repairs):
+        shown = human_frame(summary.harmless_repairs.drop(columns="damage"))
+        parts += ["## Repairs of the file", markdown_table(shown)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,10 +16,12 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.window_bounds import find_bounds, find_opportunities
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
+from htagraph.model.damage import damage_in_words
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.queries.damage import damage_of
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
@@ -76,6 +78,11 @@ class PathSummary(ABC):
     @abstractmethod
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
+
+    @property
+    @abstractmethod
+    def damage(self) -> tuple[str, ...]:
+        """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
 
     @property
     def window_name(self) -> str:
@@ -182,6 +189,17 @@ class Summary(PathSummary):
         """What one has to know of the window and its graph."""
         said = [self._opening_sentence] if self.opening else []
         return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What of the window is damaged, in sentences."""
+        return damage_in_words(damage_of(self.graph.dag, self.graph.interval))
+
+    @property
+    def harmless_repairs(self) -> pd.DataFrame:
+        """Repairs of the file that lose nothing, schema `frames.REPAIRS`."""
+        repairs = self.trace.repairs
+        return repairs[repairs["damage"] == ""]
 
     @property
     def caveats(self) -> list[str]:

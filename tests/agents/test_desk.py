@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -333,3 +334,16 @@ def test_a_file_whose_name_is_no_utf8_is_listed(tmp_path):
     listed = ask(Desk(Root.of(tmp_path)), "captures")["files"]
 
     assert listed["rows"][0][listed["columns"].index("path")] == "\ufffd.json"
+
+
+def test_damage_comes_before_the_findings(folder, tmp_path):
+    """And is not repeated in the notes."""
+    where = shutil.copytree(folder / "job", tmp_path / "job")
+    file = next(iter(sorted(where.iterdir())))
+    text = gzip.decompress(file.read_bytes())
+    file.write_bytes(gzip.compress(text[: len(text) // 3]))
+    found = ask(Desk(Root.of(tmp_path)), "verdict", path="job")
+
+    assert "as its file is cut off" in found["damage"][0]
+    assert list(found).index("damage") < list(found).index("findings")
+    assert not any("cut off" in note for note in found["notes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def folder(tmp_path_factory) -> Path:
     simulated(2, steps=4).write(into / "same.json.gz")
     simulated(3, steps=4, **SLOW).write(into / "slow.json.gz")
     simulated(4, steps=2).write(into / "short.json.gz")
+    whole = gzip.decompress((into / "same.json.gz").read_bytes())
+    (into / "cut.json").write_bytes(whole[: int(0.9 * len(whole))])
     (into / "project").mkdir()
     options = ("--json", into / "baseline.json", "--out", into / "report", "-q")
     with pytest.raises(SystemExit):
@@ -178,3 +181,49 @@ def test_one_rank_of_two_jobs_is_compared_by_itself(run, tmp_path):
 
     assert (code, "rank-1" in said or "rank1" in said) == (0, True)
     assert (refused, "rank" in why) == (1, True)
+
+
+def test_a_damaged_run_is_refused_with_the_reason(run):
+    """Its steps are not those of the program: no limit passes, and none is broken."""
+    code, out, err = run("check", "cut.json", "--max-step", "10ms", "--max-idle", "1%")
+
+    assert code == 1
+    assert out.startswith("Unknown: max-step, max-idle. The file is cut off (truncated): events of")
+    assert "check it as it is: --accept-damage." in " ".join(out.split())
+    assert "max-step unknown: the recording is damaged" in err
+
+
+def test_a_damaged_run_is_checked_if_told(run, folder):
+    """By an option, or by the project."""
+    check = ("check", "cut.json", "--max-step", "10ms", "-q")
+    assert run(*check)[0] == 1
+    assert run(*check, "--accept-damage")[0] == 0
+
+    (folder / "pyproject.toml").write_text("[tool.htagraph]\naccept-damage = true\n")
+    code, _, _ = run(*check)
+    (folder / "pyproject.toml").unlink()
+    assert code == 0
+
+
+def test_a_damaged_baseline_says_nothing_of_a_run(run, folder):
+    """Limits of the run itself are checked."""
+    run("report", "cut.json", "--json", "damaged.json", "--no-files", "-q")
+    options = ("--baseline", "damaged.json", "--max-step", "1ms", "-f", "json", "-q")
+    code, out, _ = run("check", "same.json.gz", *options)
+    found = json.loads(out)
+
+    assert code == 3
+    assert [one["state"] for one in found["limits"]] == ["broken", "withheld"]
+    assert found["damage"][0].startswith("before: The file is cut off (truncated): ")
+
+
+def test_a_comparison_says_what_is_damaged(run):
+    """And of which run; the gate on it refuses, unless told."""
+    said = "after: The file is cut off (truncated): events of any time"
+    diff = ("diff", "base.json.gz", "cut.json", "--fail-above", "100%")
+    code, out, _ = run(*diff, "--out", "damaged.html")
+    assert code == 1
+    assert said in " ".join(out.split())
+    assert said in Path("damaged.html").read_text(encoding="utf-8")
+
+    assert run(*diff, "--accept-damage")[0] == 0

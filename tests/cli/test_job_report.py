@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -311,3 +313,25 @@ def test_ranks_without_work_are_reported(capsys, tmp_path):
 
     assert not ended.value.code
     assert "2 ranks · 0 events" in capsys.readouterr().out
+
+
+def test_a_rank_that_was_cut_off_is_told_once_under_the_headline(capsys, folder, tmp_path):
+    """On the terminal, on the page, in Markdown and in JSON; loading warns of the file."""
+    where = shutil.copytree(folder, tmp_path / "cut")
+    file = where / "rank1.pt.trace.json.gz"
+    text = gzip.decompress(file.read_bytes())
+    file.write_bytes(gzip.compress(text[: int(0.3 * len(text))]))
+    with pytest.raises(SystemExit):
+        main(["report", str(where), "--out", str(tmp_path / "out"), "--json", str(tmp_path / "j")])
+    printed = capsys.readouterr()
+    said = "as its file is cut off; what the others did afterwards is judged without it."
+    out = " ".join(printed.out.split())
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    found = json.loads((tmp_path / "j").read_text())["findings"]
+
+    assert "Rank 1: the file is cut off (truncated)" in printed.err
+    assert out.index("What bounds the job") < out.index(said) < out.index(" 1. ")
+    assert page.index('class="lead"') < page.index(said) < page.index('class="findings"')
+    assert [one.endswith(said) for one in found["damage"]] == [True]
+    assert [text.count(said) for text in (out, page)] == [1, 1]
+    assert (tmp_path / "out" / "summary.md").read_text().count("as its file is cut off") == 1

@@ -85,3 +85,24 @@ def test_unexplained_time_of_a_late_rank_is_not_counted_again() -> None:
     verdict = Verdict((late,), dur_ns=1_000_000, apart=(("unexplained", 100_000),))
 
     assert verdict.rest == "The rest of the path: unexplained elsewhere 10.0%."
+
+
+def test_three_sentences_on_damage_are_printed() -> None:
+    """Of five, right under the title; how to get the rest is said."""
+    verdict = Verdict((found(),), damage=tuple(f"Damage {n}." for n in range(5)))
+
+    assert [text for _, text, _ in verdict.paragraphs[1:6]] == [
+        "Damage 0.",
+        "Damage 1.",
+        "Damage 2.",
+        "And 2 more sentences: htagraph ask damage.",
+        "1. Compute: 20.0% of the path (200 us)",
+    ]
+
+
+def test_damage_is_told_of_a_verdict_that_is_withheld() -> None:
+    """It may be why."""
+    assert repr(Verdict((), "too little.", damage=("It is cut off.",))).splitlines()[1:] == [
+        "  It is cut off.",
+        "  No verdict: too little.",
+    ]

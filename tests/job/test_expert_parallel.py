@@ -153,7 +153,7 @@ def test_counts_that_differ_match_nothing_and_say_so() -> None:
     with pytest.warns(IncompleteTraceWarning, match=why):
         assert len(job.collectives()) == 0
     assert job.clocks["n_collectives"].tolist() == [0, 0, 0]
-    assert any(why in caveat for caveat in JobSummary(job).caveats)
+    assert any(why in said for said in JobSummary(job).damage)
 
 
 def test_a_kernel_that_is_missing_in_the_middle_matches_nothing_and_says_so() -> None:

@@ -29,6 +29,7 @@ from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
+from htagraph.queries.damage import damage
 from htagraph.queries.drag import drag
 from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
@@ -176,6 +177,7 @@ QUESTIONS = {
     "sampled_counters by time": Question(
         lambda d, w: sampled_counters(d, w, by="time"), answers.SAMPLED_COUNTERS
     ),
+    "damage": Question(damage, answers.DAMAGE),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """Questions by name; a variant adds its options after a space."""

@@ -154,3 +154,25 @@ def test_numbers_of_the_header_may_stand_as_text() -> None:
 
     assert (trace.rank, trace.world_size, trace.origin.base_time_ns) == (3, 4, -7)
     assert trace.repairs == ()
+
+
+@pytest.mark.parametrize(
+    ("warning", "repairs"),
+    [
+        ("CuptiActivityApi.cpp:258] Dropped 12 activity records", [("dropped records", 12)]),
+        (
+            "CuptiActivityApi.cpp:174] Exceeded max GPU buffer count (33 > 32) - terminating",
+            [("full buffers", 1)],
+        ),
+        ("CuptiActivityApi.cpp:174] Requested GPU activity buffer", []),
+    ],
+)
+def test_what_the_profiler_says_that_it_lost_is_counted(
+    warning: str, repairs: list[tuple[str, int]]
+) -> None:
+    """Kineto keeps its warnings in the header."""
+    said = json.dumps([f"WARNING:2026-01-08 08:51:59 865:3386 {warning}"])
+    trace = read_kineto(f'{{"traceEvents": [], "WARNING": {said}}}'.encode())
+
+    assert [(one.kind, one.n) for one in trace.repairs] == repairs
+    assert {one.damage for one in trace.repairs} <= {"dropped events"}

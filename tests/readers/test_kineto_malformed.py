@@ -16,7 +16,7 @@ from tests.readers.malformed_files import MALFORMED, written
 OPENED = {
     "absolute_ns_ts.json": (["k"], []),
     "bare_array.json": (["k", "op"], []),
-    "bare_array_open.json": (["k", "op"], ["no end"]),
+    "bare_array_open.json": (["k", "op"], ["open list"]),
     "bare_hex.json": (["op"], ["hexadecimal number"]),
     "bom.json": (["k"], ["byte order mark"]),
     "control_char_name.json": (["|||S\x01(1): <module>", "k"], ["control byte"]),

@@ -180,3 +180,18 @@ def test_people_read_units_and_short_names():
         "dur": ["2.50 us", "10 ns"],
         "name": ["add", "aten::mm"],
     }
+
+
+def test_damage_is_told_first_and_harmless_repairs_last():
+    """A raw quote changes nothing; an event without a time is lost. Each is said once."""
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a "b"", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+    lost = '{"ph": "X", "cat": "cpu_op", "name": "lost", "pid": 1, "tid": 1, "dur": 2}'
+    trace = hg.load(f'{{"traceEvents": [{event}, {lost}]}}'.encode())
+    summary = Summary(trace, trace.compile())
+    said = "1 of 2 events could not be read (no timestamp): devices and threads look idle in their "
+    page = markdown_summary(summary).replace("\\", "")
+
+    assert json_document(summary)["findings"]["damage"] == [f"{said}place."]
+    assert page.index("## What bounds") < page.index(said) < page.index("1. **")
+    assert page.count("no timestamp") == 1
+    assert "raw quote" in page[page.index("## Repairs of the file") :]

@@ -16,12 +16,22 @@ from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.rank_paths import rank_in_name
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "devices_of", "rank_of", "world_size_of"]
+__all__ = [
+    "MAX_TIME_NS",
+    "base_time_of",
+    "decoded",
+    "devices_of",
+    "note_losses",
+    "rank_of",
+    "world_size_of",
+]
 
 MAX_TIME_NS = (1 << 62) - 1
 """Largest absolute time of a trace, 146 years: sums of two such times fit in int64."""
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+_DROPPED = re.compile(r"Dropped ([0-9]{1,18}) activity records")
+_FULL = "Exceeded max GPU buffer count"
 _MOST_DIGITS = 40
 """Digits of the longest integer that is decoded (chosen); longer ones stay text: ``int`` is
 quadratic in the number of digits, and Python 3.11 refuses more than 4,300."""
@@ -68,6 +78,16 @@ def rank_of(
 def world_size_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int | None:
     """The number of ranks of the job, None if the file does not record it."""
     return _number(_job_of(metadata), "world_size", 0, MAX_RANKS, log)
+
+
+def note_losses(metadata: Mapping[str, Any], log: RepairLog) -> None:
+    """Count what the profiler lost, by the warnings that it keeps in the header."""
+    listed = [metadata.get(level) for level in ("WARNING", "ERROR")]
+    for said in (str(one) for some in listed if isinstance(some, list) for one in some):
+        if dropped := _DROPPED.search(said):
+            log.add(Defect.DROPPED_RECORDS, n=int(dropped[1]))
+        if _FULL in said:
+            log.once(Defect.FULL_BUFFERS, -1)
 
 
 _DEVICE_KEYS = {

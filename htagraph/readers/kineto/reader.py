@@ -31,6 +31,7 @@ from htagraph.readers.kineto.header import (
     base_time_of,
     decoded,
     devices_of,
+    note_losses,
     rank_of,
     world_size_of,
 )
@@ -109,6 +110,7 @@ def load_file(
     log.merge(assembly.repairs)
     columns = assembly.columns(file.workers)
     base_time_ns = base_time_of(file.metadata, log)
+    note_losses(file.metadata, log)
     plain = is_plain(columns.n_bytes)
     columns = cleaned(
         columns, log, None if wanted.window is None else window, wanted.categories, base_time_ns

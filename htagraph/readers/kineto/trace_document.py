@@ -138,7 +138,7 @@ class Document:
                 self._read_events()
             elif first == "[":
                 self._stream.advance(1)
-                self._read_events()
+                self._read_events(no_end=Defect.OPEN_LIST)
             elif first == "{":
                 self._stream.advance(1)
                 self._read_object()
@@ -194,7 +194,7 @@ class Document:
             elif byte == '"' and self._read_key():
                 commas = 0
             elif not byte:
-                self._note_no_end()
+                self._log.once(Defect.NO_END, self._stream.offset)
                 return
             elif not self._resume():
                 self._recover()
@@ -314,10 +314,6 @@ class Document:
             self._log.add(Defect.BAD_METADATA, self._stream.offset)
             return None
 
-    def _note_no_end(self) -> None:
-        """Count missing closing brackets, once per file."""
-        self._log.once(Defect.NO_END, self._stream.offset)
-
     def _recover(self) -> None:
         """Skip invalid bytes; continue at the next event, as in the event list."""
         self._log.add(Defect.BAD_METADATA, self._stream.offset)
@@ -333,8 +329,8 @@ class Document:
                 return
             self._stream.advance(max(found, 1))
 
-    def _read_events(self) -> None:
-        """Read the event list, after its ``[``, through its ``]``."""
+    def _read_events(self, *, no_end: Defect = Defect.NO_END) -> None:
+        """Read the event list, after its ``[``, through its ``]``; `no_end` if that is missing."""
         self.has_event_list = True
         ahead: deque[tuple[Piece, Future[Part]]] = deque()
         turn = n_bytes = 0
@@ -347,7 +343,7 @@ class Document:
                 ahead.append((piece, self._start(turn, piece)))
                 turn += 1
             if not ahead:
-                self._note_no_end()
+                self._log.once(no_end, self._stream.offset)
                 return
             piece, future = ahead.popleft()
             part = future.result()

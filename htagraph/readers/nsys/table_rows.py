@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.damage import DamageKind
 from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import Repair
@@ -89,13 +90,14 @@ class ReadState:
         self.names = Names(export)
         self.lanes = Lanes()
         self.calls = _NO_ROWS
-        self.repairs: dict[tuple[str, str], int] = {}
+        self.repairs: dict[tuple[str, str, str], int] = {}
         self.skipped: dict[str, int] = {}
 
-    def repair(self, kind: str, detail: str, n: int | np.integer) -> None:
-        """Count a repair."""
+    def repair(self, kind: str, detail: str, n: int | np.integer, damage: str = "") -> None:
+        """Count a repair, and say what it damages."""
         if n:
-            self.repairs[kind, detail] = self.repairs.get((kind, detail), 0) + int(n)
+            key = kind, detail, damage
+            self.repairs[key] = self.repairs.get(key, 0) + int(n)
 
     def skip(self, what: str, n: int | np.integer) -> None:
         """Count skipped rows."""
@@ -106,12 +108,15 @@ class ReadState:
         """Repairs as a recording has them; rows of tables have no byte offset."""
         self.repair("unknown name", "called (no name)", self.names.n_unknown)
         self.names.n_unknown = 0
-        return tuple(Repair(kind, n, -1, detail) for (kind, detail), n in self.repairs.items())
+        return tuple(
+            Repair(kind, n, -1, detail, damage)
+            for (kind, detail, damage), n in self.repairs.items()
+        )
 
     def _with_start(self, ts_ns: I64) -> npt.NDArray[np.bool_]:
         """Which rows have a time; the others are counted."""
         begins: npt.NDArray[np.bool_] = (ts_ns > -_MAX_TIME_NS) & (ts_ns < _MAX_TIME_NS)
-        self.repair("no start", "left out", np.count_nonzero(~begins))
+        self.repair("no start", "left out", np.count_nonzero(~begins), DamageKind.LOST_EVENTS)
         return begins
 
     def with_times(self, columns: dict[str, I64], time: str) -> dict[str, I64]:
@@ -133,7 +138,8 @@ class ReadState:
         self.repair("no end", "ends with the capture", np.count_nonzero(open_ended))
         ends[open_ended] = end_ns
         backwards = ends < part.ts_ns
-        self.repair("ends before it starts", "given no length", np.count_nonzero(backwards))
+        n_backwards = np.count_nonzero(backwards)
+        self.repair("ends before it starts", "given no length", n_backwards, DamageKind.LOST_TIMES)
         ends[backwards] = part.ts_ns[backwards]
         return TableRows(**{**vars(part), "end_ns": ends})
 

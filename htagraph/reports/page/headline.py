@@ -18,8 +18,9 @@ __all__ = ["commands", "quality_line", "verdict_html"]
 
 
 def verdict_html(summary: Summary | JobSummary) -> str:
-    """Verdict: a sentence and the first findings as cards, or why there is none."""
+    """Verdict: a sentence, what is damaged, and the first findings as cards, or why none."""
     verdict, where = summary.verdict, escape(summary.window_name)
+    damage = "".join(f'<p class="caveat">{escape(said)}</p>' for said in verdict.top_damage)
     replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
@@ -28,11 +29,11 @@ def verdict_html(summary: Summary | JobSummary) -> str:
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
-            f'<p class="lead">What bounds {where} is not known.</p>\n'
+            f'<p class="lead">What bounds {where} is not known.</p>\n{damage}'
             f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
-        return '<p class="lead">Nothing stands out.</p>'
+        return f'<p class="lead">Nothing stands out.</p>{damage}'
     first = verdict.top_findings[0]
     lead = (
         f'<p class="lead">{escape(first.title)} <span class="muted">—</span> '
@@ -45,7 +46,7 @@ def verdict_html(summary: Summary | JobSummary) -> str:
         _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
     )
     ranking = f'<p class="note">{escape(verdict.notes)}</p>' if verdict.notes else ""
-    return f'{lead}\n<ol class="findings">{cards}</ol>{replays}{ranking}'
+    return f'{lead}\n{damage}<ol class="findings">{cards}</ol>{replays}{ranking}'
 
 
 def _card(number: int, finding: Finding) -> str:

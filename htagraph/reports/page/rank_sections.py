@@ -76,7 +76,7 @@ def _speed_of_light(summary: Summary) -> Iterator[Section]:
 def _quality(summary: Summary) -> Section:
     """Section on the quality of the trace."""
     checks = Panel("checks", None, summary.quality, answers.QUALITY, "Checks")
-    attached, repairs = summary.trace.attached, summary.trace.repairs
+    attached, repairs = summary.trace.attached, summary.harmless_repairs.drop(columns="damage")
     more = (
         Panel("attached", None, attached, frames.ATTACHED, "Files attached to the trace"),
         Panel("repairs", None, repairs, frames.REPAIRS, "Repairs of the file"),

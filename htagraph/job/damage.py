@@ -1,0 +1,329 @@
+"""What a job lacks or has wrong: the damage of its ranks, and what only their comparison shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.job.ranks import RankSummary
+from htagraph.job.timeline import Timeline, apart_in_words
+from htagraph.job.windows import listed
+from htagraph.model.damage import Damage, DamageKind, damage_in_words
+from htagraph.model.units import human_count
+from htagraph.queries.collectives import HOST_RANGE
+from htagraph.queries.damage import damage_frame
+from htagraph.readers.rank_paths import name_of
+
+__all__ = [
+    "RankDamage",
+    "damage_of_ranks",
+    "find_damage",
+    "job_damage_frame",
+    "job_damage_in_words",
+    "told_once",
+]
+
+I64 = npt.NDArray[np.int64]
+
+WHOLE_JOB = -1
+"""Rank of damage that no rank has alone."""
+
+_FAR_INSIDE = 0.1
+"""Share of the job, and of what others ran with it, that a rank may lack at an end: profilers do
+not start and stop at one time.
+
+Chosen. Pinned by `test_damage.py::test_a_rank_that_ends_a_little_early_is_whole`.
+"""
+
+_NOT_BLAMED = (
+    "waiting for a missing rank counts as communication, and no rank is called late for it"
+)
+
+
+class RankDamage(NamedTuple):
+    """Damage of a rank, or of the job as a whole (-1)."""
+
+    rank: int
+    damage: Damage
+
+
+class _Recorded(NamedTuple):
+    """What a rank recorded, in common time.
+
+    ``begin_ns`` has the starts of the collectives that all members of a group run, by group.
+    """
+
+    rank: int
+    start_ns: int
+    end_ns: int
+    begin_ns: Mapping[str, I64]
+    steps: Mapping[str, int]
+
+
+def find_damage(
+    timeline: Timeline, failed: Mapping[str, str], missing: Sequence[int]
+) -> list[RankDamage]:
+    """All damage of a job: of ranks on their clocks, of the job in common time.
+
+    Parameters
+    ----------
+    failed : mapping of str to str
+        Files that could not be used, and why.
+    missing : sequence of int
+        Ranks that were not loaded.
+    """
+    summaries = timeline.graphs.summaries
+    cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
+    found = [RankDamage(rank, one) for rank, one in cut.items()]
+    found += damage_of_ranks(summaries, apart_from=cut)
+    start_ns, end_ns = _span(timeline)
+    for kind, n, n_all, said in (*_absent(failed, missing, len(summaries)), *_unmatched(timeline)):
+        found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
+    return found
+
+
+def told_once(found: Sequence[RankDamage]) -> list[RankDamage]:
+    """Some damage without the cut files of ranks that are said to end early, and why."""
+    cut = {one.rank for one in found if one.damage.kind == DamageKind.CUT_RANK}
+    return [one for one in found if one.damage.kind != DamageKind.CUT_FILE or one.rank not in cut]
+
+
+def damage_of_ranks(
+    summaries: Mapping[int, RankSummary], *, apart_from: Collection[int] = ()
+) -> list[RankDamage]:
+    """The damage that shows without common time; of the steps, between all but some ranks."""
+    cut = {rank for rank, own in summaries.items() if _has_cut_file(own)}
+    usual = [own.n_events for rank, own in summaries.items() if rank not in cut]
+    found = [
+        RankDamage(rank, _compared(one, own.n_events, usual))
+        for rank, own in summaries.items()
+        for one in own.damage
+    ]
+    whole = {rank: own for rank, own in summaries.items() if rank not in cut.union(apart_from)}
+    start_ns = min(own.ends.start_ns for own in summaries.values())
+    end_ns = max(own.ends.end_ns for own in summaries.values())
+    for kind, n, n_all, said in _other_steps(whole):
+        found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
+    return found
+
+
+def _compared(one: Damage, n_events: int, usual: Sequence[int]) -> Damage:
+    """Damage of a rank; of a cut file with the events of the rank and of ranks with whole files."""
+    if one.kind != DamageKind.CUT_FILE or not usual:
+        return one
+    own, median = human_count(n_events, "event"), int(np.median(usual))
+    return one._replace(said=f"{one.said} It has {own}, the median of other ranks is {median:,}.")
+
+
+def job_damage_frame(found: Iterable[RankDamage]) -> pd.DataFrame:
+    """Damage as a frame: ``rank``, and schema `answers.DAMAGE`."""
+    rows = list(found)
+    frame = damage_frame(one.damage for one in rows)
+    frame.insert(0, "rank", np.array([one.rank for one in rows], dtype=np.int64))
+    return frame
+
+
+def job_damage_in_words(found: Iterable[RankDamage]) -> tuple[str, ...]:
+    """The sentences of damage, the worst kind first; ranks with damage of one kind share one."""
+    by_kind: dict[DamageKind, list[RankDamage]] = {}
+    for one in found:
+        by_kind.setdefault(one.damage.kind, []).append(one)
+    return damage_in_words(one for rows in by_kind.values() for one in _joined(rows))
+
+
+def _joined(rows: Sequence[RankDamage]) -> Iterator[Damage]:
+    """Yield damage of the job as it is, and that of the ranks as one with their numbers."""
+    yield from (one.damage for one in rows if one.rank == WHOLE_JOB)
+    ranks = [one for one in rows if one.rank != WHOLE_JOB]
+    if not ranks:
+        return
+    worst = max(ranks, key=lambda one: (one.damage.n / max(one.damage.n_all, 1), -one.rank))
+    same = sorted({one.rank for one in ranks if one.damage.said == worst.damage.said})
+    others = sorted({one.rank for one in ranks}.difference(same))
+    said = f"rank{'s' if len(same) > 1 else ''} {listed(same)}: {worst.damage.said}"
+    if others:
+        said += f" Likewise rank{'s' if len(others) > 1 else ''} {listed(others)}."
+    yield worst.damage._replace(said=said)
+
+
+def _span(timeline: Timeline) -> tuple[int, int]:
+    """From the first start to the last end of any aligned rank, in common time."""
+    ends = [_ends(timeline, rank) for rank in timeline.aligned]
+    return min(start for start, _ in ends), max(end for _, end in ends)
+
+
+def _ends(timeline: Timeline, rank: int) -> tuple[int, int]:
+    ends = timeline.graphs.summaries[rank].ends
+    start_ns, end_ns = timeline.clocks[rank].to_common([ends.start_ns, ends.end_ns]).tolist()
+    return start_ns, end_ns
+
+
+def _absent(
+    failed: Mapping[str, str], missing: Sequence[int], n_loaded: int
+) -> Iterator[tuple[DamageKind, int, int, str]]:
+    """Yield what is said of files that could not be used, and of ranks without a file."""
+    if failed:
+        path, why = next(iter(failed.items()))
+        files = f"{len(failed):,} of {human_count(len(failed) + n_loaded, 'file')}"
+        more = "" if len(failed) == 1 else ", …"
+        short = why.removeprefix(f"{path}: ").partition(" Hint:")[0]
+        named = f"{name_of(Path(path))}: {short.rstrip('.')}{more}"
+        blamed = f"; {_NOT_BLAMED}" if 0 < len(missing) <= len(failed) else ""
+        said = f"{files} could not be used ({named}){blamed}."
+        yield DamageKind.FAILED_FILE, len(failed), len(failed) + n_loaded, said
+    if len(missing) > len(failed):
+        n_all = len(missing) + n_loaded
+        named = f"{len(missing):,} of {human_count(n_all, 'rank')} ({listed(missing)})"
+        said = f"traces missing: {named}; {_NOT_BLAMED}."
+        yield DamageKind.MISSING_RANKS, len(missing), n_all, said
+
+
+def _other_steps(
+    summaries: Mapping[int, RankSummary],
+) -> Iterator[tuple[DamageKind, int, int, str]]:
+    """Yield what is said of steps that some ranks recorded and others did not."""
+    by_steps: dict[tuple[str, ...], list[int]] = {}
+    for rank, summary in sorted(summaries.items()):
+        by_steps.setdefault(summary.steps, []).append(rank)
+    if len(by_steps) < 2:
+        return
+    counts = [Counter(steps) for steps in by_steps]
+    n_all = reduce(or_, counts).total()
+    n = n_all - reduce(and_, counts).total()
+    each = "; ".join(_steps_of(ranks, steps) for steps, ranks in by_steps.items())
+    said = (
+        f"the ranks recorded different steps ({each}): work that only some recorded has no "
+        "counterpart."
+    )
+    yield DamageKind.OTHER_STEPS, n, n_all, said
+
+
+def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
+    """The steps that some ranks recorded, in words."""
+    recorded = " to ".join(dict.fromkeys((steps[0], steps[-1]))) if steps else "none"
+    return f"rank {listed(ranks)}: {recorded}"
+
+
+def _unmatched(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
+    """Yield what is said of ranks that no clock aligns, and of kernels that are not matched."""
+    summaries = timeline.graphs.summaries
+    apart = sorted(set(summaries).difference(timeline.aligned))
+    if apart := [rank for rank in apart if not _has_cut_file(summaries[rank])]:
+        yield DamageKind.APART, len(apart), len(summaries), apart_in_words(apart)
+    for said in timeline.unmatched:
+        yield DamageKind.UNMATCHED, 1, 1, said
+
+
+def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
+    """Yield ranks whose recording ends, or begins, far inside that of the others.
+
+    A rank may finish early, so others must have run something with it: collectives of a group that
+    it takes part in, or steps that it did not record. Ranks whose files are cut off show nothing of
+    others: their clocks may be wrong.
+    """
+    summaries = timeline.graphs.summaries
+    recorded = [_recorded(timeline, rank) for rank in timeline.aligned]
+    whole = [one for one in recorded if not _has_cut_file(summaries[one.rank])]
+    if not whole:
+        return
+    known = _Known.of(whole)
+    first_ns, end_ns = min(one.start_ns for one in whole), max(one.end_ns for one in whole)
+    start_ns = max(one.start_ns for one in whole)
+    for own in recorded:
+        early_ns, late_ns = end_ns - own.end_ns, own.start_ns - first_ns
+        ends = summaries[own.rank].ends
+        if early_ns > _FAR_INSIDE * (end_ns - start_ns):
+            n, n_all = known.ran_without(own, own.end_ns, end_ns)
+            if n > _FAR_INSIDE * n_all:
+                share = max(own.end_ns - start_ns, 0) / max(end_ns - start_ns, 1)
+                is_cut = _has_cut_file(summaries[own.rank])
+                because = ", as its file is cut off" if is_cut else ""
+                said = (
+                    f"recorded only up to {share:.0%} of the job{because}; what the others did "
+                    "afterwards is judged without it."
+                )
+                until_ns = ends.end_ns + early_ns
+                yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, ends.end_ns, until_ns, said)
+        elif late_ns > _FAR_INSIDE * (end_ns - first_ns):
+            n, n_all = known.ran_without(own, first_ns, own.start_ns)
+            if n > _FAR_INSIDE * n_all:
+                share = late_ns / (end_ns - first_ns)
+                said = (
+                    f"recorded only from {share:.0%} of the job on; the verdict is on what follows."
+                )
+                since_ns = ends.start_ns - late_ns
+                yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, since_ns, ends.start_ns, said)
+
+
+def _cut_apart(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
+    """Yield ranks of which so little is left that no clock aligns them."""
+    for rank, summary in timeline.graphs.summaries.items():
+        for one in summary.damage:
+            if one.kind == DamageKind.CUT_FILE and rank not in timeline.aligned:
+                said = (
+                    "its file is cut off, and no clock aligns the rest with the others; path, "
+                    "window and findings are without it."
+                )
+                yield rank, one._replace(kind=DamageKind.CUT_RANK, said=said)
+
+
+def _has_cut_file(summary: RankSummary) -> bool:
+    return any(one.kind == DamageKind.CUT_FILE for one in summary.damage)
+
+
+def _recorded(timeline: Timeline, rank: int) -> _Recorded:
+    summary, clock = timeline.graphs.summaries[rank], timeline.clocks[rank]
+    table = summary.collectives
+    on_host = (table["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
+    has_group = (table["group"] != "").to_numpy(dtype=bool) | on_host
+    table = table[table["is_rendezvous"].to_numpy(dtype=bool) & has_group]
+    begin_ns = {
+        str(group): np.sort(clock.to_common(part.to_numpy(np.int64)))
+        for group, part in table.groupby("group", sort=False)["start_ns"]
+    }
+    steps = {one.name: int(clock.to_common(one.start_ns)) for one in summary.starts}
+    return _Recorded(rank, *_ends(timeline, rank), begin_ns, steps)
+
+
+class _Known(NamedTuple):
+    """What ranks with whole files recorded: by group, of the two ranks with most; and all steps."""
+
+    most: Mapping[str, list[tuple[int, I64]]]
+    steps: Mapping[str, int]
+
+    @classmethod
+    def of(cls, ranks: Sequence[_Recorded]) -> Self:
+        """What some ranks recorded."""
+        by_group: dict[str, list[tuple[int, I64]]] = {}
+        for one in ranks:
+            for group, begin_ns in one.begin_ns.items():
+                by_group.setdefault(group, []).append((one.rank, begin_ns))
+        most = {
+            group: sorted(several, key=lambda one: -len(one[1]))[:2]
+            for group, several in by_group.items()
+        }
+        return cls(most, {name: at for one in ranks for name, at in one.steps.items()})
+
+    def ran_without(self, own: _Recorded, start_ns: int, end_ns: int) -> tuple[int, int]:
+        """Collectives that another member of a rank's groups ran in some time, and at all times.
+
+        If there are none, steps that the rank did not record, and all steps.
+        """
+        n = n_all = 0
+        for group in own.begin_ns:
+            others = [begin_ns for rank, begin_ns in self.most.get(group, ()) if rank != own.rank]
+            for begin_ns in others[:1]:
+                first, last = np.searchsorted(begin_ns, [start_ns, end_ns])
+                n, n_all = n + int(last - first), n_all + len(begin_ns)
+        if n:
+            return n, n_all
+        missing = [at for name, at in self.steps.items() if name not in own.steps]
+        return sum(start_ns <= at < end_ns for at in missing), len(self.steps)
