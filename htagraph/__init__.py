@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+    from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
     from htagraph.replay.changes import insert, no_wait, remove, scale
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
+    from htagraph.replay.roof_changes import at_roof
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
@@ -60,10 +62,12 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "at_roof",
     "bandwidth",
     "code",
     "collective",
     "demo_trace",
+    "device_peaks",
     "diff",
     "discover",
     "equalise",
@@ -114,10 +118,12 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
     "collective": "selection",
     "demo_trace": "demo_traces",
+    "device_peaks": "operators.peaks",
     "diff": "comparison.diff",
     "discover": "readers.captures",
     "equalise": "replay.collective_changes",

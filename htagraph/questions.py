@@ -30,6 +30,9 @@ QUESTIONS = (
     "idle_categories",
     "kernel_breakdown",
     "kernel_durations",
+    "roofline",
+    "mfu",
+    "speed_of_light",
     "overlap",
     "exposed_communication",
     "launch_stats",
@@ -174,14 +177,45 @@ class Questions(ABC):
         return self._ask("idle_categories", kernel_wait_ns=kernel_wait_ns)
 
     def kernel_breakdown(
-        self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
+        self,
+        *,
+        by: Literal[
+            "class",
+            "name",
+            "op",
+            "stream",
+            "rule",
+            "shape",
+            "module",
+            "annotation",
+            "step",
+            "phase",
+        ] = "class",
     ) -> pd.DataFrame:
-        """Number and time of kernels by class, name, operator, stream, or classification rule."""
+        """Number and time of kernels by what they do, or by what launched them."""
         return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Kernels, copies and fills one by one, with the operator, annotation and module."""
         return self._ask("kernel_durations", name=name)
+
+    def roofline(
+        self,
+        *,
+        by: Literal[
+            "op", "shape", "kernel", "module", "annotation", "step", "phase", "family"
+        ] = "op",
+    ) -> pd.DataFrame:
+        """FLOP/s and bytes/s of operators, and the time that they need at their roof."""
+        return self._ask("roofline", by=by)
+
+    def mfu(self) -> pd.DataFrame:
+        """Model FLOPs utilization of the window and its steps: time at peak over time."""
+        return self._ask("mfu")
+
+    def speed_of_light(self) -> pd.DataFrame:
+        """How much shorter the window would be with each operator, and with all, at the roof."""
+        return self._ask("speed_of_light")
 
     def overlap(self) -> pd.DataFrame:
         """Communication that overlapped with computation, and communication that was exposed."""

@@ -167,6 +167,7 @@ class WhatIfTool(TableTool, RunTool):
     insert: Texts = Field((), description="'NAME=50us': are followed by as much more.")
     overlap: Texts = Field((), description="NAME: run concurrently with all other device work.")
     fuse: Texts = Field((), description="'NAME,NAME': kernels that follow become one.")
+    at_roof: Texts = Field((), description="NAME or 'all': take what the device needs at least.")
     prefetch: bool = Field(False, description="Data is loaded during the step, one batch ahead.")
     graphed: bool = Field(False, description="Each step is captured as a CUDA or HIP graph.")
     bandwidth: float = Field(

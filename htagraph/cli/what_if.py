@@ -70,6 +70,10 @@ def what_if(
         list[str] | None,
         _named("--fuse", "NAME,NAME,…", "These consecutive kernels become one."),
     ] = None,
+    at_roof: Annotated[
+        list[str] | None,
+        _named("--at-roof", "NAME|all", "These take the least time that the device needs."),
+    ] = None,
     prefetch: Annotated[
         bool, typer.Option("--prefetch", help="Load data in the background, one batch ahead.")
     ] = False,
@@ -130,6 +134,7 @@ def what_if(
         bandwidth=bandwidth,
         equalise=equalise,
         rank=on_rank,
+        at_roof=at_roof,
     )
     changes = asked.changes()
     _check_out(out, has_changes=bool(changes))

@@ -94,6 +94,8 @@ class Context:
         All ranks of the job are loaded.
     shares_cores : bool, default=False
         Other ranks may run on the same machine.
+    compute : str, default=""
+        What compute would save at the roof of the device, in words; empty if unknown.
     """
 
     has_device: bool
@@ -117,6 +119,7 @@ class Context:
     has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
+    compute: str = ""
 
     @property
     def is_compiled(self) -> bool:

@@ -32,6 +32,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "(streams, branches of a graph).",
             lambda it: it.run.has_small_grids,
         ),
+        Rule("{compute}{tips}.", lambda it: bool(it.run.compute)),
         Rule("speed up its largest kernels first{tips}."),
     ),
     Cause.COMMUNICATION: (

@@ -111,4 +111,5 @@ def advice_on(seen: Seen) -> str:
     says = next(rule.says for rule in ADVICE[seen.cause] if rule.when(seen))
     tips = ", ".join(rule.says for rule in TIPS.get(seen.cause, ()) if rule.when(seen))
     remarks = "".join(rule.says for rule in REMARKS.get(seen.cause, ()) if rule.when(seen))
+    says = says.replace("{compute}", seen.run.compute)
     return first + says.replace("{tips}", f" ({tips})" if tips else "") + remarks

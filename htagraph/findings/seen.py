@@ -80,7 +80,8 @@ class Rule:
     Parameters
     ----------
     says : str
-        A sentence, with ``{tips}`` where tips go; a tip is a part of a sentence.
+        A sentence, with ``{tips}`` where tips go, and ``{compute}`` for what the context says of
+        compute; both are parts of a sentence.
     when : callable, optional
         By default always.
     """

@@ -13,6 +13,7 @@ from htagraph.explain.replay_time import replay_time
 from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import Told, charged
+from htagraph.findings.light import compute_in_words
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
@@ -35,7 +36,7 @@ from htagraph.queries.quality import UNEXPLAINED_LIMIT
 __all__ = ["find_bounds", "find_opportunities"]
 
 _MIN_SHARE = 0.1
-"""Smallest part of a window that is worth a report.
+"""Smallest part of a window that is worth a report, and least share of compute that is looked into.
 
 Chosen. Pinned by `test_judged_part.py::test_a_part_is_judged_from_a_tenth_on`.
 """
@@ -93,6 +94,10 @@ def _bounds(path: CriticalPath, opportunities: pd.DataFrame | None) -> Verdict:
     if few:
         return Verdict((), few, window=path.window_name, dur_ns=path.dur_ns)
     found = find_opportunities(path) if opportunities is None else opportunities
+    labels = path.attributed_labels
+    compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
+    if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:
+        context = replace(context, compute=compute_in_words(path))
     told = Told(
         context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,

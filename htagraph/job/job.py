@@ -18,6 +18,7 @@ from htagraph.findings.context import Context
 from htagraph.findings.opening import LONG_OPENING
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
+from htagraph.job.bandwidths import measure_bandwidths
 from htagraph.job.damage import (
     RankDamage,
     find_damage,
@@ -56,6 +57,7 @@ from htagraph.writers.notebook_cell import table_html
 __all__ = ["JOB_QUESTIONS", "Job"]
 
 JOB_QUESTIONS = (
+    "bandwidths",
     "clocks",
     "collectives",
     "delay_costs",
@@ -320,6 +322,18 @@ class Job(Questions):
             the others. ``job[rank].collectives()`` has all of one rank.
         """
         return self.timeline.collectives
+
+    def bandwidths(self) -> pd.DataFrame:
+        """Size, transfer and bandwidth of matched collectives, and what bounds them.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.BANDWIDTHS`
+            One row per operation, group and size. One rank alone cannot tell waiting from
+            transfer, so only collectives that are matched across ranks count.
+        """
+        tables = {rank: one.collectives for rank, one in self.summaries.items()}
+        return measure_bandwidths(self.timeline.collectives, tables)
 
     @cached_property
     def _route(self) -> JobRoute:

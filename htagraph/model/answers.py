@@ -42,6 +42,7 @@ __all__ = [
     "KERNEL_PATTERNS",
     "LAUNCH_STATS",
     "MEMORY_TIMELINE",
+    "MFU",
     "NEAR_CRITICAL",
     "OPERATOR_BREAKDOWN",
     "OPERATOR_TREE",
@@ -50,8 +51,10 @@ __all__ = [
     "PROFILER_OVERHEAD",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "ROOFLINE",
     "SAMPLED_COUNTERS",
     "SLACK",
+    "SPEED_OF_LIGHT",
     "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
@@ -419,6 +422,7 @@ COLLECTIVES = schema(
         "group": name("communicator: ranks or name of the process group, empty if not recorded"),
         "n_elements": "elements sent, -1 if not recorded",
         "dtype": name("element type, empty if not recorded"),
+        "n_bytes": count("size: what it gathers, else what it sends; -1 unknown", unit="bytes"),
         "seq": identifier("sequence number in the communicator, -1 if not recorded"),
         "peer": identifier(
             "peer of a send or receive, root of a broadcast or reduce; -1 if not recorded",
@@ -433,7 +437,7 @@ COLLECTIVES = schema(
         ),
         "after": identifier("collective whose end the start of this one depends on, -1 for none"),
     },
-    first="collective operation start_ns end_ns n_elements dtype group peer seq",
+    first="collective operation start_ns end_ns n_bytes n_elements dtype group peer seq",
 )
 
 DAMAGE = schema(
@@ -691,4 +695,61 @@ UTILIZATION_LOSSES = schema(
         ),
     },
     first="device use share name n_kernels kernel_ns n_blocks n_fit n_waves",
+)
+
+ROOFLINE = schema(
+    "ROOFLINE",
+    {
+        "group": name("operator, operator with shapes, kernel, module, step or family"),
+        "n_calls": "operator calls with a model",
+        "n_kernels": "kernels, copies and fills",
+        "device_ns": "their time in the window; all rows add up to all device time",
+        "device_share": "device_ns / all device time",
+        "gflop": number("GFLOP", "operations of matrix units, in 1e9; a multiply-add counts as 2"),
+        "bytes_low": count("least bytes to be read and written", unit="bytes"),
+        "bytes_high": count("most of them, where the trace leaves it open", unit="bytes"),
+        "tflops_per_s": number("TFLOP/s", "gflop by device_ns"),
+        "gb_per_s": number("GB/s", "bytes_low by device_ns, GB = 1e9 bytes"),
+        "flop_per_byte": number("FLOP/byte", "arithmetic intensity; NaN without a model"),
+        "roof_ns": duration("least time that the device needs; NaN if unknown", dtype="float64"),
+        "roof_share": "roof_ns / device_ns; NaN if unknown",
+        "excess_ns": "device_ns beyond the roof, 0 if unknown",
+        "limit": label("what the roof is: compute, memory, launch, host link, cache or unknown"),
+    },
+    first=("group device_share device_ns n_calls roof_share excess_ns limit tflops_per_s gb_per_s"),
+)
+
+MFU = schema(
+    "MFU",
+    {
+        "part": name("the window, then its steps"),
+        "window_ns": "length",
+        "kernel_ns": "device time of what it launched",
+        "modelled_share": "device time of operators with a model / kernel_ns",
+        "tflop": number("TFLOP", "operations of matrix units, in 1e12"),
+        "peak_ns": duration(
+            "time of these at their dense peak", heading="time at peak", dtype="float64"
+        ),
+        "mfu_share": "peak_ns of all but recomputed operations / window_ns",
+        "hfu_share": "peak_ns / window_ns: hardware FLOPs utilization",
+    },
+)
+
+SPEED_OF_LIGHT = schema(
+    "SPEED_OF_LIGHT",
+    {
+        "group": name("operator with the shapes of its inputs, or all operators"),
+        "family": label("of the model; none for all operators"),
+        "n_calls": "operator calls with a model",
+        "device_ns": "their time in the window",
+        "roof_ns": duration("least time that the device needs", dtype="float64"),
+        "roof_share": "roof_ns / device_ns",
+        "limit": label("what the roof is: compute, memory, launch, host link or cache"),
+        "drag_ns": "how much shorter the window would be at the roof",
+        "drag_share": "drag_ns / window",
+        "attainable_ns": (
+            "the same, at the share of the roof that the best operator of its family reaches"
+        ),
+    },
+    first="group drag_share drag_ns attainable_ns device_ns roof_share limit n_calls",
 )

@@ -31,7 +31,7 @@ from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
 
-VERSION = 6
+VERSION = 7
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -112,6 +112,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
     for name, column in events.columns.items():
         arrays |= {f"column.{name}.event": column.event, f"column.{name}.value": column.value}
     arrays |= _text_arrays("symbols", events.symbols.texts)
+    arrays |= _text_arrays("lists", events.lists.texts)
     return arrays | _text_arrays("facts", [json.dumps(facts)])
 
 
@@ -136,6 +137,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
     events = EventTable(
         **{name: arrays[f"events.{name}"] for name in EVENT_DTYPES},
         symbols=SymbolTable(_texts("symbols", arrays)),
+        lists=SymbolTable(_texts("lists", arrays)),
         lanes=lanes,
         flows=FlowTable(**{item.name: arrays[f"flows.{item.name}"] for item in fields(FlowTable)}),
         columns=columns,

@@ -22,7 +22,7 @@ from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["EVENT_DTYPES", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
+__all__ = ["EVENT_DTYPES", "LIST_COLUMNS", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -41,6 +41,10 @@ EVENT_DTYPES: dict[str, type[np.generic]] = {
     "external_id": np.int64,
 }
 """Columns with a value for every event."""
+
+
+LIST_COLUMNS = ("arg_dims", "arg_types", "arg_strides", "arg_values")
+"""Sparse columns of an operator's inputs, whose values are codes of `EventTable.lists`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class SparseColumn:
     event : ndarray of shape (n,), dtype=int64
         Rows with a value, ascending, each once.
     value : ndarray of shape (n,)
-        int64, float64, or int32 codes of the event table's symbols.
+        int64, float64, or int32 codes of the event table's symbols or lists.
     """
 
     event: I64
@@ -161,6 +165,8 @@ class EventTable:
         Devices described in the file, each once.
     samples : SampleTable
         Counters sampled meanwhile.
+    lists : SymbolTable
+        JSON lists as written: shapes, types, strides and values of operators' inputs.
     """
 
     ts_ns: I64
@@ -179,6 +185,7 @@ class EventTable:
     columns: Mapping[str, SparseColumn] = field(default_factory=dict)
     devices: tuple[DeviceProperties, ...] = ()
     samples: SampleTable = field(default_factory=SampleTable)
+    lists: SymbolTable = field(default_factory=lambda: SymbolTable(()))
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

@@ -19,6 +19,7 @@ from htagraph.model.schema import (
 )
 
 __all__ = [
+    "BANDWIDTHS",
     "CLOCKS",
     "DELAY_COSTS",
     "MATCHED_COLLECTIVES",
@@ -127,4 +128,30 @@ CLOCKS = schema(
         "is_feasible": "some clock is consistent with all matched collectives",
     },
     first="rank aligned_with offset_ns drift_ppb width_ns spread_ns n_collectives is_feasible",
+)
+
+BANDWIDTHS = schema(
+    "BANDWIDTHS",
+    {
+        "operation": name("all_reduce, all_to_all …"),
+        "group": name("communicator, empty if not recorded"),
+        "n_bytes": count("size, -1 if not recorded", unit="bytes"),
+        "n_ranks": "ranks that were matched",
+        "n_collectives": "collectives of this size",
+        "sum_ns": "their durations, mean of the ranks",
+        "transfer_ns": "median of the shortest durations of all ranks",
+        "wait_ns": "median of the mean durations beyond that",
+        "algbw_gb_per_s": number("GB/s", "n_bytes by transfer_ns; GB = 1e9 bytes"),
+        "busbw_gb_per_s": number("GB/s", "what each link carries, by NCCL's tests"),
+        "latency_ns": duration(
+            "fitted time of a transfer of nothing; NaN without a fit", dtype="float64"
+        ),
+        "fitted_gb_per_s": number("GB/s", "fitted bandwidth of large transfers; NaN without a fit"),
+        "fit_error_share": "median deviation from the fit; NaN without one",
+        "limit": label("what bounds it: late rank, latency, bandwidth, congestion or unknown"),
+    },
+    first=(
+        "operation n_bytes n_collectives sum_ns transfer_ns wait_ns busbw_gb_per_s "
+        "fitted_gb_per_s limit group"
+    ),
 )

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.lookup.collective_sizes import Recorded, collective_sizes
 from htagraph.lookup.host_collectives import given_ranges, host_collectives
 from htagraph.lookup.library_collectives import library_collectives
 from htagraph.lookup.naming import names_or_empty
@@ -215,6 +216,8 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     codes, distinct = pd.factorize(label)
     label = np.array([short_group(str(text)) for text in distinct] + [""], dtype=object)[codes]
     label = np.where(is_library, libraries.group, label)
+    n_in, n_out = (_column_above(dag, kernels, name) for name in ("msg_in", "msg_out"))
+    dtype = gather(events.symbols.array, _column_above(dag, kernels, "dtype"), "")
     anchor = first_anchor(dag, kernels)[2 * kernels]
     place = np.full(len(events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
@@ -224,8 +227,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "event": kernels,
             "operation": operation,
             "group": label,
-            "n_elements": _column_above(dag, kernels, "msg_in"),
-            "dtype": gather(events.symbols.array, _column_above(dag, kernels, "dtype"), ""),
+            "n_elements": n_in,
+            "dtype": dtype,
+            "n_bytes": collective_sizes(dag, kernels, operation, Recorded(n_in, n_out, dtype)),
             "seq": _column_above(dag, kernels, "seq"),
             "peer": _peers(dag, kernels, operation, group),
             "start_ns": events.ts_ns[kernels],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError
 from htagraph.lookup.attribution import innermost, track_labels
 from htagraph.lookup.clipping import device_work
+from htagraph.lookup.work_groups import BY_LAUNCH
 from htagraph.model.answers import KERNEL_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -56,7 +57,7 @@ def _by_rule(dag: Dag, events: I64) -> tuple[I64, Text]:
     )
 
 
-_GROUPS: dict[str, Callable[[Dag, I64], tuple[I64, Text]]] = {
+_GROUPS: Mapping[str, Callable[[Dag, I64], tuple[I64, Text]]] = {
     "class": _by_class,
     "name": _by_name,
     "op": _by_op,
@@ -73,9 +74,10 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
 
     Parameters
     ----------
-    by : {"class", "name", "op", "stream", "rule"}
+    by : {"class", "name", "op", "stream", "rule", "shape", "module", "annotation", "step", "phase"}
         ``op`` is the innermost operator or annotation around the launch, ``rule`` the rule that
-        chose the class.
+        chose the class. A ``shape`` is that of the innermost operator's inputs. A ``phase`` is of
+        training: forward, recomputed forward (activation checkpointing), backward, optimizer.
 
     Returns
     -------
@@ -99,7 +101,7 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     1  Memset   memory          1    8000    8000
     """
     work = device_work(dag, window)
-    code, names = _GROUPS[by](dag, work.event)
+    code, names = {**_GROUPS, **BY_LAUNCH}[by](dag, work.event)
     n_classes = len(KernelClass)
     found = distribution(
         code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
+from htagraph.model.events import EVENT_DTYPES, LIST_COLUMNS, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
@@ -221,15 +221,17 @@ def _check_columns(events: EventTable) -> None:
         value, n = column.value, len(column.event)
         _check_shapes(f"column {name}", {"event": column.event}, {"event": np.int64}, n)
         _ensure(value.shape == (n,), f"column {name} is of another length")
-        is_text = value.dtype == np.int32
+        is_code = value.dtype == np.int32
         _ensure(
-            (is_text or value.dtype in (np.int64, np.float64)) and is_text == (name in _TEXTS),
+            (is_code or value.dtype in (np.int64, np.float64))
+            and is_code == (name in {*_TEXTS, *LIST_COLUMNS}),
             f"column {name} is of another type",
         )
         _ensure_within(f"event of column {name}", column.event, 0, len(events))
         _ensure((np.diff(column.event) > 0).all(), f"column {name} is out of order")
-        if is_text:
-            _ensure_within(f"column {name}", value, 0, len(events.symbols))
+        if is_code:
+            texts = events.lists if name in LIST_COLUMNS else events.symbols
+            _ensure_within(f"column {name}", value, 0, len(texts))
 
 
 def _check_devices(devices: tuple[DeviceProperties, ...]) -> None:

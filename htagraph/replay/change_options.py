@@ -11,9 +11,12 @@ from htagraph.replay.changes import Change, insert, no_wait, remove, scale
 from htagraph.replay.collective_changes import bandwidth, equalise
 from htagraph.replay.device_changes import fuse, overlap
 from htagraph.replay.host_changes import graphed, prefetch
+from htagraph.replay.roof_changes import at_roof
 
 __all__ = ["ChangeOptions"]
 
+_ALL = "all"
+"""Instead of a name: whatever has a roof."""
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
 _COMMA = re.compile(r",(?![^<(]*[>)])")
@@ -41,6 +44,7 @@ class ChangeOptions:
     bandwidth: float | None
     equalise: bool = False
     rank: int | None = None
+    at_roof: Sequence[str] | None = None
 
     @property
     def needs_job(self) -> bool:
@@ -71,6 +75,7 @@ class ChangeOptions:
             *(_inserted(text) for text in self.insert or ()),
             *(overlap(name) for name in self.overlap or ()),
             *(_fused(text) for text in self.fuse or ()),
+            *(at_roof(None if name == _ALL else name) for name in self.at_roof or ()),
             *([prefetch()] if self.prefetch else []),
             *([graphed()] if self.graphed else []),
             *([bandwidth(self.bandwidth)] if self.bandwidth is not None else []),

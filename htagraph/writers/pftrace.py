@@ -23,7 +23,7 @@ from htagraph.algorithms.rows import rows
 from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto
-from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.output_file import output_file
@@ -101,14 +101,15 @@ def _event_args(events: EventTable, critical: I64) -> list[Arg]:
         at = np.flatnonzero(values != -1)
         args.append(Arg(name, at, values[at], "int"))
     for name, column in events.columns.items():
-        args.append(_column_arg(name, column))
+        args.append(_column_arg(name, column, len(events.symbols)))
     return [arg for arg in args if len(arg.row)]
 
 
-def _column_arg(name: str, column: SparseColumn) -> Arg:
-    """A sparse column as an annotation; its int32 values are symbols."""
+def _column_arg(name: str, column: SparseColumn, n_symbols: int) -> Arg:
+    """A sparse column as an annotation; its int32 values are symbols, or lists, which follow."""
     if column.value.dtype == np.int32:
-        return Arg(name, column.event, column.value.astype(np.int64) + 1, "text")
+        first = 1 + (n_symbols if name in LIST_COLUMNS else 0)
+        return Arg(name, column.event, column.value.astype(np.int64) + first, "text")
     return Arg(
         name, column.event, column.value, "float" if column.value.dtype.kind == "f" else "int"
     )
@@ -303,7 +304,7 @@ def write_pftrace(
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
     tracks, strings = (
         Tracks(rank, place=place, moved_by=moved_by, run=run, taken=taken),
-        Strings(events.symbols.texts),
+        Strings([*events.symbols.texts, *events.lists.texts]),
     )
     path = frames.SEGMENTS.empty() if segments is None else segments
     about = path["event"].to_numpy(np.int64)

@@ -43,6 +43,7 @@ from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.mfu import mfu
 from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
@@ -51,8 +52,10 @@ from htagraph.queries.overlap import overlap
 from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.roofline import roofline
 from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.queries.slack import slack
+from htagraph.queries.speed_of_light import speed_of_light
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
@@ -116,6 +119,9 @@ QUESTIONS = {
     "idle_intervals": Question(idle_intervals, answers.IDLE_INTERVALS),
     "idle_categories": Question(idle_categories, answers.IDLE_CATEGORIES, ("kernel_wait_ns",)),
     "kernel_breakdown": Question(kernel_breakdown, answers.KERNEL_BREAKDOWN),
+    "roofline": Question(roofline, answers.ROOFLINE),
+    "mfu": Question(mfu, answers.MFU),
+    "speed_of_light": Question(speed_of_light, answers.SPEED_OF_LIGHT),
     "kernel_breakdown by name": Question(
         lambda d, w: kernel_breakdown(d, w, by="name"), answers.KERNEL_BREAKDOWN
     ),

@@ -14,7 +14,7 @@ import htagraph as hg
 from htagraph.errors import MissingEventsError, TraceError
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, EventTable
+from htagraph.model.events import EVENT_DTYPES, LIST_COLUMNS, EventTable
 from htagraph.model.recording import STACKS
 from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.reader import read_perfetto
@@ -44,9 +44,10 @@ def content(events: EventTable) -> dict[str, Any]:
     for name, column in events.columns.items():
         if len(column.event):
             is_text = column.value.dtype == np.int32
+            of_column = events.lists.array if name in LIST_COLUMNS else texts
             out |= {
                 f"{name} of": column.event,
-                name: texts[column.value] if is_text else column.value,
+                name: of_column[column.value] if is_text else column.value,
             }
     for name in ("ts_ns", "id", "lane", "phase", "event"):
         out[f"flow {name}"] = getattr(flows, name)

@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from htagraph.model.events import LIST_COLUMNS
+
 __all__ = ["ARG_KEYS", "COLUMNS", "EVENT_KEYS", "Field", "Read", "SparseField"]
 
 
@@ -23,6 +25,7 @@ class Read(IntEnum):
     REAL = 4  #: a float64
     TRIPLE = 5  #: a list of three integers, to three columns
     ARGS = 6  #: the object of arguments
+    LIST = 7  #: a list as written; interned apart from texts
 
 
 class Field(IntEnum):
@@ -55,8 +58,12 @@ class SparseField:
 
     @property
     def dtype(self) -> type[np.generic]:
-        """Type of the values: integers, floats, or codes of symbols."""
-        types: dict[Read, type[np.generic]] = {Read.REAL: np.float64, Read.TEXT: np.int32}
+        """Type of the values: integers, floats, or codes."""
+        types: dict[Read, type[np.generic]] = {
+            Read.REAL: np.float64,
+            Read.TEXT: np.int32,
+            Read.LIST: np.int32,
+        }
         return types.get(self.read, np.int64)
 
 
@@ -104,6 +111,14 @@ COLUMNS = (
     SparseField("comms_rank", ("Rank",)),
     SparseField("call_from", ("CallFrom",), Read.TEXT),
     SparseField("record_function", ("Record function id",)),
+    *(
+        SparseField(name, (key,), Read.LIST)
+        for name, key in zip(
+            LIST_COLUMNS,
+            ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"),
+            strict=True,
+        )
+    ),
     SparseField("async_id", ()),  # the ``id`` of an async event
 )
 """Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""

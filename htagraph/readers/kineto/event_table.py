@@ -83,6 +83,7 @@ def event_table(
         symbols=symbols,
         lanes=lanes,
         flows=_flow_table(columns.flows, base_time_ns),
+        lists=SymbolTable(tuple(columns.lists)),
         columns={name: SparseColumn(events, values) for name, (events, values) in sparse.items()},
         devices=devices,
     )

@@ -52,6 +52,7 @@ class Columns:
     sparse: dict[str, tuple[I64, npt.NDArray[Any]]]
     symbols: list[str]
     lanes: list[tuple[Id, Id]]
+    lists: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     n_bytes: dict[str, int] = field(default_factory=dict)
 
@@ -172,6 +173,11 @@ class Assembly:
             )
             for worker, symbol_map in zip(workers, symbol_maps, strict=True)
         ]
+        list_codes: dict[bytes, int] = {}
+        list_maps = [
+            np.array([list_codes.setdefault(raw, len(list_codes)) for raw in lists], np.int32)
+            for lists in (worker.lists() for worker in workers)
+        ]
         rows = {name: growing.take() for name, growing in self._rows.items()}
         flows = [growing.take() for growing in self._flows]
         row_spans = [(span.worker, span.row) for span in self._spans]
@@ -181,19 +187,22 @@ class Assembly:
         _renumber(flows[2], flow_spans, lane_maps)
         _renumber(flows[4], flow_spans, symbol_maps)
         _renumber_ids(flows[1], flow_spans, symbol_maps)
-        sparse = self._sparse_columns(row_spans, symbol_maps)
+        sparse = self._sparse_columns(row_spans, {Read.TEXT: symbol_maps, Read.LIST: list_maps})
         return Columns(
             rows,
             np.array(flows),
             sparse,
             symbols,
             list(lane_codes),
+            [raw.decode("utf-8", "replace") for raw in list_codes],
             self._counts(symbols, symbol_maps),
             _by_category(self._n_bytes, symbols, symbol_maps),
         )
 
     def _sparse_columns(
-        self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
+        self,
+        spans: list[tuple[int, int]],
+        maps: Mapping[Read, Sequence[npt.NDArray[np.int32]]],
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
         """The sparse columns that have a value; columns of equal rows share one array of rows."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
@@ -202,10 +211,10 @@ class Assembly:
             rows, values = growing_rows.take(), growing_values.take()
             if not len(rows):
                 continue
-            if column.read == Read.TEXT:
-                _renumber(values, _spans_of(rows, spans), symbol_maps)
+            if column.read in maps:
+                _renumber(values, _spans_of(rows, spans), maps[column.read])
             if column.name == "async_id":
-                _renumber_ids(values, _spans_of(rows, spans), symbol_maps)
+                _renumber_ids(values, _spans_of(rows, spans), maps[Read.TEXT])
             columns[column.name] = _shared(rows, shared), values
         return columns
 

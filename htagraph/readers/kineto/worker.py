@@ -36,7 +36,7 @@ _SYMBOLS, _SYMBOL_BYTES, _LANES = 1 << 12, 1 << 20, 1 << 10
 
 
 class Worker:
-    """Scans pieces; its tables of symbols and lanes grow from piece to piece.
+    """Scans pieces; its tables grow from piece to piece.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ class Worker:
             new_event(),
             new_interned(_SYMBOLS, _SYMBOL_BYTES),
             new_interned(_LANES, 8 * _LANES),
+            new_interned(_SYMBOLS, _SYMBOL_BYTES),
             rules,
             new_batch(_SYMBOLS),
         )
@@ -71,6 +72,10 @@ class Worker:
         lanes = self._tables.lanes
         keys = lanes.arena[: 8 * int(lanes.n[0])].view(np.int64).tolist()
         return [(key >> 32, key & 0xFFFFFFFF) for key in keys]
+
+    def lists(self) -> list[bytes]:
+        """All lists that are kept as written."""
+        return texts(self._tables.lists)
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
@@ -132,8 +137,8 @@ class Worker:
             count_in(part.repairs, defect, piece.origin + i)
 
     def _grow(self, n_bytes: int) -> None:
-        """Make room in the tables of symbols and lanes for an event of `n_bytes`."""
-        symbols, lanes = self._tables.symbols, self._tables.lanes
+        """Make room in all tables for an event of `n_bytes`."""
+        symbols, lanes, lists = self._tables.symbols, self._tables.lanes, self._tables.lists
         n = int(symbols.n[0])
         used = int(symbols.starts[n])
         if n * 2 > len(symbols.hashes) or used + n_bytes + PADDING >= len(symbols.arena):
@@ -145,4 +150,9 @@ class Worker:
         if int(lanes.n[0]) * 2 > len(lanes.hashes):
             n = 2 * len(lanes.hashes)
             self._tables = self._tables._replace(lanes=new_interned(n, 8 * n, lanes))
+        n = int(lists.n[0])
+        used = int(lists.starts[n])
+        if n * 2 > len(lists.hashes) or used + n_bytes + PADDING >= len(lists.arena):
+            larger = new_interned(2 * len(lists.hashes), 2 * (used + n_bytes + PADDING), lists)
+            self._tables = self._tables._replace(lists=larger)
         self._fixed = fixed(self._tables)

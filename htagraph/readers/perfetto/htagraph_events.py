@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.events import (
+    EVENT_DTYPES,
+    LIST_COLUMNS,
+    EventTable,
+    FlowTable,
+    LaneTable,
+    SparseColumn,
+)
 from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.supplement import FIELD, Supplement
@@ -159,6 +166,7 @@ def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenR
     name, category = found.names(chosen), found.categories(chosen)
     flow_category = [found.symbols.code(str(text)) for text in own.facts["flow_categories"]]
     symbols = SymbolTable(tuple(found.symbols.texts))
+    lists = _with_lists(columns, symbols)
     slices, n = found.slices, len(chosen)
     later_ns, longer_ns = (supplement.get(part, np.int64(0)) for part in ("later_ns", "longer_ns"))
     point = np.where(slices.is_point[chosen], ord("i"), ord("X")).astype(np.uint8)
@@ -173,6 +181,7 @@ def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenR
         lane=lane.astype(np.int32),
         **{key: _of_every(columns.pop(key, None), n, dtype) for key, dtype in _DENSE.items()},  # type: ignore[arg-type]
         symbols=symbols,
+        lists=lists,
         lanes=own.lanes,
         columns=columns,
         devices=own.devices,
@@ -183,6 +192,17 @@ def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenR
         found.skip("flow", len(own.columns["flow_id"]))
         return events
     return replace(events, flows=_flows(own, np.array(flow_category, dtype=np.int64), order))
+
+
+def _with_lists(columns: dict[str, SparseColumn], symbols: SymbolTable) -> SymbolTable:
+    """The lists that columns name, which become codes of them."""
+    there = [name for name in LIST_COLUMNS if name in columns]
+    codes = [columns[name].value for name in there]
+    used = np.unique(np.concatenate(codes)) if codes else np.empty(0, dtype=np.int64)
+    for name in there:
+        place = np.searchsorted(used, columns[name].value).astype(np.int32)
+        columns[name] = SparseColumn(columns[name].event, place)
+    return SymbolTable(tuple(symbols.array[used]))
 
 
 def _chosen(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> I64:

@@ -51,6 +51,28 @@ def _steps(summary: Summary, steady: pd.DataFrame) -> Section:
     return Section("steps", "Steps", intro, panels if len(frame) else (), absent)
 
 
+def _speed_of_light(summary: Summary) -> Iterator[Section]:
+    """Section on operators against the roof of their device, if any is known."""
+    graph = summary.graph
+    gains = graph.speed_of_light()
+    if gains.empty:
+        return
+    by_shape = graph.roofline(by="shape")
+    panels = (
+        Panel("time-at-roof", plots.time_at_roof(by_shape), by_shape, answers.ROOFLINE),
+        Panel("roofline", plots.roofline(by_shape), by_shape, answers.ROOFLINE),
+        Panel(
+            "speed-of-light", None, gains, answers.SPEED_OF_LIGHT, "What operators save at the roof"
+        ),
+        Panel("mfu", None, graph.mfu(), answers.MFU, "Model FLOPs utilization"),
+    )
+    intro = (
+        "How long the device needs for the work of each operator, at its dense peak or at memory "
+        "bandwidth, and what the window would gain. Operators without a model are left out."
+    )
+    yield Section("speed-of-light", "Speed of light", intro, panels)
+
+
 def _quality(summary: Summary) -> Section:
     """Section on the quality of the trace."""
     checks = Panel("checks", None, summary.quality, answers.QUALITY, "Checks")
@@ -86,6 +108,7 @@ def rank_sections(
         intro="Which kernels run, for how long, and which sequences one fused kernel could "
         "replace.",
     )
+    yield from _speed_of_light(summary)
     yield launches_section(
         graph.launch_stats(),
         graph.counters(name="queue_length"),

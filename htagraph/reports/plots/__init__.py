@@ -30,6 +30,7 @@ from htagraph.reports.plots.path_plots import (
     job_path_timeline,
     steps,
 )
+from htagraph.reports.plots.roofline_plots import roofline, time_at_roof
 from htagraph.reports.plots.sample_plots import sampled_counters
 from htagraph.reports.plots.speed_up_plots import speed_ups
 
@@ -49,11 +50,13 @@ __all__ = [
     "memory_bandwidth",
     "overlap",
     "queue_length",
+    "roofline",
     "sampled_counters",
     "speed_ups",
     "step_spread",
     "steps",
     "temporal_breakdown",
+    "time_at_roof",
     "top_kernels",
     "utilization",
 ]

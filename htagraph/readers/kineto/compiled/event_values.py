@@ -219,7 +219,7 @@ def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
             return end
     end = skip_value(buf, i, event.stack)
     if end > 0 and c != 110:  # not null
-        if read == Read.TEXT.value:
+        if read == Read.TEXT.value or (read == Read.LIST.value and c == OPEN_LIST):
             _set(event, field, i, end)
         elif read == Read.INT.value and (c == 116 or c == 102):
             event.value[field] = c == 116

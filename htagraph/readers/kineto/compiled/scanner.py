@@ -73,6 +73,8 @@ MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
 _SYMBOLS_PER_EVENT = 16
 """Most texts of an event that are interned, and floats left to Python."""
 
+_LISTS_PER_EVENT = sum(column.read == Read.LIST for column in COLUMNS)
+
 _ASYNC_ID = next(code for code, column in enumerate(COLUMNS) if column.name == "async_id")
 
 
@@ -111,6 +113,7 @@ class Tables(NamedTuple):
     event: Event
     symbols: Interned
     lanes: Interned  #: of pairs of symbols, 32 bits each
+    lists: Interned  #: as written
     rules: Rules
     batch: Batch
 
@@ -236,13 +239,13 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
         column = field - Field.FIRST_SPARSE.value
         n = batch.sparse_n[column]
         batch.sparse_row[column, n] = row
-        if keys.read_of_field[field] == Read.TEXT.value:
-            batch.sparse_value[column, n] = intern(
-                symbols, buf, event.start[field], event.end[field]
-            )
+        read = keys.read_of_field[field]
+        if read == Read.TEXT.value or read == Read.LIST.value:
+            table = symbols if read == Read.TEXT.value else tables.lists
+            batch.sparse_value[column, n] = intern(table, buf, event.start[field], event.end[field])
         else:
             batch.sparse_value[column, n] = event.value[field]
-            if keys.read_of_field[field] == Read.REAL.value and event.end[field] > 0:
+            if read == Read.REAL.value and event.end[field] > 0:
                 real = batch.n[3]
                 batch.reals[0, real], batch.reals[1, real] = column, n
                 batch.reals[2, real], batch.reals[3, real] = event.start[field], event.end[field]
@@ -362,14 +365,16 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
 @inlined
 def _has_room(tables: Tables, n_bytes: int) -> bool:
     """Whether an event of `n_bytes` fits in all tables."""
-    batch, symbols, lanes = tables.batch, tables.symbols, tables.lanes
-    n = symbols.n[0]
+    batch, symbols, lanes, lists = tables.batch, tables.symbols, tables.lanes, tables.lists
+    n, n_lists = symbols.n[0], lists.n[0]
     return bool(
         max(batch.n[0], batch.n[1], batch.n[2]) < batch.rows.shape[1]
         and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
         and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.skipped))
         and symbols.starts[n] + n_bytes < len(symbols.arena) - PADDING
         and lanes.n[0] + 1 < len(lanes.hashes)
+        and n_lists + _LISTS_PER_EVENT < len(lists.hashes)
+        and lists.starts[n_lists] + n_bytes < len(lists.arena) - PADDING
     )
 
 

@@ -1,0 +1,134 @@
+"""The roof of each operator call: the least time that its device needs for its work."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.lookup.launch_geometry import geometry_devices
+from htagraph.lookup.operator_work import OperatorWork, operator_work
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.operators.peaks import DevicePeaks, peaks_of
+
+__all__ = ["Limit", "OperatorRoofs", "operator_roofs"]
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+_NS = 1e9
+_FEWEST_KERNELS = 100
+"""Kernels from which their shortest durations show what a launch takes on the device. Chosen."""
+_SHORTEST_PERCENTILE = 1
+"""Percentile of durations that a kernel with nothing to do takes: the shortest may be cut."""
+
+
+class Limit(IntEnum):
+    """What a call cannot be faster than."""
+
+    COMPUTE = 0
+    MEMORY = 1
+    LAUNCH = 2
+    HOST_LINK = 3
+    CACHE = 4
+    UNKNOWN = 5
+
+    @staticmethod
+    def labels() -> tuple[str, ...]:
+        """Their names, by code."""
+        return tuple(one.name.lower().replace("_", " ") for one in Limit)
+
+
+class OperatorRoofs(NamedTuple):
+    """Calls with a model, the time of their device work, and the least time that it needs.
+
+    Parameters
+    ----------
+    device_ns : ndarray of shape (n_calls,), dtype=int64, unit=ns
+    roof_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
+        At most `device_ns`: work that fits in the cache may be faster than memory.
+    limit : ndarray of shape (n_calls,), dtype=int64
+        Codes of `Limit`.
+    compute_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
+        Time of its operations at the dense peak.
+    has_peaks : bool
+        Whether the peaks of all devices are known; else there are no roofs.
+    peaks : tuple of DevicePeaks
+        Of the known devices, each once.
+    """
+
+    work: OperatorWork
+    device_ns: I64
+    roof_ns: F64
+    limit: I64
+    compute_ns: F64
+    has_peaks: bool
+    peaks: tuple[DevicePeaks, ...]
+
+    @property
+    def excess_ns(self) -> F64:
+        """Time beyond the roof."""
+        return self.device_ns - self.roof_ns
+
+
+def operator_roofs(dag: Dag, work: I64, dur_ns: I64) -> OperatorRoofs:
+    """Calls that device work belongs to, and their roofs.
+
+    Parameters
+    ----------
+    work : ndarray of shape (n,), dtype=int64
+        Events of device work.
+    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Its time in the window.
+    """
+    found = operator_work(dag, work)
+    n = len(found.event)
+    joined = found.call >= 0
+    device_ns = np.bincount(found.call[joined], weights=dur_ns[joined], minlength=n)
+    peaks = {number: peaks_of(device) for number, device in geometry_devices(dag).items()}
+    device = np.full(n, -1, dtype=np.int64)
+    device[found.call[joined]] = dag.events.device[work[joined]]
+    known = {number: one for number, one in peaks.items() if one is not None}
+    has_peaks = n > 0 and bool(np.isin(device, list(known)).all())
+    limits = np.zeros((len(Limit), n))
+    for number, one in known.items():
+        rows = np.flatnonzero(device == number)
+        limits[:, rows] = _limits(found, rows, one)
+    limits[Limit.LAUNCH] = _shortest_ns(dag)
+    is_copy = found.host_bytes >= 0
+    limits[:, is_copy] *= (np.arange(len(Limit)) == Limit.HOST_LINK)[:, None]
+    limit, roof_ns = limits.argmax(axis=0), limits.max(axis=0)
+    limit[(roof_ns > device_ns) & (limit == Limit.MEMORY)] = Limit.CACHE
+    return OperatorRoofs(
+        found,
+        device_ns.astype(np.int64),
+        np.minimum(roof_ns, device_ns),
+        limit,
+        limits[Limit.COMPUTE],
+        has_peaks,
+        tuple({one.name: one for one in known.values()}.values()),
+    )
+
+
+def _limits(found: OperatorWork, rows: I64, peaks: DevicePeaks) -> F64:
+    """The least time by each limit, of some calls of one device."""
+    out = np.zeros((len(Limit), len(found.works)))
+    for kind, work in enumerate(found.works):
+        per_s = peaks.flops_per_s(work.dtype)
+        out[Limit.COMPUTE, kind] = work.flops / per_s * _NS if per_s else 0.0
+        out[Limit.MEMORY, kind] = work.bytes_low / peaks.bytes_per_s * _NS
+    of_calls = out[:, found.kind[rows]]
+    copied = np.maximum(found.host_bytes[rows], 0)
+    of_calls[Limit.HOST_LINK] = copied / peaks.host_bytes_per_s * _NS
+    return of_calls
+
+
+def _shortest_ns(dag: Dag) -> float:
+    """What a kernel with nothing to do takes, as the shortest kernels of the trace show."""
+    kernels = dag.events.dur_ns[dag.events.kind == EventKind.KERNEL]
+    if len(kernels) < _FEWEST_KERNELS:
+        return 0.0
+    return float(np.percentile(kernels, _SHORTEST_PERCENTILE, method="lower"))

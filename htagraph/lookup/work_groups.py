@@ -1,0 +1,90 @@
+"""Device work grouped by where it was launched: shapes, module, annotation, step, phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.attribution import host_of, innermost
+from htagraph.lookup.naming import MODULE, frames_at
+from htagraph.lookup.operator_work import call_of
+from htagraph.lookup.phases import Phase, phases
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+
+__all__ = ["BY_LAUNCH", "Groups", "by_shape_of", "named"]
+
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+
+
+class Groups(NamedTuple):
+    """The group of each piece of device work, and what the groups are called; "" for none."""
+
+    code: I64
+    names: Text
+
+
+def named(dag: Dag, events: I64) -> Groups:
+    """By the name of an event, -1 for none."""
+    code = gather(dag.events.name, events, len(dag.events.symbols)).astype(np.int64)
+    return Groups(code, np.append(dag.events.symbols.array, ""))
+
+
+def by_shape_of(dag: Dag, operator: I64) -> Groups:
+    """By an operator and the shapes and types of its inputs, -1 for no operator."""
+    known = np.unique(operator[operator >= 0])
+    inputs = [dag.events.column(name)[known] for name in ("arg_dims", "arg_types")]
+    keys = np.stack([dag.events.name[known].astype(np.int64), *inputs])
+    _, first, kind = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    calls = (call_of(dag, one) for one in known[first].tolist())
+    labels = [
+        call.label if call else name
+        for call, name in zip(calls, dag.events.names(known[first]), strict=True)
+    ]
+    code = np.full(len(dag.events), len(labels), dtype=np.int64)
+    code[known] = kind.reshape(-1)
+    # Shapes that differ only outside tensors have one label.
+    one, text = pd.factorize(np.array([*labels, ""], dtype=object))
+    return Groups(one[gather(code, operator, len(labels))].astype(np.int64), np.asarray(text))
+
+
+def _by_shape(dag: Dag, work: I64) -> Groups:
+    return by_shape_of(dag, innermost(dag, work, (EventKind.OP,)))
+
+
+def _by_module(dag: Dag, work: I64) -> Groups:
+    host = host_of(dag, work)
+    lane = gather(dag.events.lane.astype(np.int64), host)
+    return named(dag, frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE))
+
+
+def _by_annotation(dag: Dag, work: I64) -> Groups:
+    return named(dag, innermost(dag, work, (EventKind.ANNOTATION,)))
+
+
+def _by_step(dag: Dag, work: I64) -> Groups:
+    steps = find_steps(dag.events)
+    at = step_at(steps, gather(dag.events.ts_ns, host_of(dag, work), -1))
+    names = np.append(steps["name"].to_numpy(object), "")
+    return Groups(np.where(at >= 0, at, len(names) - 1), names)
+
+
+def _by_phase(dag: Dag, work: I64) -> Groups:
+    return Groups(phases(dag, work), np.array(Phase.labels(), dtype=object))
+
+
+BY_LAUNCH: Mapping[str, Callable[[Dag, I64], Groups]] = {
+    "shape": _by_shape,
+    "module": _by_module,
+    "annotation": _by_annotation,
+    "step": _by_step,
+    "phase": _by_phase,
+}
+"""Per way to group: the groups of device work."""

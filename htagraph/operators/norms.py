@@ -1,0 +1,95 @@
+"""Softmax and normalizations: each element is read and written once; training may read it again."""
+
+from __future__ import annotations
+
+from htagraph.operators.call import Call, Tensor
+from htagraph.operators.work import Family, Work, models, traffic
+
+__all__: list[str] = []
+
+
+def _largest(tensors: tuple[Tensor, ...], n: int) -> tuple[list[Tensor], list[Tensor]] | None:
+    """The first `n` tensors of the largest size, and all others."""
+    if not tensors:
+        return None
+    most = max(one.n for one in tensors)
+    large = [one for one in tensors if one.n == most]
+    return (large[:n], [one for one in tensors if one.n < most]) if len(large) >= n else None
+
+
+@models("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
+def softmax(call: Call) -> Work | None:
+    """``_softmax(self, dim, half_to_float)``."""
+    x = call.tensor(0)
+    if x is None:
+        return None
+    out = Tensor(x.dims, "fp32" if call.flag(2) and call.value(2) == "True" else x.dtype)
+    return traffic(Family.NORM, [x], [out])
+
+
+@models("aten::_softmax_backward_data", "aten::_log_softmax_backward_data")
+def softmax_backward(call: Call) -> Work | None:
+    """``_softmax_backward_data(gradient, output, dim, input_dtype)``."""
+    gradient, output = call.tensor(0), call.tensor(1)
+    if gradient is None or output is None:
+        return None
+    result = Tensor(gradient.dims, call.dtype(3) or gradient.dtype)
+    return traffic(Family.NORM, [gradient, output], [result])
+
+
+@models(
+    "aten::native_layer_norm",
+    "aten::native_group_norm",
+    "aten::native_batch_norm",
+    "aten::cudnn_batch_norm",
+    "aten::miopen_batch_norm",
+    "aten::_native_batch_norm_legit",
+    "aten::_batch_norm_with_update",
+    "aten::_fused_rms_norm",
+    "aten::rms_norm",
+)
+def norm(call: Call) -> Work | None:
+    """Input, parameters and output; statistics may need a pass of their own."""
+    found = _largest(call.tensors, 1)
+    if found is None:
+        return None
+    (x,), parameters = found
+    return traffic(Family.NORM, [x, *parameters], [x], again=[x])
+
+
+@models(
+    "aten::native_layer_norm_backward",
+    "aten::native_group_norm_backward",
+    "aten::native_batch_norm_backward",
+    "aten::cudnn_batch_norm_backward",
+    "aten::miopen_batch_norm_backward",
+    "aten::_fused_rms_norm_backward",
+    "aten::batch_norm_backward",
+)
+def norm_backward(call: Call) -> Work | None:
+    """Gradient and input, parameters, and the gradient of the input."""
+    found = _largest(call.tensors, 2)
+    if found is None:
+        return None
+    (gradient, x), parameters = found
+    return traffic(Family.NORM, [gradient, x, *parameters], [gradient], again=[gradient, x])
+
+
+@models("_C::rms_norm", "aiter::rmsnorm2d_fwd", "_C::layer_norm")
+def rms_norm(call: Call) -> Work | None:
+    """``rms_norm(out, input, weight, epsilon)``."""
+    found = _largest(call.tensors, 1)
+    if found is None:
+        return None
+    (x,), parameters = found
+    return traffic(Family.NORM, [x, *parameters], [x])
+
+
+@models("_C::fused_add_rms_norm", "aiter::rmsnorm2d_fwd_with_add*")
+def add_rms_norm(call: Call) -> Work | None:
+    """``fused_add_rms_norm(input, residual, weight, epsilon)``: both are read and written."""
+    found = _largest(call.tensors, 2)
+    if found is None:
+        return None
+    both, parameters = found
+    return traffic(Family.NORM, [*both, *parameters], both)

@@ -1,0 +1,189 @@
+"""What devices can do at most: dense peaks by element type, memory bandwidth, cache and links."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from htagraph.model.devices import DeviceProperties
+
+__all__ = ["DevicePeaks", "device_peaks", "peaks_of"]
+
+_TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
+
+
+class DevicePeaks(NamedTuple):
+    """The limits of a device.
+
+    Parameters
+    ----------
+    matrix_tflops : mapping of str to float
+        Dense peak of matrix units by element type; ``tf32`` is that of fp32 products.
+    fp32_tflops : float
+        Of its vector units.
+    memory_tbps, cache_mb, link_gbps : float
+        Memory bandwidth, last-level cache, and bandwidth to other devices in both directions.
+    host_gbps : float
+        Bandwidth to the host in one direction.
+    source : str
+        Where the numbers are from.
+    """
+
+    name: str
+    matrix_tflops: dict[str, float]
+    fp32_tflops: float
+    memory_tbps: float
+    cache_mb: float
+    link_gbps: float
+    host_gbps: float
+    source: str
+
+    def flops_per_s(self, dtype: str) -> float:
+        """Dense peak of products of an element type; 0 for one that the device does not multiply.
+
+        Products of fp32 may run as TF32.
+        """
+        if dtype == "fp32":
+            return max(self.matrix_tflops.get("tf32", 0.0), self.fp32_tflops) * _TERA
+        return self.matrix_tflops.get(dtype, 0.0) * _TERA
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Memory bandwidth."""
+        return self.memory_tbps * _TERA
+
+    @property
+    def host_bytes_per_s(self) -> float:
+        """Bandwidth to the host in one direction."""
+        return self.host_gbps * _GIGA
+
+    @property
+    def cache_bytes(self) -> float:
+        """Size of the last-level cache."""
+        return self.cache_mb * _MEGA
+
+
+def _peaks(  # noqa: PLR0917  one line a device
+    name: str,
+    half: float,
+    tf32: float,
+    fp32: float,
+    fp8: float,
+    memory: float,
+    cache: float,
+    link: float,
+    host: float,
+    source: str,
+    *,
+    has_bf16: bool = True,
+) -> DevicePeaks:
+    matrix = {"fp16": half, "bf16": half if has_bf16 else 0.0, "tf32": tf32, "fp8": fp8}
+    known = {dtype: tflops for dtype, tflops in matrix.items() if tflops}
+    return DevicePeaks(name, known, fp32, memory, cache, link, host, source)
+
+
+_NVIDIA = "NVIDIA data sheet"
+_AMD = "AMD data sheet"
+_UNCHECKED = "data sheet, from memory"
+
+_H100 = _peaks("H100 SXM", 989.4, 494.7, 66.9, 1978.9, 3.35, 50, 900, 64, _NVIDIA)
+_A100 = _peaks("A100 SXM 40 GB", 312, 156, 19.5, 0, 1.555, 40, 600, 32, _NVIDIA)
+_V100 = _peaks("V100 SXM2", 125, 0, 15.7, 0, 0.9, 6, 300, 16, _UNCHECKED, has_bf16=False)
+_MI300X = _peaks("MI300X", 1307.4, 653.7, 163.4, 2614.9, 5.3, 256, 896, 64, _AMD)
+_MI210 = _peaks("MI210", 181, 0, 45.3, 0, 1.6, 8, 300, 32, _UNCHECKED)
+
+_LARGE_A100_BYTES = 60e9
+"""Memory from which an A100 is one of 80 GB: its memory is faster."""
+
+_BY_NAME = (
+    (r"H100 PCIe", _peaks("H100 PCIe", 756, 378, 51, 1513, 2.0, 50, 600, 64, _NVIDIA)),
+    (r"H100 NVL", _peaks("H100 NVL", 835.5, 417.8, 60, 1671, 3.9, 50, 600, 64, _UNCHECKED)),
+    (r"H100", _H100),
+    (r"H800 PCIe", _peaks("H800 PCIe", 756, 378, 51, 1513, 2.0, 50, 400, 64, _UNCHECKED)),
+    (r"H800", _H100._replace(name="H800 SXM", link_gbps=400, source="public reports")),
+    (r"H200", _H100._replace(name="H200", memory_tbps=4.8, source=_UNCHECKED)),
+    (r"\bB200", _peaks("B200", 2250, 1100, 80, 4500, 8.0, 126, 1800, 64, _NVIDIA)),
+    (r"A100.*80GB", _A100._replace(name="A100 80 GB", memory_tbps=2.039)),
+    (r"A100", _A100),
+    (r"V100-PCIE", _V100._replace(name="V100 PCIe", matrix_tflops={"fp16": 112.0})),
+    (r"V100", _V100),
+    (r"RTX 4090", _peaks("RTX 4090", 165.2, 82.6, 82.6, 330.3, 1.008, 72, 0, 32, _UNCHECKED)),
+    (r"Tesla T4", _peaks("T4", 65, 0, 8.1, 0, 0.32, 4, 0, 16, _UNCHECKED, has_bf16=False)),
+    (r"MI210", _MI210),
+    (r"MI300X", _MI300X),
+    (r"MI325X", _MI300X._replace(name="MI325X", memory_tbps=6.0, source=_UNCHECKED)),
+    (
+        r"MI355X",
+        _peaks("MI355X", 2500, 0, 157.3, 5000, 8.0, 256, 1075, 64, _UNCHECKED),
+    ),
+)
+"""Dense peaks by name; the first that is found. Names of AMD devices may be empty or general."""
+
+_AMD_BY_UNITS = {304: _MI300X, 104: _MI210}
+"""By compute units, where an AMD device has no name of its own."""
+
+
+_GIVEN: dict[str, DevicePeaks] = {}
+"""Peaks that a user gave, by a part of the name."""
+
+
+def device_peaks(
+    name: str,
+    *,
+    memory_tbps: float,
+    fp32_tflops: float = 0.0,
+    cache_mb: float = 0.0,
+    link_gbps: float = 0.0,
+    host_gbps: float = 64.0,
+    **tflops: float,
+) -> DevicePeaks:
+    """Give the peaks of a device that is not known, or other ones, in this process.
+
+    Parameters
+    ----------
+    name : str
+        A part of the name that profilers record: ``"H100 PCIe"``.
+    memory_tbps : float
+        Memory bandwidth in 1e12 bytes per second.
+    fp32_tflops : float
+        Peak of its vector units.
+    cache_mb, link_gbps, host_gbps : float
+        Last-level cache; bandwidth to other devices, in both directions, and to the host, in one.
+    **tflops : float
+        Dense peaks of matrix units by element type: ``bf16=989``, ``tf32``, ``fp8`` …
+
+    Returns
+    -------
+    DevicePeaks
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> hg.device_peaks("GPU 9000", memory_tbps=2.0, bf16=400).flops_per_s("bf16")
+    400000000000000.0
+    """
+    found = DevicePeaks(
+        name, dict(tflops), fp32_tflops, memory_tbps, cache_mb, link_gbps, host_gbps, "given"
+    )
+    _GIVEN[name] = found
+    return found
+
+
+def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
+    """The peaks of a device, by its name, or its compute units; None if it is not known.
+
+    Examples
+    --------
+    >>> found = peaks_of(DeviceProperties(0, name="NVIDIA H100 80GB HBM3", n_sms=132))
+    >>> found.name, found.flops_per_s("bf16"), found.bytes_per_s
+    ('H100 SXM', 989400000000000.0, 3350000000000.0)
+    """
+    given = (peaks for name, peaks in _GIVEN.items() if name in device.name)
+    if (own := next(given, None)) is not None:
+        return own
+    for pattern, peaks in _BY_NAME:
+        if re.search(pattern, device.name):
+            is_large = peaks is _A100 and device.memory_bytes > _LARGE_A100_BYTES
+            return peaks._replace(memory_tbps=2.039) if is_large else peaks
+    is_amd = device.warp_size == 64 or "AMD" in device.name
+    return _AMD_BY_UNITS.get(device.n_sms) if is_amd else None

@@ -1,0 +1,147 @@
+"""The work of an operator call, and the registry of models that compute it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple, TypeVar
+
+from htagraph.operators.call import Call, Tensor, bytes_of
+
+__all__ = ["FAMILIES", "Family", "Model", "Work", "models", "registered", "traffic"]
+
+
+class Family(IntEnum):
+    """A kind of operator that one model describes."""
+
+    GEMM = 0
+    ATTENTION = 1
+    CONVOLUTION = 2
+    NORM = 3
+    ELEMENTWISE = 4
+    COPY = 5
+    REDUCTION = 6
+    GATHER = 7
+    OPTIMIZER = 8
+    FUSED = 9  #: by Inductor, in Triton
+    OTHER = 10  #: registered by a user
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.name.lower()
+
+
+class Work(NamedTuple):
+    """What a call has to do at least.
+
+    Parameters
+    ----------
+    flops : int
+        Floating-point operations of matrix units; a multiply-add counts as 2, 0 for other families.
+    bytes_low, bytes_high : int
+        Compulsory traffic: each distinct element of the inputs read once, outputs written once.
+        They differ where the trace leaves it open.
+    dtype : str
+        Element type of the multiplied tensors, which decides the peak.
+    is_upper : bool
+        Whether flops and bytes are an upper bound: part of the buffers may be unused.
+    """
+
+    family: Family
+    flops: int
+    bytes_low: int
+    bytes_high: int
+    dtype: str = ""
+    is_upper: bool = False
+
+
+Model = Callable[[Call], Work | None]
+"""The work of a call; None if its record does not determine it."""
+
+_M = TypeVar("_M", bound=Model)
+
+FAMILIES = (
+    "gemm",
+    "attention",
+    "convolution",
+    "norms",
+    "elementwise",
+    "copies",
+    "reductions",
+    "gathers",
+    "optimizers",
+    "fused",
+)
+"""Modules of this room that register models."""
+
+_MODELS: dict[str, Model] = {}
+_PATTERNS: list[tuple[re.Pattern[str], Model]] = []
+
+
+def models(*names: str) -> Callable[[_M], _M]:
+    """Register a function as the model of operators, by name or glob.
+
+    Examples
+    --------
+    >>> from htagraph.operators.call import Call
+    >>> @models("mylib::scale")
+    ... def scale(call: Call) -> Work | None:
+    ...     return traffic(Family.OTHER, reads=call.tensors[:1], writes=call.tensors[:1])
+    >>> model = registered("mylib::scale")
+    >>> model(Call("mylib::scale", [[8, 4]], ["float"])).bytes_low
+    256
+    """
+
+    def register(model: _M) -> _M:
+        for name in names:
+            if "*" in name:
+                _PATTERNS.append((re.compile(fnmatch.translate(name)), model))
+            else:
+                _MODELS[name] = model
+        registered.cache_clear()
+        return model
+
+    return register
+
+
+@cache
+def registered(name: str) -> Model | None:
+    """The model of an operator; None if it has none."""
+    for family in FAMILIES:
+        import_module(f"htagraph.operators.{family}")
+    if name in _MODELS:
+        return _MODELS[name]
+    return next((model for pattern, model in _PATTERNS if pattern.match(name)), None)
+
+
+def traffic(
+    family: Family,
+    reads: Iterable[Tensor],
+    writes: Iterable[Tensor],
+    *,
+    flops: int = 0,
+    dtype: str = "",
+    again: Iterable[Tensor] = (),
+) -> Work:
+    """Work that reads distinct elements and writes all; `again` may be read a second time.
+
+    Examples
+    --------
+    >>> x, row = Tensor((64, 128), "bf16"), Tensor((64, 128), "bf16", (0, 1))
+    >>> traffic(Family.COPY, [row], [x]).bytes_low
+    16640
+    """
+    low = high = 0
+    for one in reads:
+        least, most = one.n_bytes
+        low, high = low + least, high + most
+    for one in writes:
+        least, most = bytes_of(one.dtype)
+        low, high = low + one.n * least, high + one.n * most
+    high += sum(one.n_bytes[1] for one in again)
+    return Work(family, flops, low, high, dtype)

@@ -1,0 +1,85 @@
+"""Model FLOPs utilization: the share of the dense peak that the operators of a step reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.attribution import host_of
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.operator_roofs import operator_roofs
+from htagraph.lookup.phases import Phase, phases
+from htagraph.lookup.steps import step_at, steps_in
+from htagraph.model.answers import MFU
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+
+__all__ = ["mfu"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def mfu(dag: Dag, window: Window) -> pd.DataFrame:
+    """Operations of matrix units at their peak, as a share of the time of the run and its steps.
+
+    Returns
+    -------
+    DataFrame, schema `answers.MFU`
+        A row for the window, and one for each step in it. Empty if no operator has a model or the
+        device's peaks are not known.
+
+    Notes
+    -----
+    Time at peak over time (Chowdhery et al. 2022), with the operations that ran instead of those of
+    a formula. Recomputed ones (activation checkpointing) count for hardware FLOPs utilization only.
+    What has no model counts as nothing, so the true values are higher. A call belongs to the step
+    that launched it.
+    """
+    work = device_work(dag, window)
+    roofs = operator_roofs(dag, work.event, work.dur_ns)
+    if not roofs.has_peaks:
+        return MFU.empty()
+    steps = steps_in(dag.events, window)
+    names = np.array([window.name, *steps["name"]], dtype=object)
+    lengths = np.array([window.dur_ns, *steps["dur_ns"]], dtype=np.int64)
+    calls, n = roofs.work, len(names)
+    of_work = 1 + step_at(steps, gather(dag.events.ts_ns, host_of(dag, work.event), -1))
+    of_call = 1 + step_at(steps, dag.events.ts_ns[calls.event])
+    flops, peak_ns = calls.of_calls("flops").astype(np.float64), roofs.compute_ns
+    longest = np.zeros(len(calls.event), dtype=np.int64)
+    longest[calls.call[calls.call >= 0]] = work.event[calls.call >= 0]
+    is_again = phases(dag, longest) == Phase.RECOMPUTED
+    is_modelled = calls.call >= 0
+    modelled_ns, kernel_ns, all_flops, all_peak_ns, again_ns = (
+        _by_step(code, values, n)
+        for code, values in (
+            (of_work, np.where(is_modelled, work.dur_ns, 0)),
+            (of_work, work.dur_ns),
+            (of_call, flops),
+            (of_call, peak_ns),
+            (of_call, np.where(is_again, peak_ns, 0.0)),
+        )
+    )
+    return MFU.frame(
+        {
+            "part": names,
+            "window_ns": lengths,
+            "kernel_ns": kernel_ns.astype(np.int64),
+            "modelled_share": modelled_ns / np.maximum(kernel_ns, 1),
+            "tflop": all_flops / 1e12,
+            "peak_ns": all_peak_ns,
+            "mfu_share": (all_peak_ns - again_ns) / np.maximum(lengths, 1),
+            "hfu_share": all_peak_ns / np.maximum(lengths, 1),
+        }
+    )
+
+
+def _by_step(code: I64, values: npt.NDArray[Any], n: int) -> npt.NDArray[np.float64]:
+    """Sums by step; the first is that of all."""
+    found = np.bincount(code, weights=values, minlength=n).astype(np.float64)
+    found[0] = values.sum()
+    return found

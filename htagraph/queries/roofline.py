@@ -1,0 +1,156 @@
+"""How far operators are from what the device can do: FLOP/s and bytes/s against their roof."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.errors import GraphError
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, operator_roofs
+from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape_of, named
+from htagraph.model.answers import ROOFLINE
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.schema import categorical
+from htagraph.model.window import Window
+from htagraph.operators.work import Family
+
+__all__ = ["by_shape", "main_limit", "roofline"]
+
+I64 = npt.NDArray[np.int64]
+By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
+
+_NS = 1e9
+
+
+def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
+    """Calls, time, operations and bytes of operators, and the time that they need at their roof.
+
+    Parameters
+    ----------
+    by : {"op", "shape", "kernel", "module", "annotation", "step", "phase", "family"}
+        Operator, operator with the shapes of its inputs, kernel; innermost module or annotation,
+        step or phase of training of its launch; or family of models.
+
+    Returns
+    -------
+    DataFrame, schema `answers.ROOFLINE`
+        Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
+        Work without a model has a row of its own in each group, with 0 calls. ``attrs["peaks"]``
+        has the device, its memory bandwidth and its dense peaks, if all devices are alike.
+
+    Notes
+    -----
+    The roof of a call is the longest of its operations at the dense peak of their type, its
+    compulsory bytes at memory bandwidth, and the shortest kernel of the trace (Williams, Waterman
+    and Patterson 2009). Operations count a multiply-add as 2; only matrix units are counted.
+    """
+    work = device_work(dag, window)
+    roofs = operator_roofs(dag, work.event, work.dur_ns)
+    joined = roofs.work
+    groups = _grouped(dag, work.event, roofs, by)
+    n_groups, is_modelled = len(groups.names), joined.call >= 0
+    code = groups.code * 2 + is_modelled
+    # A call counts in the group of its longest kernel, so that its work counts once.
+    of_call = np.full(len(joined.event), -1, dtype=np.int64)
+    order = np.argsort(work.dur_ns, kind="stable")
+    order = order[is_modelled[order]]
+    of_call[joined.call[order]] = code[order]
+    size = 2 * n_groups
+    device_ns = sum_by_code(code, work.dur_ns, size)
+    flops, low, high, roof_ns = (
+        np.bincount(of_call, weights=values.astype(np.float64), minlength=size)
+        for values in (
+            joined.of_calls("flops"),
+            joined.of_calls("bytes_low"),
+            joined.of_calls("bytes_high"),
+            roofs.roof_ns,
+        )
+    )
+    excess = np.bincount(of_call, weights=roofs.excess_ns, minlength=size)
+    kept = np.flatnonzero(np.bincount(code, minlength=size))
+    if int(device_ns.sum()) != int(work.dur_ns.sum()):
+        raise GraphError("the device time of the roofline does not add up.")
+    seconds = np.maximum(device_ns[kept], 1) / _NS
+    known = (kept % 2 == 1) & roofs.has_peaks
+    limit = main_limit(of_call, roofs, size)[kept]
+    frame = ROOFLINE.frame(
+        {
+            "group": groups.names[kept // 2],
+            "n_calls": np.bincount(of_call, minlength=size)[kept],
+            "n_kernels": np.bincount(code, minlength=size)[kept],
+            "device_ns": device_ns[kept],
+            "device_share": device_ns[kept] / max(int(work.dur_ns.sum()), 1),
+            "gflop": flops[kept] / 1e9,
+            "bytes_low": low[kept].astype(np.int64),
+            "bytes_high": high[kept].astype(np.int64),
+            "tflops_per_s": flops[kept] / seconds / 1e12,
+            "gb_per_s": low[kept] / seconds / 1e9,
+            "flop_per_byte": np.divide(
+                flops[kept], low[kept], out=np.full(len(kept), np.nan), where=low[kept] > 0
+            ),
+            "roof_ns": np.where(known, roof_ns[kept], np.nan),
+            "roof_share": np.where(known, roof_ns[kept] / np.maximum(device_ns[kept], 1), np.nan),
+            "excess_ns": np.where(known, excess[kept], 0).astype(np.int64),
+            "limit": categorical(np.where(known, limit, Limit.UNKNOWN), Limit.labels()),
+        }
+    )
+    frame = frame.sort_values(
+        ["excess_ns", "device_ns", "group"], ascending=[False, False, True], ignore_index=True
+    )
+    if len(roofs.peaks) == 1:
+        (peaks,) = roofs.peaks
+        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in _present_types(roofs)}
+        frame.attrs["peaks"] = {
+            "device": peaks.name,
+            "memory_tbps": peaks.memory_tbps,
+            "tflops": {one: peak for one, peak in tflops.items() if peak},
+        }
+    return frame
+
+
+def _present_types(roofs: OperatorRoofs) -> list[str]:
+    """Element types of products."""
+    return sorted({work.dtype for work in roofs.work.works if work.flops})
+
+
+def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
+    """The limit of most time at the roof, of each group."""
+    n = len(Limit)
+    time = np.bincount(
+        of_call * n + roofs.limit, weights=roofs.roof_ns + 1.0, minlength=n_groups * n
+    )
+    return np.asarray(time.reshape(n_groups, n).argmax(axis=1), dtype=np.int64)
+
+
+def _operators(dag: Dag, work: I64, roofs: OperatorRoofs) -> I64:
+    """The operator of each piece of work: with a model, else the innermost; -1 for none."""
+    event = gather(roofs.work.event, roofs.work.call)
+    return np.where(event >= 0, event, innermost(dag, work, (EventKind.OP,)))
+
+
+def by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> Groups:
+    """Device work by operator and the shapes of its inputs."""
+    return by_shape_of(dag, _operators(dag, work, roofs))
+
+
+def _grouped(dag: Dag, work: I64, roofs: OperatorRoofs, by: str) -> Groups:
+    """The group of each piece of device work."""
+    if by == "op":
+        return named(dag, _operators(dag, work, roofs))
+    if by == "shape":
+        return by_shape(dag, work, roofs)
+    if by == "kernel":
+        return named(dag, work)
+    if by == "family":
+        family = gather(roofs.work.of_calls("family"), roofs.work.call, len(Family))
+        names = np.array([*(one.label for one in Family), ""], dtype=object)
+        return Groups(family.astype(np.int64), names)
+    return BY_LAUNCH[by](dag, work)

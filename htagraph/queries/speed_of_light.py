@@ -1,0 +1,103 @@
+"""What the window would gain if operators ran at the roof of their device."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.operator_roofs import Limit, operator_roofs
+from htagraph.model.answers import SPEED_OF_LIGHT
+from htagraph.model.dag import Dag
+from htagraph.model.schema import categorical
+from htagraph.model.window import Window
+from htagraph.operators.work import Family
+from htagraph.queries.roofline import by_shape, main_limit
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.removal import Removal
+from htagraph.replay.replay import Replay
+
+__all__ = ["EVERYTHING", "speed_of_light"]
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+EVERYTHING = "all operators"
+"""The group of all operators with a model."""
+
+
+def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
+    """How much shorter the window would be with each operator at its roof, and with all of them.
+
+    Returns
+    -------
+    DataFrame, schema `answers.SPEED_OF_LIGHT`
+        Operators by shape, largest drag first, after a row for all. Empty if no operator has a
+        model or the device's peaks are not known.
+
+    Notes
+    -----
+    The window is replayed with the device work of each operator at its roof (`roofline`), as by
+    `at_roof`; and at the share of the roof that the best operator of its family reaches in this
+    trace, which is attainable. Kernels alone get faster: launches and host code stay.
+    """
+    work = device_work(dag, window)
+    roofs = operator_roofs(dag, work.event, work.dur_ns)
+    if not roofs.has_peaks:
+        return SPEED_OF_LIGHT.empty()
+    joined, groups = roofs.work, by_shape(dag, work.event, roofs)
+    is_modelled = joined.call >= 0
+    of_call = np.full(len(joined.event), -1, dtype=np.int64)
+    of_call[joined.call[is_modelled]] = groups.code[is_modelled]
+    present, of_call = np.unique(of_call, return_inverse=True)
+    n = len(present)
+    device_ns = sum_by_code(of_call, roofs.device_ns, n)
+    roof_ns = np.bincount(of_call, weights=roofs.roof_ns, minlength=n)
+    family = np.zeros(n, dtype=np.int64)
+    family[of_call] = joined.of_calls("family")
+    share = roof_ns / np.maximum(device_ns, 1)
+    best = np.zeros(len(Family))
+    np.maximum.at(best, family, share)
+    attainable_ns = np.minimum(roof_ns / np.maximum(best[family], 1e-9), device_ns)
+    replay = Rehearsal(dag, window).expected.replay
+    group = np.full(len(dag.events), -1, dtype=np.int64)
+    group[work.event] = gather(of_call, joined.call)
+    drags_ns = [
+        _drags_ns(window, replay, group, 1 - least / np.maximum(device_ns, 1))
+        for least in (roof_ns, attainable_ns)
+    ]
+    frame = SPEED_OF_LIGHT.frame(
+        {
+            "group": [EVERYTHING, *groups.names[present]],
+            "family": categorical([-1, *family], [one.label for one in Family]),
+            "n_calls": [len(of_call), *np.bincount(of_call, minlength=n)],
+            "device_ns": [int(device_ns.sum()), *device_ns],
+            "roof_ns": [roof_ns.sum(), *roof_ns],
+            "roof_share": [roof_ns.sum() / max(int(device_ns.sum()), 1), *share],
+            "limit": categorical(
+                [*main_limit(np.zeros_like(of_call), roofs, 1), *main_limit(of_call, roofs, n)],
+                Limit.labels(),
+            ),
+            "drag_ns": drags_ns[0],
+            "drag_share": drags_ns[0] / max(window.dur_ns, 1),
+            "attainable_ns": drags_ns[1],
+        }
+    )
+    rest = frame.iloc[1:].sort_values(
+        ["drag_ns", "device_ns", "group"], ascending=[False, False, True]
+    )
+    return pd.concat([frame.iloc[:1], rest], ignore_index=True)
+
+
+def _drags_ns(window: Window, replay: Replay, group: I64, spared: F64) -> I64:
+    """What the window loses without the spared share of all groups, and of each."""
+    owner = gather(group, replay.owner)
+    cut = np.rint(replay.lag_ns * gather(spared, owner, 0.0)).astype(np.int64)
+    without = np.where(owner >= 0, replay.weight_ns - np.maximum(cut, 0), replay.weight_ns)
+    everything = np.where(owner >= 0, np.int64(0), np.int64(-1))
+    both = np.stack([everything, np.where(owner >= 0, owner + 1, -1)], axis=1)
+    removal = Removal.of_edges(replay, both, np.stack([without, without], axis=1), len(spared) + 1)
+    return removal.drags_ns(window)

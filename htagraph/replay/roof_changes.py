@@ -1,0 +1,80 @@
+"""The change that makes operators run at the roof of their device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.errors import QueryError
+from htagraph.lookup.operator_roofs import operator_roofs
+from htagraph.model.dag import Dag
+from htagraph.replay.changes import Change, written
+from htagraph.replay.draft import Draft, Events
+
+__all__ = ["AtRoof", "at_roof", "spared_shares"]
+
+F64 = npt.NDArray[np.float64]
+
+
+def spared_shares(dag: Dag, efficiency: float = 1.0) -> F64:
+    """Share of the time of each event that its operator does not need; 0 where that is unknown."""
+    work = np.flatnonzero(dag.events.is_device)
+    roofs = operator_roofs(dag, work, dag.events.dur_ns[work])
+    spared = 1 - roofs.roof_ns / efficiency / np.maximum(roofs.device_ns, 1)
+    out = np.zeros(len(dag.events))
+    if roofs.has_peaks:
+        out[work] = np.maximum(gather(spared, roofs.work.call, 0.0), 0.0)
+    return out
+
+
+@dataclass(frozen=True)
+class AtRoof(Change):
+    """Operators with a model take the least time that their device needs."""
+
+    chosen: Events | None
+    efficiency: float
+
+    def apply(self, draft: Draft) -> None:
+        """Scale device work; other work keeps its time."""
+        spared = spared_shares(draft.dag, self.efficiency)
+        if self.chosen is not None:
+            spared[~draft.launched(draft.events(self.chosen))] = 0.0
+        if not spared.any():
+            hint = "graph.roofline() tells which operators have a model, and which devices peaks."
+            raise QueryError(f"{self}: no such work is above a known roof.", hint=hint)
+        draft.scale(np.append(spared, 0.0)[draft.replay.owner], 0.0)
+
+    def __str__(self) -> str:
+        """Write it."""
+        chosen = [] if self.chosen is None else [written(self.chosen)]
+        more = [] if self.efficiency == 1 else [f"efficiency={self.efficiency:g}"]
+        return f"at_roof({', '.join(chosen + more)})"
+
+
+def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> AtRoof:
+    """Change: operators take the least time that the device needs for their work.
+
+    The roof is that of `TraceGraph.roofline`. Work without a model keeps its time.
+
+    Parameters
+    ----------
+    chosen : str, re.Pattern or Selection, optional
+        Kernels, or operators with all that they launch; default: all.
+    efficiency : float, default=1.0
+        Share of the roof that is reached, above 0 and at most 1.
+
+    Returns
+    -------
+    AtRoof
+
+    Raises
+    ------
+    QueryError
+        If the efficiency is out of range.
+    """
+    if not 0 < efficiency <= 1:
+        raise QueryError(f"at_roof: efficiency must be above 0 and at most 1, not {efficiency}.")
+    return AtRoof(chosen, efficiency)

@@ -1,0 +1,59 @@
+"""Phases of training, as PyTorch records them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import htagraph as hg
+from tests.real_traces import case, located
+
+
+def slices(*rows: tuple[str, int, int, dict[str, int]]) -> hg.TraceGraph:
+    """Operators with their start and length, each with a kernel at its end; args besides."""
+    events: list[dict[str, Any]] = []
+    for number, (name, start, dur, args) in enumerate(rows, start=1):
+        on = {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": dur, "name": name}
+        events.append(on | {"cat": "cpu_op", "args": args})
+        if not name.startswith(("autograd", "Optimizer")):
+            call = {"name": "cudaLaunchKernel", "cat": "cuda_runtime", "ts": start + dur - 2}
+            events.append(on | call | {"dur": 1, "args": {"correlation": number}})
+            kernel = {"name": f"kernel of {name}", "cat": "kernel", "ts": 1_000 + 10 * number}
+            where = {"device": 0, "stream": 7, "correlation": number}
+            events.append(on | kernel | {"dur": 5, "tid": 7, "args": where})
+    return hg.load(json.dumps({"traceEvents": events}).encode()).compile()
+
+
+def test_forward_recomputed_backward_and_optimizer():
+    """`aten::linear` runs again inside of `MulBackward0`, and records gradients."""
+    own = {"Sequence number": 4, "Fwd thread id": 1}
+    graph = slices(
+        ("aten::linear", 0, 50, {"Sequence number": 3}),
+        ("autograd::engine::evaluate_function: MulBackward0", 100, 300, own),
+        ("MulBackward0", 110, 280, own),
+        ("aten::relu", 120, 50, {"Sequence number": 9}),
+        ("aten::mm", 200, 50, {}),
+        ("Optimizer.step#Adam.step", 500, 100, {}),
+        ("aten::add_", 510, 50, {}),
+    )
+    found = graph.kernel_breakdown(by="phase")
+    kernels = {row.group: row.n_kernels for row in found.itertuples()}
+
+    assert kernels == {"forward": 1, "recomputed forward": 1, "backward": 2, "optimizer": 1}
+
+
+def test_inference_has_no_phases():
+    found = slices(("aten::linear", 0, 50, {})).kernel_breakdown(by="phase")
+
+    assert found["group"].tolist() == [""]
+
+
+@pytest.mark.parametrize("name", [case("tracelens/resnet_act_checkpoint.json.gz")])
+def test_a_checkpointed_model_recomputes_its_forward_pass(name):
+    """Backward has twice the operations of forward; all but the last layers run again."""
+    found = hg.load(located(name)).compile().roofline(by="phase").groupby("group")["gflop"].sum()
+
+    assert found["backward"] / found["forward"] == pytest.approx(2, abs=0.1)
+    assert found["recomputed forward"] / found["forward"] == pytest.approx(0.93, abs=0.01)

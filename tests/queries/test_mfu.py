@@ -1,0 +1,22 @@
+"""Share of the dense peak, on an H100: 989.4 TFLOP/s in bf16."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.queries.recorded_shapes import Op, recorded
+
+PRODUCT = Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)])
+"""138.9 us at the peak."""
+
+
+def test_a_product_in_a_step_of_a_millisecond():
+    found = recorded(PRODUCT, Op("mylib::rest", [[8]], [("rest", 200)])).mfu()
+
+    assert found["part"].tolist() == ["trace", "ProfilerStep#0", "ProfilerStep#1"]
+    assert found["mfu_share"].tolist() == pytest.approx([0.0695, 0.139, 0.0], abs=0.0003)
+    assert found["modelled_share"].tolist() == pytest.approx([0.5, 1.0, 0.0])
+
+
+def test_a_device_without_known_peaks_has_none():
+    assert recorded(PRODUCT, device=None).mfu().empty

@@ -1,0 +1,102 @@
+"""How far operators are from their roof, on an H100: 989.4 TFLOP/s in bf16, 3.35 TB/s."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.queries.recorded_shapes import Op, recorded
+
+PRODUCT = Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)])
+"""137.4 GFLOP: 138.9 us at the peak."""
+ADDED = Op("aten::add", [[8192, 8192], [8192, 8192]], [("add", 240)])
+"""402.7 MB: 120.2 us at memory bandwidth."""
+
+
+def rows(graph, **options):
+    """The columns that matter, by group."""
+    found = graph.roofline(**options)
+    columns = ["n_calls", "n_kernels", "device_ns", "roof_share", "limit"]
+    return {
+        row.group: tuple(round(value, 2) if isinstance(value, float) else value for value in values)
+        for row, values in zip(
+            found.itertuples(), found[columns].itertuples(index=False), strict=True
+        )
+    }
+
+
+def test_a_product_at_69_percent_of_its_peak_and_a_sum_at_half_of_memory_bandwidth():
+    found = rows(recorded(PRODUCT, ADDED))
+
+    assert found == {
+        "aten::mm": (1, 1, 200_000, 0.69, "compute"),
+        "aten::add": (1, 1, 240_000, 0.5, "memory"),
+    }
+
+
+def test_flops_and_bytes_per_second():
+    found = recorded(PRODUCT).roofline().iloc[0]
+
+    assert found["gflop"] == pytest.approx(137.44, abs=0.01)
+    assert found["bytes_low"] == 3 * 4096 * 4096 * 2
+    assert found["tflops_per_s"] == pytest.approx(687.2, abs=0.1)
+    assert found["excess_ns"] == pytest.approx(61_100, abs=100)
+
+
+def test_all_kernels_of_a_call_belong_to_it():
+    """A split product: its two kernels and the fill are one call."""
+    split = PRODUCT._replace(kernels=[("fill", 10), ("gemm", 150), ("reduce", 40)])
+
+    assert rows(recorded(split)) == {"aten::mm": (1, 3, 200_000, 0.69, "compute")}
+
+
+def test_a_wrapper_is_not_counted_again():
+    """`linear` around `mm` would be the same product twice."""
+    wrapped = PRODUCT._replace(inside="aten::linear")
+
+    assert rows(recorded(wrapped)) == {"aten::mm": (1, 1, 200_000, 0.69, "compute")}
+
+
+def test_work_without_a_model_stays_in_the_sum():
+    own = Op("mylib::attention", [[4096, 4096]], [("attention", 100)])
+    found = recorded(PRODUCT, own).roofline()
+
+    assert found["device_ns"].sum() == 300_000
+    assert found.set_index("group")["n_calls"].to_dict() == {"aten::mm": 1, "mylib::attention": 0}
+
+
+def test_a_copy_to_the_host_is_judged_by_its_link():
+    """67 MB over 64 GB/s take 1.05 ms; memory would take 40 us."""
+    copied = Op(
+        "aten::copy_", [[8192, 4096], [8192, 4096]], [("Memcpy DtoH (Device -> Pinned)", 2_000)]
+    )
+    found = rows(recorded(copied))
+
+    assert found["aten::copy_"] == (1, 1, 2_000_000, 0.52, "host link")
+
+
+def test_an_unknown_device_has_no_roof():
+    unknown = {"id": 0, "name": "NVIDIA Z9000", "numSms": 900, "warpSize": 32}
+    found = recorded(PRODUCT, device=unknown | {"maxThreadsPerMultiprocessor": 2048}).roofline()
+
+    assert found["limit"].tolist() == ["unknown"]
+    assert found["roof_ns"].isna().all()
+    assert found["gflop"].iloc[0] > 0
+
+
+def test_shapes_tell_products_apart():
+    small = PRODUCT._replace(dims=[[1024, 1024], [1024, 1024]])
+
+    assert list(rows(recorded(PRODUCT, small), by="shape")) == [
+        "aten::mm 2x bf16[1024, 1024]",
+        "aten::mm 2x bf16[4096, 4096]",
+    ]
+
+
+@pytest.mark.parametrize("by", ["op", "shape", "kernel", "module", "step", "family"])
+def test_every_grouping_adds_up(by):
+    """Device time, calls and operations."""
+    found = recorded(PRODUCT, ADDED, PRODUCT).roofline(by=by)
+
+    assert found["device_ns"].sum() == 640_000
+    assert found["n_calls"].sum() == 3
+    assert found["gflop"].sum() == pytest.approx(274.88, abs=0.01)
