@@ -1,7 +1,7 @@
 """What each inference rule earns: every answer again with that rule off.
 
 ``python -m tests.ablation [FOLDER …]`` compiles each trace of some folders once with all rules, and
-once more without each rule that made an edge there. ``--programs 360`` does so with simulated
+once more without each rule that made an edge there. ``--programs 390`` does so with simulated
 programs (`tests.synth.mechanisms`), ``--truth`` runs the tests of what was planted in real captures
 without each rule that made an edge in one. Each prints a table in Markdown.
 """
@@ -42,7 +42,11 @@ from tests.real_traces import CAPTURES
 from tests.synth.mechanisms import KINDS, inference_program
 from tests.synth.simulator import simulate
 
-TRUTH = ("tests/findings/test_planted_captures.py", "tests/job/test_real_jobs.py")
+TRUTH = (
+    "tests/findings/test_planted_captures.py",
+    "tests/job/test_real_jobs.py",
+    "tests/compiler/test_thread_captures.py",
+)
 """Tests of what was planted in real captures."""
 
 

@@ -9,6 +9,7 @@ sort. That so many waits match is a binomial tail, times the number of pairs of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.model.inference import Support
 from htagraph.model.rules import Rule
 
-__all__ = ["Candidates", "Sources", "Waits", "recurring"]
+__all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "recurring"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -29,9 +30,16 @@ _FEWEST = 3
 """Waits at a place that show nothing yet if there are fewer (chosen)."""
 _NEARLY_ALL = 0.9
 """Share of the waits at a place that must match; the others were held up by something else."""
-_MOST_CHANCE = 0.2
+MOST_CHANCE = 0.2
 """Chance of one match beyond which no number of them is evidence: the source is everywhere
 (chosen; ``tests/compiler/test_recurring_waits.py``)."""
+_FEWEST_PERIODS = 4
+"""Periods of threads that show a rhythm; of fewer, their spread is chance (chosen;
+``tests/compiler/test_worker_calls.py``)."""
+_CLEARLY = 2
+"""Times by which waits vary more than the distance from what ended them. Where nothing did, they
+vary as much or less; waits of real threads on a busy machine vary 3 to 170 times more. At 1.5, one
+of 60 pairs of simulated threads at one rhythm passes (the same test)."""
 _FALSE_PAIRS = 1e-4
 """Pairs of places that chance would yield in a trace, as an expectation (chosen; the same test)."""
 
@@ -40,14 +48,18 @@ class Waits(NamedTuple):
     """Waits, each with the number of its place; all of shape (n,), dtype=int64."""
 
     until: I64
-    """Node at which the wait ends."""
+    """What ends the wait: a node, or a position of one."""
     since_ns: I64
     until_ns: I64
     place: I64
 
+    def take(self, rows: I64 | Bools) -> Waits:
+        """Some of them, by positions or a mask."""
+        return Waits(*(column[rows] for column in self))
+
 
 class Candidates(NamedTuple):
-    """Nodes that may have ended waits; all of shape (n,), dtype=int64."""
+    """What may have ended waits, nodes or positions of nodes; all of shape (n,), dtype=int64."""
 
     wait: I64
     """Row of the wait."""
@@ -61,17 +73,25 @@ class Candidates(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """All nodes that may end waits, near one or not, with the numbers of their places."""
+    """All that may end waits, near one or not, with the numbers of their places."""
 
-    node: I64
     ts_ns: I64
     place: I64
+    reach_ns: I64
+    """How long after it a wait that ends may be matched with it."""
+    n_ways: int = 1
+    """How often each is listed; a pair that is tried in two ways is one."""
+
+    @classmethod
+    def of(cls, ts_ns: I64, place: I64) -> Sources:
+        """Sources that reach any distance."""
+        return cls(ts_ns, place, np.full(len(ts_ns), np.iinfo(np.int64).max))
 
     def only(self, places: I64) -> Sources:
         """Those at some places, by place and time."""
         rows = np.flatnonzero(is_in(self.place, places))
         rows = rows[np.lexsort((self.ts_ns[rows], self.place[rows]))]
-        return Sources(self.node[rows], self.ts_ns[rows], self.place[rows])
+        return Sources(self.ts_ns[rows], self.place[rows], self.reach_ns[rows])
 
 
 class _Pairs(NamedTuple):
@@ -85,36 +105,107 @@ class _Pairs(NamedTuple):
     n_all: I64
     """Waits at the place of each pair, matched or not."""
 
+    def only(self, chosen: Bools) -> _Pairs:
+        """Some pairs."""
+        rows = chosen[self.number]
+        number = (np.cumsum(chosen) - 1)[self.number[rows]]
+        return _Pairs(self.found.take(rows), self.source[rows], number, self.n_all[chosen])
+
+    @property
+    def n_matched(self) -> I64:
+        """Waits of each pair that match."""
+        return np.bincount(self.number, minlength=len(self.n_all))
+
+    @property
+    def width_ns(self) -> I64:
+        """Longest distance of each pair."""
+        width_ns = np.ones(len(self.n_all), dtype=np.int64)
+        np.maximum.at(width_ns, self.number, np.abs(self.found.distance_ns))
+        return width_ns
+
 
 def _pairs(waits: Waits, found: Candidates, source: I64) -> _Pairs:
     """Of each wait and place of sources the nearest candidate, where a pair comes often enough."""
+    n_waits = np.bincount(waits.place, minlength=1)
     at = waits.place[found.wait]
-    order = np.lexsort((np.abs(found.distance_ns), found.wait, source, at))
-    order = order[group_starts(at[order], source[order], found.wait[order])]
-    found, source, at = found.take(order), source[order], at[order]
-    starts = group_starts(at, source)
+    _, pair, n_found = np.unique(
+        at * (int(source.max(initial=0)) + 1) + source, return_inverse=True, return_counts=True
+    )
+    # A wait may have several candidates of a pair: that many match at most.
+    some = np.flatnonzero(n_found[pair] >= np.maximum(_NEARLY_ALL * n_waits[at], _FEWEST))
+    order = some[np.lexsort((np.abs(found.distance_ns[some]), found.wait[some], pair[some]))]
+    order = order[group_starts(pair[order], found.wait[order])]
+    starts = group_starts(pair[order])
     number = np.cumsum(starts) - 1
-    n_all = np.bincount(waits.place, minlength=1)[at[starts]]
-    n_matched = np.bincount(number, minlength=len(n_all))
-    often = (n_matched >= _FEWEST) & (n_matched >= _NEARLY_ALL * n_all)
-    rows = often[number]
-    number = (np.cumsum(often) - 1)[number[rows]]
-    return _Pairs(found.take(rows), source[rows], number, n_all[often])
+    pairs = _Pairs(found.take(order), source[order], number, n_waits[at[order][starts]])
+    n_matched = pairs.n_matched
+    return pairs.only((n_matched >= _FEWEST) & (n_matched >= _NEARLY_ALL * pairs.n_all))
 
 
-def _chances(waits: Waits, pairs: _Pairs, sources: Sources) -> npt.NDArray[np.float64]:
-    """Share of random instants of the waits of each pair that would match as well."""
+def _near_ns(waits: Waits, pairs: _Pairs, sources: Sources) -> I64:
+    """How much of the wait of each candidate is as near behind a source of its pair."""
     until_ns, since_ns = waits.until_ns[pairs.found.wait], waits.since_ns[pairs.found.wait]
-    width_ns = np.zeros(len(pairs.n_all), dtype=np.int64)
-    np.maximum.at(width_ns, pairs.number, np.maximum(np.abs(pairs.found.distance_ns), 1))
+    width_ns = pairs.width_ns
     known = sources.only(pairs.source)
     first = np.searchsorted(known.place, pairs.source) - 1
     behind = last_before(known.place, known.ts_ns, pairs.source, until_ns + 1)
-    before = last_before(known.place, known.ts_ns, pairs.source, since_ns + 1)
-    n_sources = np.maximum(behind - np.maximum(before, first), 1)
-    share = np.minimum(n_sources * width_ns[pairs.number] / np.maximum(until_ns - since_ns, 1), 1)
-    chances: npt.NDArray[np.float64] = np.bincount(pairs.number, share) / np.bincount(pairs.number)
+    before = np.maximum(last_before(known.place, known.ts_ns, pairs.source, since_ns + 1), first)
+    near_ns = np.empty(len(until_ns), dtype=np.int64)
+    bounds = np.append(0, np.cumsum(pairs.n_matched)).tolist()
+    for number, (begin, end) in enumerate(pairwise(bounds)):
+        of_place = slice(*np.searchsorted(known.place, pairs.source[begin] + np.arange(2)))
+        total = np.append(0, np.cumsum(np.minimum(known.reach_ns[of_place], width_ns[number])))
+        one, other = (side[begin:end] - of_place.start + 1 for side in (behind, before))
+        near_ns[begin:end] = total[one] - total[other]
+    return near_ns
+
+
+def _chances(waits: Waits, pairs: _Pairs, near_ns: I64) -> npt.NDArray[np.float64]:
+    """Share of random instants of the waits of each pair that would match as well."""
+    wait_ns = (waits.until_ns - waits.since_ns)[pairs.found.wait]
+    near_ns = np.maximum(near_ns, pairs.width_ns[pairs.number])
+    share = np.minimum(near_ns / np.maximum(wait_ns, 1), 1)
+    chances: npt.NDArray[np.float64] = np.bincount(pairs.number, share) / pairs.n_matched
     return chances
+
+
+def _is_evidence(pairs: _Pairs, chance: npt.NDArray[np.float64], false_share: float) -> Bools:
+    """Whether chance would hardly yield each pair."""
+    unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(false_share)
+    evidence: Bools = unlikely & (chance <= MOST_CHANCE)
+    return evidence
+
+
+def _medians(number: I64, values: I64, n: int) -> I64:
+    """Median of the values of each of some groups, by number."""
+    ordered = np.append(values[np.lexsort((values, number))], 0)  # the last is of empty groups
+    behind = np.cumsum(np.bincount(number, minlength=n))
+    medians: I64 = ordered[(np.append(0, behind[:-1]) + behind) // 2]
+    return medians
+
+
+def _spreads(number: I64, values: I64, n: int) -> I64:
+    """Median distance of the values of each group from their median."""
+    return _medians(number, np.abs(values - _medians(number, values, n)[number]), n)
+
+
+def _keep_time(waits: Waits, pairs: _Pairs, thread: npt.NDArray[np.integer]) -> Bools:
+    """Whether the waits of each pair follow a rhythm of their threads, not the source.
+
+    A thread that continues every 10 ms is always as far behind another one that does. So the
+    distance from the source must vary clearly less than the time since the thread's last wait, and
+    than the wait: as much as that it varies if the source is regular, too.
+    """
+    of, number, n = pairs.found.wait, pairs.number, len(pairs.n_all)
+    order = np.lexsort((waits.until_ns[of], thread[of], number))
+    of, distance_ns = of[order], pairs.found.distance_ns[order]
+    until_ns, wait_ns = waits.until_ns[of], (waits.until_ns - waits.since_ns)[of]
+    again = np.flatnonzero((np.diff(number) == 0) & (np.diff(thread[of]) == 0))
+    moved_ns, period_ns = np.diff(distance_ns)[again], np.diff(until_ns)[again]
+    often = number[again]
+    keeps = _CLEARLY * _spreads(often, moved_ns, n) > _spreads(often, period_ns, n)
+    keeps |= _CLEARLY * _spreads(number, distance_ns, n) > _spreads(number, wait_ns, n)
+    return keeps & (np.bincount(often, minlength=n) >= _FEWEST_PERIODS)
 
 
 def recurring(
@@ -123,6 +214,8 @@ def recurring(
     found: Candidates,
     sources: tuple[Sources, I64],
     label: Callable[[int], str],
+    *,
+    thread: I64 | None = None,
 ) -> tuple[Candidates, tuple[Support, ...]]:
     """Candidates that recur, the nearest of each wait, and what they rest on.
 
@@ -131,18 +224,25 @@ def recurring(
     sources : tuple of Sources and ndarray of shape (n_candidates,), dtype=int64
         And the place of the source of each candidate.
     label : callable
-        A node in words.
+        A source, or what `Waits.until` names, in words.
+    thread : ndarray of shape (n_waits,), dtype=int, optional
+        Thread of each wait, where threads may have a rhythm of their own.
     """
     pairs = _pairs(waits, found, sources[1])
+    false_share = _FALSE_PAIRS * sources[0].n_ways / max(len(pairs.n_all), 1)
+    # With one source in each wait, most pairs are no evidence already.
+    least = _chances(waits, pairs, np.zeros(len(pairs.number), dtype=np.int64))
+    pairs = pairs.only(_is_evidence(pairs, least, false_share))
     if not len(pairs.number):
         return pairs.found, ()
-    n_matched = np.bincount(pairs.number)
-    chance = _chances(waits, pairs, sources[0])
-    unlikely = log_chance(n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / len(chance))
-    rows = np.flatnonzero((unlikely & (chance <= _MOST_CHANCE))[pairs.number])
+    chance = _chances(waits, pairs, _near_ns(waits, pairs, sources[0]))
+    recurs = _is_evidence(pairs, chance, false_share)
+    pairs, chance = pairs.only(recurs), chance[recurs]
     distance_ns = pairs.found.distance_ns
-    rows = rows[np.lexsort((np.abs(distance_ns[rows]), pairs.found.wait[rows]))]
+    rows = np.lexsort((np.abs(distance_ns), pairs.found.wait))
     rows = rows[group_starts(pairs.found.wait[rows])]
+    if thread is not None:
+        rows = rows[~_keep_time(waits, pairs, thread)[pairs.number[rows]]]
     support = []
     for number in np.unique(pairs.number[rows]).tolist():
         first, behind = np.searchsorted(pairs.number, [number, number + 1]).tolist()
@@ -151,7 +251,7 @@ def recurring(
                 rule,
                 label(int(pairs.found.source[first])),
                 label(int(waits.until[pairs.found.wait[first]])),
-                int(n_matched[number]),
+                int(pairs.n_matched[number]),
                 int(pairs.n_all[number]),
                 int(np.median(distance_ns[first:behind])),
                 int(np.ptp(distance_ns[first:behind])),

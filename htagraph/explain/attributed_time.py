@@ -22,6 +22,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.explain.attributed import Attributed
 from htagraph.explain.long_calls import long_calls
+from htagraph.explain.meanwhile import meanwhile
 from htagraph.explain.segment_pieces import Pieces
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
@@ -314,6 +315,22 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     return Coded(places, texts)
 
 
+def _meanwhile(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
+    """What another thread ran while code ran that is not recorded, or that waited."""
+    is_code = (cause == _CODE[Cause.HOST_CODE]) | (
+        (cause == _CODE[Cause.HOST]) & (pieces.bound == Bound.PYTHON_GAP)
+    )
+    rows = np.flatnonzero(is_code & (pieces.line == 0) & (pieces.whole_ns >= _SHORT_NS))
+    lane = dag.events.lane[gather(dag.edges.head, pieces.edge[rows]) >> 1].astype(np.int64)
+    start_ns = pieces.start_ns[rows]
+    number, texts = pd.factorize(
+        np.append("", meanwhile(dag, lane, start_ns, start_ns + pieces.dur_ns[rows]))
+    )
+    codes = np.zeros(len(cause), dtype=np.int32)
+    codes[rows] = number[1:]
+    return Coded(codes, texts)
+
+
 def _lines(dag: Dag, pieces: Pieces, call: I64) -> Coded:
     """Line of Python code of each piece, then of each further call; that of a call that waits.
 
@@ -406,6 +423,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
         "frame": pieces.lines,
         "ranges": np.array([""], dtype=object),
         "place": np.array([""], dtype=object),
+        "meanwhile": np.array([""], dtype=object),
         "step": np.array([""], dtype=object),
     }
     columns: dict[str, npt.NDArray[Any]] = {
@@ -420,7 +438,8 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     }
     if not len(dag.events):
         n = len(pieces.bound)
-        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": 0, "step": 0, "ranges": 0}
+        unknown = dict.fromkeys(("place", "meanwhile", "step", "ranges"), 0)
+        unknown["cause"] = _CODE[Cause.UNEXPLAINED]
         return Attributed(
             columns | {name: np.full(n, value) for name, value in unknown.items()}, texts
         )
@@ -428,6 +447,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     cause = _own_causes(dag, pieces, is_host)
     waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
     places, steps = _places(dag, pieces, cause), _steps(dag, pieces.start_ns)
+    others = _meanwhile(dag, pieces, cause)
     waited, left = (
         np.flatnonzero(waits.attributed_ns),
         np.flatnonzero(waits.attributed_ns < pieces.dur_ns),
@@ -437,8 +457,9 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
     waits_itself = np.where(np.isin(cause, _WAITING), host_of(dag, pieces.event), -1)
     lines = _lines(dag, pieces, np.concatenate([waits_itself, call]))
     texts |= {"place": places.texts, "step": steps.texts, "ranges": range_texts}
-    texts |= {"frame": lines.texts}
+    texts |= {"frame": lines.texts, "meanwhile": others.texts}
     columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
+    columns |= {"meanwhile": others.codes}
     columns |= {"ranges": ranges[:n], "frame": lines.codes[:n]}
     columns |= _short_calls(dag, pieces, cause, columns)
     by_wait = {

@@ -6,6 +6,7 @@ from htagraph.model.kinds import Bound, Cause
 
 __all__ = [
     "BINDS",
+    "CODE_OR_WAIT",
     "NOTHING_MATCHED",
     "NOT_RANKED",
     "OTHER_RANKS",
@@ -50,6 +51,7 @@ TITLE_HOST_ONLY = "The host"
 TITLE_PLAIN = "The program's own functions"
 WITHIN_RANGE = "{title}, most of it in {range}"
 UNRECORDED_CODE = "unrecorded code"
+CODE_OR_WAIT = "code or a wait"
 UNREAD_CODE = "Python not read (--stacks)"
 NOTHING_MATCHED = (
     "no collectives could be matched between ranks with aligned clocks, so it is unknown how long "

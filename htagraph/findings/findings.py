@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.findings.advice import (
+    CODE_OR_WAIT,
     TITLE_HOST_ONLY,
     TITLE_PLAIN,
     TITLES,
@@ -66,7 +67,7 @@ A limit of the screen: `Evidence.frame` has all. Pinned by
 `test_findings.py::test_a_python_frame_loses_its_middle`.
 """
 
-_TEXTS = ("name", "frame", "place", "op")
+_TEXTS = ("name", "frame", "place", "op", "meanwhile")
 
 
 @dataclass(frozen=True)
@@ -240,12 +241,13 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
         within=("op", "first"),
         at=("frame", "first"),
         beside=("place", "first"),
+        meanwhile=("meanwhile", "first"),
         event=("event", "first"),
         bound=("bound", "first"),
         n=("segment", "nunique"),
     )
     top = names.sort_values("dur_ns", ascending=False, kind="stable").head(_N_EVIDENCE)
-    kept = ("within", "at", "beside", "event", "dur_ns", "bound", "n")
+    kept = ("within", "at", "beside", "meanwhile", "event", "dur_ns", "bound", "n")
     columns = (top[column].tolist() for column in kept)
     called = top["name"].tolist()
     short = distinct_names(called)
@@ -255,12 +257,14 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
             op,
             frame,
             event,
-            _label(cause, (name, short[name]), op, _Code(frame, place, bound, unread)),
+            _label(cause, (name, short[name]), op, _Code(frame, place, other, bound, unread)),
             dur_ns,
             bound,
             n,
         )
-        for name, op, frame, place, event, dur_ns, bound, n in zip(called, *columns, strict=True)
+        for name, op, frame, place, other, event, dur_ns, bound, n in zip(
+            called, *columns, strict=True
+        )
     )
 
 
@@ -299,6 +303,7 @@ class _Code(NamedTuple):
 
     frame: str
     place: str
+    meanwhile: str
     bound: str
     unread: bool
 
@@ -328,8 +333,12 @@ def _code_label(name: str, short: str, code: _Code) -> str:
     where, _, neighbour = code.place.partition(" ")
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
-    parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
+    parts = [f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip()]
     what = UNREAD_CODE if code.unread else UNRECORDED_CODE
+    if code.meanwhile:
+        thread, _, op = code.meanwhile.partition(" ran ")
+        what = CODE_OR_WAIT
+        parts.append(f"while {thread} ran {name_label(op)}")
     return " ".join([what, ", ".join(filter(None, parts))]).strip()
 
 

@@ -22,6 +22,12 @@ _LONG_OP_NS = 5_000_000
 
 _LESS_CODE = "make it cheaper, run it less often, or move it to another thread or process."
 
+_WAIT_OR_CODE = Rule(
+    "if it waits for the other thread, make what that one runs cheaper, or give it the work "
+    f"earlier; else {_LESS_CODE}",
+    lambda it: it.is_code and it.is_accompanied,
+)
+
 _LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")
 
 SLOW_DEVICE = (
@@ -60,6 +66,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "ProfilerActivity.CUDA to see what the host delays.",
             lambda it: not it.run.has_device,
         ),
+        _WAIT_OR_CODE,
         Rule(
             _LESS_CODE,
             lambda it: it.most.bound == Bound.PYTHON_GAP.label and it.mean_ns > _LONG_CODE_NS,
@@ -161,7 +168,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.SHORT_OPERATORS: (
         Rule("use fewer, larger operators{tips}, and less Python between them."),
     ),
-    Cause.HOST_CODE: (Rule(_LESS_CODE),),
+    Cause.HOST_CODE: (_WAIT_OR_CODE, Rule(_LESS_CODE)),
     Cause.LATE_RANK: (
         Rule(
             "compare its Python code there with that of the other ranks.",

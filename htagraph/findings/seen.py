@@ -52,6 +52,11 @@ class Seen:
         )
 
     @property
+    def is_accompanied(self) -> bool:
+        """Whether another thread ran operators during its largest contributor."""
+        return " while thread " in self.most.label
+
+    @property
     def operation(self) -> str:
         """The operation of most communication: a kernel that sends and receives may be several."""
         around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""

@@ -92,7 +92,7 @@ class Rule(Vocabulary):
     """A thread that no call says to wait does nothing until work that it launched is done, or
     reports."""
     WORKER_CALLED = 22, EdgeKind.FLOW, _INFERRED
-    """A worker thread does nothing until another thread gives it something to do."""
+    """A thread does nothing until another thread gives it something to do, or an answer."""
     WAITS_FOR_WORK = 23, EdgeKind.THREAD, _INFERRED
     """A thread of a pool runs nothing until something that was not recorded gives it work."""
     RECORDED_FLOW = 24, EdgeKind.FLOW, _RECORDED

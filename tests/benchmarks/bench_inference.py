@@ -1,6 +1,6 @@
 """Precision and recall of every inference rule, on simulated ranks whose causes are known.
 
-``python -m tests.benchmarks.bench_inference [--programs 360] [--seed 0] [--kind NAME]`` compiles
+``python -m tests.benchmarks.bench_inference [--programs 390] [--seed 0] [--kind NAME]`` compiles
 random programs, some of each kind of `tests.synth.mechanisms.KINDS`, and prints four tables in
 Markdown: rules, waits, path time, and wrong edges by kind of program. With ``--show 5`` it also
 prints that many wrong edges of each rule, and what their heads truly waited for.
@@ -136,7 +136,7 @@ def show_wrong(edges: pd.DataFrame, most: int) -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=360)
+    parser.add_argument("--programs", type=int, default=390)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--show", type=int, default=0)

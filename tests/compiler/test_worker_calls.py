@@ -10,6 +10,7 @@ import pytest
 from htagraph.compiler import worker_calls
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
+from htagraph.model.api_calls import OS_CALLS
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
@@ -232,3 +233,118 @@ def test_calls_are_the_same_in_another_order():
     )
 
     assert _calls(compile_events(shuffled)) == _calls(compile_events(events))
+
+
+def _op(name: str, thread: int, begin: int, end: int) -> Row:
+    return Row(name, EventKind.OP, "cpu_op", (1, thread), begin, end - begin)
+
+
+def _requests(
+    seed: int, n_requests: int, *, late: tuple[int, ...] = (), step: str = "", in_call: bool = False
+) -> EventTable:
+    """A thread passes requests to another one, which runs 8 to 16 layers of one operator.
+
+    All pauses of the worker are before an operator of that name; between layers they take 10 to
+    30 us. The caller continues 40 to 170 us after the last layer, 3 ms after that of some requests.
+    """
+    source = random.Random(seed)  # noqa: S311 - no secret
+    rows, now = [], 0
+    for number in range(n_requests):
+        begin, now = now, now + source.randint(40, 170) * _US
+        for _ in range(source.randint(8, 16)):
+            end = now + source.randint(300, 900) * _US
+            rows.append(_op("layer", 2, now, end))
+            now = end + source.randint(10, 30) * _US
+        now = end + (source.randint(40, 170) * _US if number not in late else 3 * _MS)
+        kind, category = (EventKind.RUNTIME, OS_CALLS) if in_call else (EventKind.ANNOTATION, "")
+        name = "sem_wait" if in_call else step or "request"
+        rows.append(Row(name, kind, category, (1, 1), begin, now - begin))
+        now += source.randint(2, 9) * _MS
+    return event_table(rows)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_caller_waits_for_the_last_of_many_operators_of_one_name(seed):
+    """Something of that name ended a little before any instant; nothing followed the last one."""
+    calls = _calls(compile_events(_requests(seed, 20)))
+
+    assert calls.count(("layer", "request")) == 20
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_worker_is_called_where_it_also_pauses(seed):
+    """Each layer begins after a pause; before the first one it is as long as the caller's."""
+    calls = _calls(compile_events(_requests(seed, 20)))
+
+    assert calls.count(("request", "layer")) >= 19
+    assert {("layer", "request"), ("request", "layer")} == set(calls)
+
+
+def test_the_time_of_a_request_is_that_of_the_thread_that_works_for_it():
+    """All of its operators are on the path."""
+    dag = compile_events(_requests(3, 20))
+    path = critical_path(dag, dag.span)
+    ran = path[(path["name"] == "layer") & (path["bound"] == "host")]
+
+    assert ran["dur_ns"].sum() == dag.events.dur_ns[dag.events.names() == "layer"].sum()
+
+
+def test_a_thread_that_takes_steps_may_wait_for_another():
+    """Each step is run by a worker."""
+    calls = _calls(compile_events(_requests(3, 20, step="ProfilerStep#1")))
+
+    assert calls.count(("layer", "ProfilerStep#1")) == 20
+
+
+def test_a_thread_may_wait_for_another_in_a_call_of_the_operating_system():
+    """As Nsight Systems records it."""
+    dag = compile_events(_requests(3, 20, in_call=True))
+
+    assert _calls(dag).count(("layer", "sem_wait")) == 20
+
+
+@pytest.mark.parametrize(("late", "n_calls"), [((7,), 20), ((7, 11, 12), 0)])
+def test_who_is_waited_for_nearly_always_is_waited_for_where_the_thread_continues_late(
+    late, n_calls
+):
+    """One of 20 continues after 3 ms, when nothing shows that it waited; or three do."""
+    calls = _calls(compile_events(_requests(5, 20, late=late)))
+
+    assert calls.count(("layer", "request")) == n_calls
+
+
+def _rhythms(seed: int, n_times: int, jitter_us: tuple[int, int, int]) -> EventTable:
+    """Two threads that work every 10 ms, the second about 0.2 ms after the first.
+
+    The first one is late by up to so much of its own, both by the second, the other by the third.
+    """
+    source = random.Random(seed)  # noqa: S311 - no secret
+    own_us, common_us, other_us = jitter_us
+    rows = []
+    for number in range(n_times):
+        both = 10 * _MS * number + source.randint(0, common_us) * _US
+        one = both + source.randint(0, own_us) * _US
+        other = both + (200 + source.randint(0, other_us)) * _US
+        rows += [_op("sample", 1, one, one + 50 * _US), _op("report", 2, other, other + 90 * _US)]
+    return event_table(rows)
+
+
+@pytest.mark.parametrize("own_us", [0, 90])
+@pytest.mark.parametrize("seed", range(10))
+def test_threads_at_one_rhythm_call_nobody(seed, own_us):
+    """The second is always near, but as regular without the first: 0 false calls of 20."""
+    assert _calls(compile_events(_rhythms(seed, 40, (own_us, 0, 90)))) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_thread_that_is_late_whenever_another_one_is_waits_for_it(seed):
+    """The rhythm is the caller's."""
+    calls = _calls(compile_events(_rhythms(seed, 40, (0, 400, 90))))
+
+    assert calls == [("sample", "report")] * 40
+
+
+@pytest.mark.parametrize(("n_times", "n_calls"), [(6, 0), (5, 4)])
+def test_of_few_periods_no_rhythm_shows(n_times, n_calls):
+    """Six times have five waits with four periods between them, five have three."""
+    assert len(_calls(compile_events(_rhythms(1, n_times, (90, 0, 90))))) == n_calls

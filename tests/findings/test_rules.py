@@ -73,6 +73,15 @@ CODE = Drawn("""
     cpu 1    |[aten::a]                                [launch >a]
     stream 7 |                                              [k <a]
 """)
+CODE_OR_WAIT = replace(
+    CODE, drawing=CODE.drawing + "cpu 2 |            [aten::sort               ]"
+)
+PAUSE = Drawn("""
+    cpu 1    |[aten::mm]                                             [aten::mm]
+""")
+WORKED_MEANWHILE = replace(
+    PAUSE, drawing=PAUSE.drawing + "cpu 2 |            [aten::sort                          ]"
+)
 PARTLY = Drawn("""
     cpu 1    |[region [launch >a]][aten::mm [launch >b]                      ]
     stream 7 |                    [k1 <a]     [k2 <b                  ]
@@ -284,6 +293,7 @@ CASES = {
     ),
     Cause.HOST: (
         ("ProfilerActivity.CUDA", Drawn("cpu 1 |[aten::mm   ][nccl:all_reduce      ]"), HOST),
+        ("waits for the other thread", CODE_OR_WAIT, CODE),
         ("run it less often, or move", replace(CODE, column_ns=100_000), CODE),
         ("a call that takes milliseconds", replace(HOST, column_ns=1_000_000), HOST),
         ("what is left is between them", HOST.named(launch="hipGraphLaunch"), HOST),
@@ -336,6 +346,7 @@ CASES = {
     ),
     Cause.CPU_OPERATORS: (("torch.compile", CPU, CPU.named(region=COMPILED)),),
     Cause.HOST_CODE: (
+        ("waits for the other thread", WORKED_MEANWHILE, PAUSE),
         (
             "with_stack=True",
             Drawn("cpu 1 |[aten::mm                              ]" + " " * 60 + "[aten::mm]"),

@@ -42,6 +42,7 @@ KINDS = (
     "polls",
     "allocator",
     "workers",
+    "queues",
     "servers",
     "before the capture",
     "full queue",
@@ -55,6 +56,7 @@ _POINTWISE = "void at::native::vectorized_elementwise_kernel<4, AddFunctor>"
 _GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _REDUCE = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _NOTIFY = "deep_ep::internode::notify_dispatch<false, 8>"
+_ON_CPU = ("aten::sort", "aten::linear", "aten::embedding", "aten::add")
 _EMBEDDING = "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1"
 
 Section = Callable[[], tuple[Action, ...]]
@@ -249,6 +251,55 @@ def _workers(draw: Draw) -> Section:
     return section
 
 
+def _queues(draw: Draw) -> Section:
+    """Requests that a thread passes to others, one after the other, until it has an answer."""
+    stages = [
+        [(draw.random.choice(_ON_CPU), draw.ns(2, 900)) for _ in range(draw.random.randint(1, 12))]
+        for _ in range(draw.random.randint(1, 3))
+    ]
+    wake_ns, rest_ns = draw.ns(20, 150), draw.ns(5, 3_000)
+
+    def stage(number: int) -> tuple[Action, ...]:
+        """What a thread does for a request, and after it the threads behind it."""
+        if number == len(stages):
+            return ()
+        ops = tuple(Op(name, (draw.spend(ns),)) for name, ns in stages[number])
+        wake = draw.about(wake_ns)
+        body = (*ops, *stage(number + 1), Op("aten::cat", (draw.spend(4_000),)))
+        name = ("tokenize", "infer", "answer")[number]
+        return (HandOver(body, 21 + number, wake, name), Spend(draw.about(wake)))
+
+    def section() -> tuple[Action, ...]:
+        request = (Op("aten::empty", (draw.spend(3_000),)), *stage(0))
+        return tuple(
+            action
+            for _ in range(draw.random.randint(2, 5))
+            for action in (Annotation("request", request), Spend(draw.ns(2, rest_ns / 500)))
+        )
+
+    return section
+
+
+def _steady_threads(draw: Draw) -> tuple[Action, ...]:
+    """Threads that work at one rhythm, near each other, and know nothing of each other."""
+    period_ns, near_ns = draw.ns(500, 5_000), draw.ns(5, 200)
+    return tuple(
+        Delegate(
+            tuple(
+                action
+                for _ in range(20)
+                for action in (
+                    Op(f"{name}_{thread}", (draw.spend(9_000),)),
+                    Spend(period_ns - 9_000 + draw.random.randint(0, 2_000)),
+                )
+            ),
+            thread,
+            wake_ns=near_ns * (thread - 5),
+        )
+        for thread, name in ((6, "sample"), (7, "report"))
+    )
+
+
 def _own_time(draw: Draw) -> Section:
     """Time of the host itself beside a busy device: what looks like a wait, and is none."""
     names = ("json.loads", "gc.collect", "aten::copy_", "")
@@ -341,16 +392,18 @@ def _sections(kind: str, draw: Draw) -> Sequence[Section]:
         "polls": lambda: _polls(draw),
         "allocator": lambda: _retries(draw),
         "workers": lambda: _workers(draw),
+        "queues": lambda: _queues(draw),
         "nothing": lambda: draw.random.choice((_own_time, _free_streams))(draw),
     }
     if kind == "mixture":
-        kinds = draw.random.sample(sorted(made), draw.random.randint(2, 4))
+        kinds = draw.random.sample(sorted(set(made) - {"queues"}), draw.random.randint(2, 4))
     elif kind == "before the capture":
         # Work of a free stream does not wait for what came before the capture.
         kinds = draw.random.choice(([], ["replays"], ["replays"], ["nothing"]))
     else:
         kinds = [kind if kind in made else "nothing"]
-    return [_eager(draw), *(made[name]() for name in kinds)]
+    eager = [] if kind == "queues" and draw.chance(0.5) else [_eager(draw)]
+    return [*eager, *(made[name]() for name in kinds)]
 
 
 def _machine(kind: str, draw: Draw) -> Machine:
@@ -401,6 +454,8 @@ def inference_program(kind: str, seed: int) -> Program:
     is_waited = draw.chance(0.7)
     if kind == "nothing" and draw.chance(0.5):
         body = (*body, Delegate(_free_thread(draw), 5, thread_name="prefetcher"))
+    if kind == "nothing" and draw.chance(0.5):
+        body = (*body, *_steady_threads(draw))
     if kind == "servers":
         body = (*body, *_servers(draw))
     for number in range(draw.random.randint(3, 6)):
