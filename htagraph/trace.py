@@ -30,6 +30,7 @@ from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
 from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
+from htagraph.readers.storage import path_of
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
@@ -287,6 +288,7 @@ def load(
     >>> load(b'{"traceEvents": [' + event + b"]}")
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
+    source = source if isinstance(source, bytes) else path_of(source)
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
     with listening(progress):
         begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")

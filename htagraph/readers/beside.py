@@ -10,7 +10,7 @@ from htagraph.model.recording import Companion, Recording
 from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
 from htagraph.readers.monitoring.placement import is_monitoring, with_monitoring
 from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
-from htagraph.readers.storage import exists, not_found
+from htagraph.readers.storage import exists, not_found, path_of
 
 __all__ = ["with_beside"]
 
@@ -30,7 +30,7 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     Recording
         With an `Attachment` for each file.
     """
-    for path in map(Path, paths):
+    for path in map(path_of, paths):
         if not exists(path):
             raise not_found(path)
         companion = next((read for fits, read in _COMPANIONS if fits(path)), None)

@@ -18,6 +18,7 @@ from htagraph.readers.storage import (
     is_folder,
     is_remote,
     not_found,
+    path_of,
     url_of,
 )
 
@@ -43,18 +44,20 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     where : str, Path, or iterable of them
         A list is used unchanged.
     """
-    if not isinstance(where, str | Path):
-        found = [Path(path) for path in where]
-    elif is_folder(Path(where)):
-        files = files_within(Path(where))
+    if isinstance(where, str | Path):
+        where = path_of(where)
+    if not isinstance(where, Path):
+        found = [path_of(path) for path in where]
+    elif is_folder(where):
+        files = files_within(where)
         found = [path for path in files if _is_trace(path)]
         found = found or [path for path in files if _is_trace(path, _BY_PATH)]
-    elif is_file(file_of(Path(where))):
-        found = [Path(where)]
+    elif is_file(file_of(where)):
+        found = [where]
     else:
         found = [path for path in files_matching(where) if _is_trace(path, _BY_PATH)]
-    if not found and isinstance(where, str | Path) and not (is_glob(where) or exists(Path(where))):
-        raise not_found(Path(where))
+    if not found and isinstance(where, Path) and not (is_glob(where) or exists(where)):
+        raise not_found(where)
     found = [rank for path in found for rank in rank_paths(path)]
     if not found:
         raise TraceFormatError(
@@ -72,7 +75,7 @@ def is_glob(where: str | Path) -> bool:
 
 def holds_several(where: str | Path) -> bool:
     """Whether a path may name several traces: a folder, a glob, or a file of several ranks."""
-    path = Path(where)
+    path = path_of(where)
     return is_folder(path) or is_glob(where) or len(rank_paths(path)) > 1
 
 
