@@ -28,6 +28,7 @@ from htagraph.model.recording import STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
+from htagraph.readers.other_formats import is_other_format, refuse_other_format
 from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import path_of
@@ -47,6 +48,7 @@ def _reader(name: str) -> Reader:
 
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (is_other_format, refuse_other_format),
     (is_nsys, _reader("nsys")),
     (is_perfetto, _reader("perfetto")),
     (lambda _: True, _reader("kineto")),  # last: its errors identify other formats

@@ -11,7 +11,13 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-from htagraph.cli.interrupts import end_at_once, exit_code, is_interrupted, raise_interrupt
+from htagraph.cli.interrupts import (
+    end_at_once,
+    exit_code,
+    is_interrupted,
+    leave,
+    raise_interrupt,
+)
 from htagraph.errors import shortage
 
 __all__ = ["defer", "keeps_memory", "start"]
@@ -87,11 +93,11 @@ def start() -> None:
     except BaseException as error:
         if is_interrupted():
             sys.exit(exit_code())
-        short = None if isinstance(error, SystemExit) else shortage(error)
-        if short is None:
+        if (short := shortage(error)) is None:
             raise
-        os.write(2, f"error: {short}\n".encode())  # what prints it nicely may not load either
-        sys.exit(1)
+        if not isinstance(error, SystemExit):  # what prints it nicely may not load either
+            os.write(2, f"error: {short}\n".encode())
+        leave(1)  # threads may wait for what could not be started
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # only cleaning up is left
 

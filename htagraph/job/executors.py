@@ -141,7 +141,7 @@ class IsolatedProcesses(Executor):
         while not wait_for([future], _CHECK_S).done:
             if self._is_ended:
                 raise WorkerDiedError
-            thread = pool._executor_manager_thread  # noqa: SLF001  as above
+            thread: Any = pool._executor_manager_thread  # noqa: SLF001  as above
             if not (thread is None or thread.is_alive() or future.done()):
                 raise RuntimeError(NO_THREAD)
         return future.result()
@@ -161,6 +161,8 @@ class IsolatedProcesses(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002
         """End all processes, after the work that is under way."""
+        if self._is_ended:
+            return
         self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
         while not self._pools.empty():
             with suppress(RuntimeError):  # it could not start its thread

@@ -29,6 +29,7 @@ __all__ = [
     "is_file",
     "is_folder",
     "is_remote",
+    "kind_of",
     "n_bytes_of",
     "not_found",
     "open_file",
@@ -182,6 +183,14 @@ def is_folder(path: Path) -> bool:
     return bool(_request(path, "isdir")) if is_remote(path) else _is(path, Path.is_dir)
 
 
+def kind_of(path: Path) -> str:
+    """What a path on disk is, if it is no regular file; empty for files and URLs."""
+    if is_remote(path) or path.is_file():
+        return ""
+    kinds = {"a pipe": path.is_fifo(), "a socket": path.is_socket(), "a device": path.exists()}
+    return next((kind for kind, is_it in kinds.items() if is_it), "a broken link")
+
+
 def not_found(path: Path) -> TraceNotFoundError:
     """Error for a missing file or folder; the hint names one with a similar name."""
     if is_remote(path):
@@ -199,9 +208,9 @@ def not_found(path: Path) -> TraceNotFoundError:
 
 
 def files_within(folder: Path) -> list[Path]:
-    """The files of a folder and its subfolders, by name."""
+    """The files of a folder and its subfolders, by name, with what is no regular file."""
     if not is_remote(folder):
-        return [_on_disk(path) for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [_on_disk(path) for path in sorted(folder.rglob("*")) if not path.is_dir()]
     _, root = _store(folder)
     return _below(folder, root, _request(folder, "find"))
 
@@ -233,10 +242,10 @@ def _folders_below(above: str) -> Iterator[str]:
 
 
 def files_matching(pattern: str | Path) -> list[Path]:
-    """The files that a glob matches, by name."""
+    """The files that a glob matches, by name, with what is no regular file."""
     if not is_remote(pattern):
         found = set(map(Path, _matching(str(pattern))))
-        return sorted(_on_disk(path) for path in found if path.is_file())
+        return sorted(_on_disk(path) for path in found if not path.is_dir())
     parts = Path(pattern).parts
     n_plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     folder = Path(*parts[:n_plain])
