@@ -49,7 +49,8 @@ def run(limit: str, most: int, *arguments: str, as_user: bool = False) -> tuple[
     command = [sys.executable, "-m", "htagraph.cli.start", *arguments]
     if as_user and os.geteuid() == 0:
         may = "+dac_override,+dac_read_search"
-        user = ["--reuid", "12345", "--regid", "12345", "--clear-groups"]
+        number = str(20_000 + os.getpid() % 10_000)  # of whom nothing else runs
+        user = ["--reuid", number, "--regid", number, "--clear-groups"]
         command = ["setpriv", *user, f"--inh-caps={may}", f"--ambient-caps={may}", *command]
     done = subprocess.run(
         ["bash", "-c", f'ulimit -{limit} {most}; exec "$@"', "bash", *command],
