@@ -7,6 +7,7 @@ unpickled: a pickle runs the code that it names.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -29,15 +30,15 @@ class OtherFormat(NamedTuple):
         With its article, for a sentence.
     hint : str
         Which tool reads it, or how to get a file that htagraph reads.
-    content : re.Pattern of bytes
-        Matches the beginning.
+    begins : callable
+        Whether a file begins like that.
     suffixes : tuple of str
         Of names, for files whose beginning tells nothing.
     """
 
     name: str
     hint: str
-    content: re.Pattern[bytes]
+    begins: Callable[[bytes], bool]
     suffixes: tuple[str, ...] = ()
 
 
@@ -47,56 +48,75 @@ FROM_ROCM = (
 )
 """How to get a trace from a database of ROCm."""
 
-_PICKLE = rb"\x80[\x02-\x05]"
+_PLANE = re.compile(
+    rb"\x0a[\x00-\xff]{1,6}(\x08[\x00-\xff]{1,10})?\x12[\x01-\x7f](/host:|/device:|/job:|Task Env)"
+)
+"""The first plane of an XPlane: an id, and a name."""
+_VERSION = re.compile(rb"[\x05-\x7f]\x01?\x0a[\x03-\x10]v?\d{1,3}\.\d{1,3}")
+"""The first message of a Chakra trace: the version of its schema."""
+_FIRST_KEY = re.compile(rb'\s{0,9}\{\s{0,9}"(comm_lib_version|nccl_version|version|entries)"')
+_OF_DUMPS = (b"pg_config", b"collective_seq_id", b"nccl_comm_state")
+_OF_TRACES = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
+
+
+def _is_pickle(head: bytes, *words: bytes) -> bool:
+    return head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and all(word in head for word in words)
+
+
+def _is_snapshot(head: bytes) -> bool:
+    return _is_pickle(head, b"segments") or _is_pickle(head, b"device_traces")
+
+
+def _is_dump(head: bytes) -> bool:
+    """Whether it is a dump, as a pickle or as JSON. Headers of traces name process groups, too."""
+    if not any(word in head for word in _OF_DUMPS):
+        return False
+    is_json = _FIRST_KEY.match(head) is not None and not any(key in head for key in _OF_TRACES)
+    return is_json or _is_pickle(head)
+
+
 _FORMATS = (
     OtherFormat(
         "a memory snapshot of PyTorch",
         "open it at https://pytorch.org/memory_viz.",
-        re.compile(_PICKLE + rb".*?\b(segments|device_traces)", re.DOTALL),
+        _is_snapshot,
     ),
     OtherFormat(
         "a flight recorder dump of PyTorch",
         "`torchfrtrace` reads the dumps of all ranks.",
-        re.compile(
-            _PICKLE + rb".*?(pg_config|collective_seq_id|nccl_comm)"
-            rb'|\s*\{(?!.*"traceEvents").*?"(pg_config|collective_seq_id)"\s*:',
-            re.DOTALL,
-        ),
+        _is_dump,
     ),
     OtherFormat(
         "a pickle",
         "it may be a memory snapshot (https://pytorch.org/memory_viz) or a flight recorder dump "
         "(`torchfrtrace`) of PyTorch.",
-        re.compile(_PICKLE),
+        _is_pickle,
         (".pickle", ".pkl"),
     ),
     OtherFormat(
         "an XPlane of XProf (JAX, TensorFlow)",
         "TensorBoard with XProf opens it; the *.trace.json.gz in its folder is read here.",
-        re.compile(
-            rb"\x0a[\x00-\xff]{1,6}(\x08[\x00-\xff]{1,10})?"
-            rb"\x12[\x01-\x7f](/host:|/device:|/job:|Task Environment)"
-        ),
+        lambda head: _PLANE.match(head) is not None,
         (".xplane.pb", ".xplane.pb.gz"),
     ),
     OtherFormat(
         "a report of Nsight Compute",
         "`ncu --import FILE --csv --page raw > FILE.csv` writes a table, which --beside adds to a "
         "trace.",
-        re.compile(rb"NVR\x00"),
+        lambda head: head.startswith(b"NVR\0"),
         (".ncu-rep", ".ncu-repz"),
     ),
     OtherFormat(
         "a database of ROCm",
         FROM_ROCM,
-        re.compile(rb"(?!)"),  # its tables tell: the reader of SQLite names it
+        lambda _: False,  # its tables tell: the reader of SQLite names it
         (".rpd",),
     ),
     OtherFormat(
         "a Chakra execution trace in protobuf",
         "the tools of Chakra read it; the PyTorch execution trace (.json) that it was made from is "
         "added by --beside.",
-        re.compile(rb"[\x07-\x7f][\x01]?\x0a[\x03-\x10]v?\d+\.\d+(\.\d+)?"),
+        lambda head: _VERSION.match(head) is not None,
         (".et",),
     ),
 )
@@ -116,7 +136,7 @@ def other_format(source: str | Path | bytes) -> OtherFormat | None:
     """
     path = None if isinstance(source, bytes) else file_of(Path(source))
     head = first_bytes(source if path is None else path, _HEAD)
-    if (found := next((one for one in _FORMATS if one.content.match(head)), None)) is not None:
+    if (found := next((one for one in _FORMATS if one.begins(head)), None)) is not None:
         return found
     if path is None or head.lstrip().startswith(_TEXT):
         return None

@@ -90,6 +90,17 @@ def test_dumps_of_pytorch_are_recognized() -> None:
         hg.load(dump)
 
 
+def test_a_trace_that_names_process_groups_is_a_trace() -> None:
+    """Its events are far behind; dumps of the flight recorder have the same keys."""
+    groups = [{"pg_name": str(k), "pg_desc": "x" * 60} for k in range(90)]
+    info = {"distributedInfo": {"rank": 3, "nccl_version": "2.10", "pg_config": groups}}
+    event = {"ph": "X", "cat": "cpu_op", "name": "mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
+    for first in ({"schemaVersion": 1}, {}, {"version": 1}):
+        document = first | info | {"traceEvents": [event]}
+
+        assert hg.load(json.dumps(document).encode()).rank == 3
+
+
 def test_a_database_of_rocm_is_told_by_its_tables(tmp_path: Path) -> None:
     file = tmp_path / "1_results.db"
     with sqlite3.connect(file) as database:
