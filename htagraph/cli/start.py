@@ -84,6 +84,9 @@ def start() -> None:
     threading.excepthook = _hide_shortage
     # OpenBLAS reserves memory for a thread on each core, and ends the process if it gets none.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # If the command ends early, a process of multiprocessing cleans up, and would say so.
+    others = os.environ.get("PYTHONWARNINGS", "")
+    os.environ["PYTHONWARNINGS"] = f"{others},ignore:resource_tracker:UserWarning".lstrip(",")
     try:
         _check_memory()
         from htagraph.cli.main import main  # noqa: PLC0415  a second, in which Ctrl-C must work

@@ -67,7 +67,7 @@ _KILLED_BY_DASK = "KilledWorker"
 """Exception that Dask raises for a task that it gives up; not imported, as Dask is an extra."""
 
 
-_CHECK_S = 1.0
+_CHECK_S = 0.2
 """How often a thread that waits for a worker checks that there is one. Chosen."""
 
 
@@ -155,6 +155,12 @@ class IsolatedProcesses(Executor):
         """End all processes at once, in the middle of their work."""
         self._is_ended = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._kill()
+        for thread in list(self._threads._threads):  # noqa: SLF001  it may be starting a process
+            thread.join(2 * _CHECK_S)
+        self._kill()
+
+    def _kill(self) -> None:
         for pool in self._made:
             for process in list((pool._processes or {}).values()):  # noqa: SLF001  until 3.14
                 process.kill()
