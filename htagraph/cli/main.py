@@ -101,6 +101,9 @@ def main(args: Sequence[str] | None = None) -> None:
         if (short := shortage(error)) is not None:
             complain(short)
             sys.exit(1)
+        if error.errno is None:  # of a library, not of a disk
+            complain(HTAGraphError(str(error)))
+            sys.exit(1)
         place = error.filename or "the output"
         hint = "check the free space and the permissions."
         complain(HTAGraphError(f"{place}: {error.strerror or error}.", hint=hint))
