@@ -18,7 +18,7 @@ from htagraph.model.archive import VERSION, pack_recording
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, listening
 from htagraph.readers.rank_paths import file_of
-from htagraph.readers.storage import n_bytes_of
+from htagraph.readers.storage import n_bytes_of, path_of
 from htagraph.trace import Trace, load
 from htagraph.writers.output_file import new_folder
 
@@ -141,7 +141,7 @@ def load_graph(
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
     with listening(progress):
-        return compiled(Path(source), files, options, folder=folder).graph
+        return compiled(path_of(source), files, options, folder=folder).graph
 
 
 def compiled(

@@ -14,6 +14,7 @@
     │   ├── RankNotFoundError(KeyError)      no such rank in the job               .rank .available
     │   └── CaptureNotChosenError            the folder holds several captures     .listing
     ├── OutputError(OSError)                 the answer cannot be written          .path
+    ├── ShortageError(OSError)               no more memory, files or processes
     └── RankFailedError(RuntimeError)        one rank of a job failed              .rank
     HTAGraphWarning(UserWarning)
     ├── AmbiguousWindowWarning               several ranges match; one was taken
@@ -26,12 +27,14 @@ wrong and where; the hint says what to do.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
 __all__ = [
+    "NO_THREAD",
     "AmbiguousWindowWarning",
     "CaptureNotChosenError",
     "ClockSkewWarning",
@@ -44,6 +47,7 @@ __all__ = [
     "QueryError",
     "RankFailedError",
     "RankNotFoundError",
+    "ShortageError",
     "TraceError",
     "TraceFormatError",
     "TraceLimitError",
@@ -51,6 +55,7 @@ __all__ = [
     "WindowNotFoundError",
     "did_you_mean",
     "one_of",
+    "shortage",
 ]
 
 _MAX_LISTED = 8
@@ -268,6 +273,10 @@ class OutputError(HTAGraphError, OSError):
         super().__init__(f"{path}: {message}", hint=hint)
 
 
+class ShortageError(HTAGraphError, OSError):
+    """The machine, or a limit of its shell, has no more memory, open files or processes."""
+
+
 class RankFailedError(HTAGraphError, RuntimeError):
     """One rank of a job failed; the cause is chained."""
 
@@ -290,3 +299,53 @@ class IncompleteTraceWarning(HTAGraphWarning):
 
 class ClockSkewWarning(HTAGraphWarning):
     """Clocks could not be aligned within tolerance."""
+
+
+_OF_MEMORY = ("failed to map segment", "annot allocate memory")
+"""In messages of the loader of libraries, which have no number."""
+NO_THREAD = "can't start new thread"
+"""Python's message if no thread can be started."""
+
+
+def shortage(error: BaseException | None) -> ShortageError | None:
+    """What there was not enough of, if that is why something failed; None for other errors.
+
+    Examples
+    --------
+    >>> shortage(ValueError("one is odd")) is None
+    True
+    >>> str(shortage(RuntimeError("can't start new thread")))[:36]
+    'no more threads or processes can be '
+    """
+    if error is None or isinstance(error, ShortageError):
+        return error
+    number, text = getattr(error, "errno", None), str(error)
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or any(map(text.count, _OF_MEMORY)):
+        allowed = _allowed("RLIMIT_AS", 1024, "kB")
+        hint = "raise the limit (ulimit -v)" if allowed else "use fewer workers (--workers)"
+        return ShortageError(
+            f"there is not enough memory{allowed}.", hint=f"{hint}, or a machine with more."
+        )
+    if number in (errno.EMFILE, errno.ENFILE):
+        allowed = _allowed("RLIMIT_NOFILE", 1, "open files")
+        return ShortageError(
+            f"too many files are open{allowed}.", hint="raise the limit: ulimit -n 4096."
+        )
+    # A pipe that takes no more at once has the number, too.
+    if NO_THREAD in text or (number == errno.EAGAIN and not hasattr(error, "characters_written")):
+        allowed = _allowed("RLIMIT_NPROC", 1, "of this user")
+        return ShortageError(
+            f"no more threads or processes can be started{allowed}.",
+            hint="raise the limit (ulimit -u, or that of the container).",
+        )
+    return shortage(error.__cause__ or error.__context__)
+
+
+def _allowed(limit: str, unit: int, what: str) -> str:
+    """A limit of the shell in words, empty if there is none."""
+    try:
+        import resource  # noqa: PLC0415  not on Windows
+    except ImportError:
+        return ""
+    most = resource.getrlimit(getattr(resource, limit))[0]
+    return "" if most == resource.RLIM_INFINITY else f": the limit is {most // unit:,} {what}"

@@ -28,8 +28,10 @@ from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY, LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
+from htagraph.readers.other_formats import is_other_format, refuse_other_format
 from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
+from htagraph.readers.storage import path_of
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
@@ -46,6 +48,7 @@ def _reader(name: str) -> Reader:
 
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (is_other_format, refuse_other_format),
     (is_nsys, _reader("nsys")),
     (is_perfetto, _reader("perfetto")),
     (lambda _: True, _reader("kineto")),  # last: its errors identify other formats
@@ -293,6 +296,7 @@ def load(
     >>> load(b'{"traceEvents": [' + event + b"]}")
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
+    source = source if isinstance(source, bytes) else path_of(source)
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
     with listening(progress):
         begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")

@@ -24,6 +24,7 @@ ONE_OF_EACH = [
     errors.CaptureNotChosenError("message", listing="1 a\n2 b", hint="hint"),
     errors.OutputError("message", path="out.json"),
     errors.RankFailedError("message", rank=3),
+    errors.ShortageError("message", hint="hint"),
 ]
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from htagraph.native.passes import compiled
 
-__all__ = ["group_starts", "last_before", "match_keys", "running_latest"]
+__all__ = ["group_starts", "last_before", "last_of_groups", "match_keys", "running_latest"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -79,6 +79,62 @@ def last_before(
         columns = (group, time, query_group, query_time)
         groups, times, of, until = (np.ascontiguousarray(each, dtype=np.int64) for each in columns)
         _last_before(groups, times, of, until, position)
+    return position
+
+
+@compiled
+def _last_of_groups(
+    group: I64, until: I64, older: I64, newer: I64, last: I64, position: I64
+) -> None:
+    """Fill the last rows; groups are a list, linked both ways, the one of the last row first."""
+    end, row = len(last), 0
+    for query in range(len(until)):
+        while row < until[query]:
+            one = group[row]
+            if last[one] >= 0:
+                older[newer[one]] = older[one]
+                newer[older[one]] = newer[one]
+            older[one] = older[end]
+            newer[one] = end
+            newer[older[end]] = one
+            older[end] = one
+            last[one] = row
+            row += 1
+        one = older[end]
+        for place in range(position.shape[1]):
+            if one == end:
+                break
+            position[query, place] = last[one]
+            one = older[one]
+
+
+def last_of_groups(group: I64, until: I64, most: int) -> I64:
+    """Last row of each group among the first ``until`` rows, for each query; -1 for none.
+
+    Of more than `most` groups, those whose last rows come last.
+
+    Parameters
+    ----------
+    group : ndarray of shape (n,), dtype=int64
+        Numbered from 0.
+    until : ndarray of shape (k,), dtype=int64
+        Ascending.
+
+    Returns
+    -------
+    ndarray of shape (k, at most `most`), dtype=int64
+        The last row first.
+
+    Examples
+    --------
+    >>> last_of_groups(np.array([0, 1, 0, 2]), np.array([0, 2, 4]), 2).tolist()
+    [[-1, -1], [1, 0], [3, 2]]
+    """
+    n = int(group.max(initial=-1)) + 1
+    older, newer = (np.full(n + 1, n, dtype=np.int64) for _ in range(2))
+    last = np.full(n, -1, dtype=np.int64)
+    position = np.full((len(until), min(n, most)), -1, dtype=np.int64)
+    _last_of_groups(group.astype(np.int64), until, older, newer, last, position)
     return position
 
 

@@ -62,8 +62,8 @@ def complain(error: HTAGraphError) -> None:
     if isinstance(error, CaptureNotChosenError):
         text = f"{error.message} Hint: {error.hint}"
         console.print(error.listing, markup=False)
-    console.print("[bold red]error:[/] ", end="")
-    console.print(" ".join(text.split()), markup=False)
+    # At once, or the output of a worker may come between.
+    console.print(Text.assemble(("error:", "bold red"), " ", " ".join(text.split())))
 
 
 @contextmanager

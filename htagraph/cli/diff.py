@@ -19,6 +19,7 @@ from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.progress import begin_stage
+from htagraph.readers.storage import path_of
 from htagraph.reports.gate import diff_document, known_noise, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
 
@@ -42,10 +43,14 @@ def diff(
     before: Annotated[
         Path,
         typer.Argument(
-            metavar="BEFORE", help="Trace, folder, or JSON of a report before the change."
+            metavar="BEFORE",
+            parser=path_of,
+            help="Trace, folder, or JSON of a report before the change.",
         ),
     ],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after the change.")],
+    after: Annotated[
+        Path, typer.Argument(metavar="AFTER", parser=path_of, help="The same after the change.")
+    ],
     *,
     rank: options.Rank = None,
     window: options.Window = "",

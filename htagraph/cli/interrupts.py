@@ -13,7 +13,7 @@ from multiprocessing import active_children
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["end_at_once", "exit_code", "expected", "is_interrupted", "raise_interrupt"]
+__all__ = ["end_at_once", "exit_code", "expected", "is_interrupted", "leave", "raise_interrupt"]
 
 _MESSAGES = {signal.SIGINT: b"interrupted.\n", signal.SIGTERM: b"terminated.\n"}
 
@@ -56,7 +56,11 @@ def raise_interrupt() -> None:
 def _leave(number: int, _frame: FrameType | None = None) -> NoReturn:
     """Print the message, stop workers and end the process."""
     _heard.append(number)
-    code = exit_code()
+    leave(exit_code())
+
+
+def leave(code: int) -> NoReturn:
+    """Stop workers and end the process, without waiting for threads."""
     for process in active_children():
         with suppress(OSError, ValueError):
             process.kill()

@@ -14,7 +14,7 @@ from htagraph import __version__
 from htagraph.cli.console import complain, sentences
 from htagraph.cli.interrupts import is_interrupted
 from htagraph.cli.plain import speaks_plainly
-from htagraph.errors import HTAGraphError
+from htagraph.errors import HTAGraphError, shortage
 
 __all__ = ["VERBS", "app_of", "main"]
 
@@ -92,7 +92,18 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         _leave_output()
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if (short := shortage(error)) is None:
+            raise
+        complain(short)
+        sys.exit(1)
     except OSError as error:  # the disk of the output, or of a temporary file
+        if (short := shortage(error)) is not None:
+            complain(short)
+            sys.exit(1)
+        if error.errno is None:  # of a library, not of a disk
+            complain(HTAGraphError(str(error)))
+            sys.exit(1)
         place = error.filename or "the output"
         hint = "check the free space and the permissions."
         complain(HTAGraphError(f"{place}: {error.strerror or error}.", hint=hint))

@@ -9,6 +9,7 @@ import typer
 
 from htagraph.cli import tables
 from htagraph.lookup.find_window import WINDOWS_IN_WORDS
+from htagraph.readers.storage import path_of
 
 __all__ = [
     "Beside",
@@ -31,12 +32,14 @@ TracePaths = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH...",
+        parser=path_of,
         help="Trace of one rank (.json, .json.gz); or a folder, glob or files, with --rank N for "
         "one of several ranks.",
     ),
 ]
 _RUN = typer.Argument(
     metavar="PATH...",
+    parser=path_of,
     help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
 )
 RunPaths = Annotated[list[Path], _RUN]
@@ -69,6 +72,7 @@ Beside = Annotated[
     typer.Option(
         "--beside",
         metavar="FILE",
+        parser=path_of,
         help="Add data from the same run: an execution trace, Nsight Compute CSV, or a log of "
         "nvidia-smi or DCGM. Repeatable.",
     ),

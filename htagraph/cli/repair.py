@@ -14,6 +14,7 @@ from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.model.progress import begin_stage
 from htagraph.readers.kineto.rewriting import repair_kineto
+from htagraph.readers.storage import path_of
 from htagraph.writers.output_file import output_file
 
 __all__ = ["repair"]
@@ -21,7 +22,8 @@ __all__ = ["repair"]
 
 def repair(
     broken: Annotated[
-        Path, typer.Argument(metavar="IN", help="Broken trace, or a folder with it.")
+        Path,
+        typer.Argument(metavar="IN", parser=path_of, help="Broken trace, or a folder with it."),
     ],
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Repaired trace: .json, or .json.gz to compress.")

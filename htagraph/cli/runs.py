@@ -15,6 +15,7 @@ from htagraph.errors import MissingEventsError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.storage import path_of
 
 if TYPE_CHECKING:
     from htagraph.comparison.run_profile import RunProfile
@@ -116,7 +117,7 @@ def loaded_run(
     from htagraph.comparison.profiling import graph_profile  # noqa: PLC0415
     from htagraph.comparison.run_profile import RunProfile, is_baseline  # noqa: PLC0415
 
-    paths = [given] if isinstance(given, Path) else list(given)
+    paths = [path_of(path) for path in ([given] if isinstance(given, Path) else given)]
     if len(paths) == 1 and is_baseline(paths[0]):
         if window or rank is not None:
             raise QueryError(

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from importlib import import_module
-from threading import RLock
 from types import ModuleType
 
-from htagraph.cli.interrupts import end_at_once, exit_code, is_interrupted, raise_interrupt
+from htagraph.cli.interrupts import (
+    end_at_once,
+    exit_code,
+    is_interrupted,
+    leave,
+    raise_interrupt,
+)
+from htagraph.errors import shortage
 
 __all__ = ["defer", "keeps_memory", "start"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 
-_LOADING = RLock()
+_LEAST_MEMORY = 256 << 20
+"""Bytes of addresses below which numpy does not load. Measured; `test_shortages` has less."""
+
+_LOADING = threading.RLock()
 
 
 class _Deferred(ModuleType):
@@ -50,20 +61,46 @@ def keeps_memory() -> None:
             mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
+def _hide_shortage(failed: threading.ExceptHookArgs) -> None:
+    """Print why a thread ended, unless something ran out: who waits for it reports that."""
+    if shortage(failed.exc_value) is None:
+        threading.__excepthook__(failed)
+
+
+def _check_memory() -> None:
+    """Raise if no code can be loaded: libraries that get no memory end the process."""
+    with suppress(ImportError):  # Windows
+        import resource  # noqa: PLC0415
+
+        if 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < _LEAST_MEMORY:
+            raise MemoryError
+
+
 def start() -> None:
     """Run the command line; exit code 130 after Ctrl-C, 143 after SIGTERM."""
     end_at_once()
     keeps_memory()
     defer("pandas")
-    from htagraph.cli.main import main  # noqa: PLC0415  takes a second, in which Ctrl-C must work
-
+    threading.excepthook = _hide_shortage
+    # OpenBLAS reserves memory for a thread on each core, and ends the process if it gets none.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # If the command ends early, a process of multiprocessing cleans up, and would say so.
+    others = os.environ.get("PYTHONWARNINGS", "")
+    os.environ["PYTHONWARNINGS"] = f"{others},ignore:resource_tracker:UserWarning".lstrip(",")
     try:
+        _check_memory()
+        from htagraph.cli.main import main  # noqa: PLC0415  a second, in which Ctrl-C must work
+
         raise_interrupt()
         main()
-    except BaseException:
-        if not is_interrupted():
+    except BaseException as error:
+        if is_interrupted():
+            sys.exit(exit_code())
+        if (short := shortage(error)) is None:
             raise
-        sys.exit(exit_code())
+        if not isinstance(error, SystemExit):  # what prints it nicely may not load either
+            os.write(2, f"error: {short}\n".encode())
+        leave(1)  # threads may wait for what could not be started
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # only cleaning up is left
 

@@ -24,6 +24,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import times_in
 from htagraph.model.progress import begin_stage
+from htagraph.readers.storage import path_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
@@ -59,6 +60,7 @@ def view(
         list[Path],
         typer.Argument(
             metavar="PATH...",
+            parser=path_of,
             help="Trace: .pftrace, .json or .json.gz; or the ranks of a job: a folder, a glob, or "
             "several files.",
         ),

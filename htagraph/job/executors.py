@@ -22,6 +22,8 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
+from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.resource_tracker import ensure_running
@@ -29,7 +31,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from htagraph.errors import QueryError
+from htagraph.errors import NO_THREAD, QueryError, shortage
 from htagraph.model.progress import counted, report_progress
 
 __all__ = [
@@ -63,6 +65,10 @@ documented in `docs/how-to/huge-traces.md`.
 
 _KILLED_BY_DASK = "KilledWorker"
 """Exception that Dask raises for a task that it gives up; not imported, as Dask is an extra."""
+
+
+_CHECK_S = 0.2
+"""How often a thread that waits for a worker checks that there is one. Chosen."""
 
 
 class WorkerDiedError(RuntimeError):
@@ -122,13 +128,23 @@ class IsolatedProcesses(Executor):
         try:
             if self._is_ended:
                 raise WorkerDiedError
-            return pool.submit(function, *args).result()
+            return self._result(pool, pool.submit(function, *args))
         except BrokenExecutor:
             pool.shutdown()
             pool = self._new_pool()
             raise WorkerDiedError from None
         finally:
             self._pools.put(pool)
+
+    def _result(self, pool: ProcessPoolExecutor, future: Future[Any]) -> object:
+        """The result of some work, or an error if the thread that would bring it has ended."""
+        while not wait_for([future], _CHECK_S).done:
+            if self._is_ended:
+                raise WorkerDiedError
+            thread: Any = pool._executor_manager_thread  # noqa: SLF001  as above
+            if not (thread is None or thread.is_alive() or future.done()):
+                raise RuntimeError(NO_THREAD)
+        return future.result()
 
     def submit(self, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> Future[Any]:
         """Run a function in one of the processes."""
@@ -139,15 +155,24 @@ class IsolatedProcesses(Executor):
         """End all processes at once, in the middle of their work."""
         self._is_ended = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._kill()
+        for thread in list(self._threads._threads):  # noqa: SLF001  it may be starting a process
+            thread.join(2 * _CHECK_S)
+        self._kill()
+
+    def _kill(self) -> None:
         for pool in self._made:
             for process in list((pool._processes or {}).values()):  # noqa: SLF001  until 3.14
                 process.kill()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002
         """End all processes, after the work that is under way."""
+        if self._is_ended:
+            return
         self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
         while not self._pools.empty():
-            self._pools.get().shutdown(wait=wait)
+            with suppress(RuntimeError):  # it could not start its thread
+                self._pools.get().shutdown(wait=wait)
 
 
 def _end_with_parent() -> None:
@@ -159,7 +184,8 @@ def _end_with_parent() -> None:
         wait([parent.sentinel])
         os._exit(1)
 
-    Thread(target=end, daemon=True).start()
+    with suppress(RuntimeError):  # no more threads: it works all the same
+        Thread(target=end, daemon=True).start()
 
 
 def _block_interrupts() -> None:
@@ -309,11 +335,22 @@ def _done_here(tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Any]]:
         try:
             yield key, function(*args)
         except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
-            yield key, exc
+            yield key, _of_one_rank(exc)
 
 
 def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an exception
     try:
         return future.result()
     except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
-        return exc
+        return _of_one_rank(exc)
+
+
+def _of_one_rank(error: Exception) -> Exception:
+    """An error that other ranks need not have; too few files or processes end the work.
+
+    Memory may suffice for the others.
+    """
+    short = None if isinstance(error, MemoryError) else shortage(error)
+    if short is not None:
+        raise short from error
+    return error

@@ -192,9 +192,8 @@ def _chosen(
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:
     """Warn of files that failed and of damaged ranks; raise if no rank is left."""
     if not summaries:
-        raise QueryError(
-            "no rank could be loaded.", hint="; ".join(failed.values()) or "check the path."
-        )
+        causes = "; ".join(dict.fromkeys(failed.values()))
+        raise QueryError("no rank could be loaded.", hint=causes or "check the path.")
     if failed:
         warnings.warn(
             f"{human_count(len(failed), 'file')} of {n_files:,} could not be used: "

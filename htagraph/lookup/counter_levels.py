@@ -11,6 +11,7 @@ from htagraph.algorithms.matching import group_starts
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.queues import queues
 from htagraph.model.dag import Dag
+from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
 __all__ = [
@@ -87,10 +88,11 @@ def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
     work = found.event
     # Whole bytes per second: sums of floats would not return to exactly 0.
     whole = np.rint(found.rate * _BYTES_PER_S).astype(np.int64)
-    texts = np.array([text.partition(" (")[0] for text in events.symbols.texts], dtype=object)
-    names, label = np.unique(texts[events.name[work]].astype(str), return_inverse=True)
+    symbols, at = np.unique(events.name[work], return_inverse=True)
+    texts = events.symbols.array[symbols].tolist()
+    names, label = alphabetical(text.partition(" (")[0] for text in texts)
     stream = events.stream[work].astype(np.int64) if by_stream else np.full(len(work), -1)
-    keys = np.stack([events.device[work].astype(np.int64), stream, label])
+    keys = np.stack([events.device[work].astype(np.int64), stream, label[at]])
     (device, stream, name), track = np.unique(keys, axis=1, return_inverse=True)
     return CounterChanges(
         track=np.concatenate([track, track]),
@@ -98,7 +100,7 @@ def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
         change=np.concatenate([whole, -whole]),
         device=device,
         stream=stream,
-        name=names.astype(object)[name],
+        name=names[name],
         unit=_BYTES_PER_S,
     )
 

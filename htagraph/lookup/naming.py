@@ -13,6 +13,7 @@ from htagraph.algorithms.nesting import nest
 from htagraph.lookup.attribution import innermost
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import alphabetical
 
 __all__ = [
     "MODULE",
@@ -42,9 +43,7 @@ def names_or_empty(dag: Dag, events: I64) -> Text:
 
 def spelling(dag: Dag) -> I64:
     """Place of each symbol in alphabetical order: sorts names independently of the file's order."""
-    out = np.empty(len(dag.events.symbols), dtype=np.int64)
-    out[np.argsort(dag.events.symbols.array.astype(str), kind="stable")] = np.arange(len(out))
-    return out
+    return alphabetical(dag.events.symbols.texts)[1]
 
 
 def op_names(dag: Dag, events: I64) -> Text:

@@ -22,6 +22,7 @@ from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import POLLS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
 __all__ = [
@@ -125,7 +126,7 @@ class SteadySteps:
     def lengths_ns(self, dag: Dag) -> dict[str, int]:
         """Lengths of the steady steps with unique names, by name."""
         names = dag.events.names(self.parts.step)
-        _, at, count = np.unique(names.astype(str), return_index=True, return_counts=True)
+        _, at, count = np.unique(alphabetical(names)[1], return_index=True, return_counts=True)
         own = at[(count == 1) & self.is_steady[at]]
         return dict(zip(names[own].tolist(), self.compared_ns[own].tolist(), strict=True))
 
@@ -175,7 +176,7 @@ def _contents(dag: Dag, parts: StepParts) -> tuple[I64, Bools]:
     ranges = np.unique(column[is_range])
     texts = dag.events.symbols.array[names[ranges]]
     shared = [_DIGITS.sub("#", str(text)) for text in texts.tolist()]
-    codes, group = np.unique(np.array(shared, dtype=str), return_inverse=True)
+    codes, group = alphabetical(shared)
     has = np.zeros((n, len(codes)), dtype=bool)
     step, place = np.nonzero(whole[:, ranges])
     has[step, group[place]] = True

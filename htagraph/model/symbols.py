@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from htagraph.errors import QueryError
 
-__all__ = ["SymbolTable", "compile_pattern"]
+__all__ = ["SymbolTable", "alphabetical", "compile_pattern"]
 
 _FEW, _MOST_OPEN = 8, 4
 _REGEX_ONLY = re.compile(r"[\^$|(){}+\\]|\.\*|\.\+")
@@ -76,6 +76,24 @@ def _may_take_forever(pattern: str) -> bool:
         return False
 
     return explodes(_parser.parse(pattern), False) or n_open > _MOST_OPEN
+
+
+def alphabetical(texts: Iterable[str]) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
+    """The distinct strings in alphabetical order, and the place of each string among them.
+
+    `numpy.unique` needs an array of dtype ``str``, in which each takes the room of the longest.
+
+    Examples
+    --------
+    >>> distinct, place = alphabetical(["relu", "gemm", "relu"])
+    >>> distinct.tolist(), place.tolist()
+    (['gemm', 'relu'], [1, 0, 1])
+    """
+    table, codes = SymbolTable.intern(texts)
+    order = sorted(range(len(table)), key=table.texts.__getitem__)
+    place = np.empty(len(table), dtype=np.int64)
+    place[order] = np.arange(len(table))
+    return table.array[order], place[codes]
 
 
 @dataclass(frozen=True)

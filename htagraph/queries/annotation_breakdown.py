@@ -18,7 +18,7 @@ from htagraph.lookup.naming import innermost_at
 from htagraph.model.answers import ANNOTATION_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.symbols import compile_pattern
+from htagraph.model.symbols import alphabetical, compile_pattern
 from htagraph.model.window import Window
 
 __all__ = ["annotation_breakdown"]
@@ -86,7 +86,7 @@ def annotation_breakdown(
     ranges = clipped(dag, every[wanted], window)
     lengths = distribution(events.name[ranges.event].astype(np.int64), ranges.dur_ns)
     names = events.symbols.array[lengths.group]
-    rows = np.lexsort((names.astype(str), -lengths.total, -device_ns[lengths.group]))
+    rows = np.lexsort((alphabetical(names)[1], -lengths.total, -device_ns[lengths.group]))
     group = lengths.group[rows]
     return ANNOTATION_BREAKDOWN.frame(
         {

@@ -14,13 +14,14 @@ from htagraph.errors import MissingEventsError
 from htagraph.explain.critical_path import critical_path
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.self_time import self_time
-from htagraph.lookup.attribution import host_of, innermost, track_labels
+from htagraph.lookup.attribution import host_of, innermost, track_codes
 from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.naming import MODULE, frames_at
 from htagraph.model.answers import DRAG
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.model.rules import Rule
+from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
@@ -151,8 +152,10 @@ def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
     events = dag.events
     if by == "stream":
         work = np.flatnonzero(events.is_device)
-        labels, code = np.unique(track_labels(dag, work).astype(str), return_inverse=True)
-        return work, code.astype(np.int64), labels.astype(object)
+        codes, texts = track_codes(dag, work)
+        tracks, at = np.unique(codes, return_inverse=True)
+        labels, place = alphabetical(texts[tracks])
+        return work, place[at], labels
     rows = np.flatnonzero(events.is_host | events.is_device)
     if by == "op":
         named = innermost(dag, rows, (EventKind.OP, EventKind.ANNOTATION))

@@ -23,6 +23,7 @@ from htagraph.model.answers import PROFILER_OVERHEAD
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind, among
 from htagraph.model.schema import categorical
+from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
 __all__ = ["profiler_overhead", "profiler_overhead_of"]
@@ -87,15 +88,16 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
     events = dag.events
     found = clipped(dag, np.flatnonzero(events.kind == EventKind.OVERHEAD), window)
     # Sorted, so that the answer does not depend on the order of the file.
-    names, group = np.unique(events.names(found.event).astype(str), return_inverse=True)
-    n = len(names)
+    symbols, at = np.unique(events.name[found.event], return_inverse=True)
+    names, place = alphabetical(events.symbols.array[symbols])
+    group, n = place[at], len(names)
     lane = _lanes(dag, found)
     row, segment, dur_ns = _on_path(dag, found, lane, path)
     path_ns = sum_by_code(group[row], dur_ns, n)
     assert path_ns.sum() <= window.dur_ns, "overhead on the path is part of the window"
     frame = PROFILER_OVERHEAD.frame(
         {
-            "name": names.astype(object),
+            "name": names,
             "source": categorical(_sources(names), _SOURCES),
             "n_events": np.bincount(group, minlength=n),
             "n_placed": np.bincount(group[lane >= 0], minlength=n),
@@ -110,7 +112,7 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
     )
 
 
-def _sources(names: npt.NDArray[np.str_]) -> I64:
+def _sources(names: Text) -> I64:
     """Source of each name: the profiler, unless it is the driver's or unknown."""
     said = (
         2 if _UNKNOWN.search(name) else 1 if _DRIVER.search(name) else 0 for name in names.tolist()

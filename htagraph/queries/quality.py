@@ -11,7 +11,7 @@ from htagraph.algorithms.components import components
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
 from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments
-from htagraph.lookup.attribution import track_labels
+from htagraph.lookup.attribution import track_codes
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.holes import kernel_launches
 from htagraph.lookup.host_collectives import host_ranges
@@ -24,6 +24,7 @@ from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
+from htagraph.model.symbols import alphabetical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
@@ -167,17 +168,17 @@ def _joined(dag: Dag, window: Window) -> _Check:
     apart = rows[component[rows] != component[end >> 1]] if len(rows) else rows
     said = ""
     if len(apart):
-        tracks, first, n = np.unique(
-            track_labels(dag, apart).astype(str), return_index=True, return_counts=True
-        )
+        codes, texts = track_codes(dag, apart)
+        tracks, place = alphabetical(texts)
+        found, first, n = np.unique(place[codes], return_index=True, return_counts=True)
         most = n.argmax()
         thread = "" if events.is_device[apart[first[most]]] else "thread "
         device_ns = int(events.dur_ns[apart[events.is_device[apart]]].sum())
         on_device = f"{human_duration(device_ns)} of device time; " if device_ns else ""
         said = (
             f"no edge joins {human_count(len(apart), 'event')} ({on_device}{n[most]:,} on "
-            f"{thread}{tracks[most]}) to the rest: they are of another task, or what gave them "
-            "their work was not recorded; no path leads there."
+            f"{thread}{tracks[found[most]]}) to the rest: they are of another task, or what gave "
+            "them their work was not recorded; no path leads there."
         )
     return _Check(
         "operators and device work joined by edges",

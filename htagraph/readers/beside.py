@@ -10,7 +10,8 @@ from htagraph.model.recording import Companion, Recording
 from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
 from htagraph.readers.monitoring.placement import is_monitoring, with_monitoring
 from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
-from htagraph.readers.storage import exists, not_found
+from htagraph.readers.other_formats import is_other_format, refuse_other_format
+from htagraph.readers.storage import exists, not_found, path_of
 
 __all__ = ["with_beside"]
 
@@ -30,10 +31,12 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     Recording
         With an `Attachment` for each file.
     """
-    for path in map(Path, paths):
+    for path in map(path_of, paths):
         if not exists(path):
             raise not_found(path)
         companion = next((read for fits, read in _COMPANIONS if fits(path)), None)
+        if companion is None and is_other_format(path):
+            refuse_other_format(path)
         if companion is None:
             raise TraceFormatError(
                 "this file is not of a format that can be added to a trace.",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
+import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from htagraph.errors import TraceError, TraceFormatError
+from htagraph.errors import IncompleteTraceWarning, TraceError, TraceFormatError
 from htagraph.readers.content import first_bytes
+from htagraph.readers.other_formats import other_format
 from htagraph.readers.rank_paths import SQLITE, file_of
 from htagraph.readers.storage import (
     exists,
@@ -17,7 +19,9 @@ from htagraph.readers.storage import (
     is_file,
     is_folder,
     is_remote,
+    kind_of,
     not_found,
+    path_of,
     url_of,
 )
 
@@ -32,6 +36,11 @@ _BY_PATH = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 _OF_ONE_RANK = (".json", ".json.gz")
 _NOT_EXPORTED = (".nsys-rep", ".qdrep")
 
+_N_NAMED = 3
+"""Chosen: entries that are no files that a warning names."""
+_MOST_RECOGNIZED = 100
+"""Files of a folder without traces that are opened, to say what they are. A limit of time."""
+
 
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     """The trace files of a folder, with its subfolders, or of a glob; sorted by name.
@@ -43,18 +52,20 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     where : str, Path, or iterable of them
         A list is used unchanged.
     """
-    if not isinstance(where, str | Path):
-        found = [Path(path) for path in where]
-    elif is_folder(Path(where)):
-        files = files_within(Path(where))
-        found = [path for path in files if _is_trace(path)]
-        found = found or [path for path in files if _is_trace(path, _BY_PATH)]
-    elif is_file(file_of(Path(where))):
-        found = [Path(where)]
+    if isinstance(where, str | Path):
+        where = path_of(where)
+    if not isinstance(where, Path):
+        found = [path_of(path) for path in where]
+    elif is_folder(where):
+        files = files_within(where)
+        found = _regular(path for path in files if _is_trace(path))
+        found = found or _regular(path for path in files if _is_trace(path, _BY_PATH))
+    elif is_file(file_of(where)):
+        found = [where]
     else:
-        found = [path for path in files_matching(where) if _is_trace(path, _BY_PATH)]
-    if not found and isinstance(where, str | Path) and not (is_glob(where) or exists(Path(where))):
-        raise not_found(Path(where))
+        found = _regular(path for path in files_matching(where) if _is_trace(path, _BY_PATH))
+    if not found and isinstance(where, Path) and not (is_glob(where) or exists(where)):
+        raise not_found(where)
     found = [rank for path in found for rank in rank_paths(path)]
     if not found:
         raise TraceFormatError(
@@ -72,7 +83,7 @@ def is_glob(where: str | Path) -> bool:
 
 def holds_several(where: str | Path) -> bool:
     """Whether a path may name several traces: a folder, a glob, or a file of several ranks."""
-    path = Path(where)
+    path = path_of(where)
     return is_folder(path) or is_glob(where) or len(rank_paths(path)) > 1
 
 
@@ -80,15 +91,29 @@ def _is_trace(path: Path, also: tuple[str, ...] = ()) -> bool:
     return path.name.endswith(TRACE_SUFFIXES + also) and not path.name.startswith(".")
 
 
+def _regular(found: Iterable[Path]) -> list[Path]:
+    """The regular files among some paths; a warning names the others."""
+    kinds = {path: kind_of(path) for path in found}
+    others = [f"{path.name} ({kind})" for path, kind in kinds.items() if kind]
+    if others:
+        more = " …" if len(others) > _N_NAMED else ""
+        warnings.warn(
+            f"left out, because they are not files: {', '.join(others[:_N_NAMED])}{more}.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+    return [path for path, kind in kinds.items() if not kind]
+
+
 def _how_to_find(where: object) -> str:
-    folder = Path(where) if isinstance(where, str | Path) else Path()
-    reports = (
-        [path for ending in _NOT_EXPORTED for path in sorted(folder.glob(f"**/*{ending}"))]
-        if folder.is_dir()
-        else []
-    )
+    folder = where if isinstance(where, Path) else Path()
+    files = files_within(folder) if not is_remote(folder) and folder.is_dir() else []
+    reports = [path for path in files if path.name.endswith(_NOT_EXPORTED)]
     if reports:
         return f"export it first: nsys export --type sqlite {reports[0]}"
+    for path in files[:_MOST_RECOGNIZED]:
+        if (other := other_format(path)) is not None:
+            return f"{path.name} is {other.name}: {other.hint}"
     return f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path."
 
 

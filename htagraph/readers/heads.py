@@ -16,6 +16,7 @@ from htagraph.errors import TraceError
 from htagraph.readers.content import first_bytes
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
+from htagraph.readers.other_formats import other_format
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 from htagraph.readers.storage import open_file
 
@@ -267,6 +268,8 @@ def _foreign(seen: _Seen) -> str:
     """What a file is that is no trace; empty for a trace, even a damaged one."""
     if seen.events_at >= 0 or _TRACE_KEYS.search(seen.head):
         return ""
+    if (other := other_format(seen.head)) is not None:
+        return other.name.partition(" ")[2]
     text = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
         is_execution_trace = b'"nodes"' in text and b'"schema"' in text[:_OVERLAP]

@@ -1,8 +1,10 @@
 """Where files are: on disk, or in a store that `fsspec` opens, named by a URL.
 
 A URL is kept as a `Path`, which has one slash where the URL has two: ``s3:/bucket/run/rank-0.json``
-has the name, suffix and parents of its key. Only this file knows the difference, and imports
-`fsspec`, when it sees a URL.
+has the name, suffix and parents of its key. A path on disk that would look like one, in a folder
+named ``s3:``, is kept as an absolute path. So what a folder holds is never taken for a URL: no name
+in an archive of traces makes a request. Only this file knows the difference, and imports `fsspec`,
+when it sees a URL.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ __all__ = [
     "is_file",
     "is_folder",
     "is_remote",
+    "kind_of",
     "n_bytes_of",
     "not_found",
     "open_file",
+    "path_of",
     "size_of",
     "url_of",
 ]
@@ -38,6 +42,29 @@ _URL = re.compile(r"([a-zA-Z][\w+.-]+(?:::[a-zA-Z][\w+.-]+)*):/+(.*)", re.DOTALL
 """A scheme of two letters or more (not a drive), or several: ``simplecache::s3``."""
 
 _ON_DISK = ("file", "local")
+
+
+def path_of(given: str | Path) -> Path:
+    """Path of what a user names: text is a URL only with ``://``.
+
+    A `Path` has one slash less. It is a URL unless there is such a file or folder on disk.
+
+    Examples
+    --------
+    >>> path_of("s3://bucket/run").as_posix(), path_of("s3:/bucket/run").is_absolute()
+    ('s3:/bucket/run', True)
+    """
+    path, found = Path(given), _URL.match(str(given))
+    if isinstance(given, str):
+        is_url = found is not None and given.startswith("//", found.end(1) + 1)
+    else:
+        is_url = not os.path.lexists(given)
+    return path if is_url else _on_disk(path)
+
+
+def _on_disk(path: Path) -> Path:
+    """A path on disk, absolute if it looks like a URL."""
+    return path.absolute() if is_remote(path) else path
 
 
 def is_remote(path: str | Path) -> bool:
@@ -156,6 +183,14 @@ def is_folder(path: Path) -> bool:
     return bool(_request(path, "isdir")) if is_remote(path) else _is(path, Path.is_dir)
 
 
+def kind_of(path: Path) -> str:
+    """What a path on disk is, if it is no regular file; empty for files and URLs."""
+    if is_remote(path) or path.is_file():
+        return ""
+    kinds = {"a pipe": path.is_fifo(), "a socket": path.is_socket(), "a device": path.exists()}
+    return next((kind for kind, is_it in kinds.items() if is_it), "a broken link")
+
+
 def not_found(path: Path) -> TraceNotFoundError:
     """Error for a missing file or folder; the hint names one with a similar name."""
     if is_remote(path):
@@ -173,9 +208,9 @@ def not_found(path: Path) -> TraceNotFoundError:
 
 
 def files_within(folder: Path) -> list[Path]:
-    """The files of a folder and its subfolders, by name."""
+    """The files of a folder and its subfolders, by name, with what is no regular file."""
     if not is_remote(folder):
-        return [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [_on_disk(path) for path in sorted(folder.rglob("*")) if not path.is_dir()]
     _, root = _store(folder)
     return _below(folder, root, _request(folder, "find"))
 
@@ -207,9 +242,10 @@ def _folders_below(above: str) -> Iterator[str]:
 
 
 def files_matching(pattern: str | Path) -> list[Path]:
-    """The files that a glob matches, by name."""
+    """The files that a glob matches, by name, with what is no regular file."""
     if not is_remote(pattern):
-        return sorted(path for path in set(map(Path, _matching(str(pattern)))) if path.is_file())
+        found = set(map(Path, _matching(str(pattern))))
+        return sorted(_on_disk(path) for path in found if not path.is_dir())
     parts = Path(pattern).parts
     n_plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     folder = Path(*parts[:n_plain])

@@ -180,10 +180,10 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
     """Yield host code by line, or by the operators around it."""
     code = attributed[attributed["cause"] == Cause.HOST_CODE]
+    number, ops = pd.factorize(code["op"].to_numpy(object))
+    inside = ("in " + ops)[number]  # each text once: a name may have megabytes
     where = np.where(
-        code["frame"] != "",
-        code["frame"],
-        np.where(code["place"] != "", code["place"], "in " + code["op"].astype(str)),
+        code["frame"] != "", code["frame"], np.where(code["place"] != "", code["place"], inside)
     )
     named = code.assign(where=where)
     for place in _largest(named, "where", _N_SITES):

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.matching import group_starts
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import group_starts, last_before, last_of_groups
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
@@ -26,6 +27,10 @@ I64 = npt.NDArray[np.int64]
 _QUEUE_HOLDS = 1_022
 """Launches that a queue holds if the trace never filled it (measured: about 1,022).
 test_latent_waits launches more."""
+_MOST_STREAMS = 32
+"""Streams whose work a call is found to wait for; of more, those on which work was enqueued last. A
+limit of time: hundreds of calls and streams have a hundred thousand pairs, and real traces have a
+dozen streams. test_latent_waits draws more."""
 _INFERRED_WAITS = (
     Rule.ENDED_RIGHT_BEFORE,
     Rule.RECURRING_IN_REPLAYS,
@@ -42,7 +47,7 @@ def latent_waits(dag: Dag) -> EdgeTable:
 
     Waits that the graph has already are left out; all edges run forward in time.
     """
-    found = EdgeTable.concat([*_of_calls(dag), *_of_queues(dag), *_of_streams(dag)])
+    found = EdgeTable.concat([_of_calls(dag), *_of_queues(dag), *_of_streams(dag)])
     times = dag.events.node_ts_ns
     return found.take(times[found.tail] <= times[found.head])
 
@@ -59,8 +64,8 @@ def _launched(dag: Dag) -> tuple[I64, I64]:
     return work[order], called_ns[order]
 
 
-def _of_calls(dag: Dag) -> Iterator[EdgeTable]:
-    """Yield edges from the last work enqueued on each stream to the end of a waiting call.
+def _of_calls(dag: Dag) -> EdgeTable:
+    """Edges from the last work enqueued on each stream to the end of a waiting call.
 
     A wait for an unknown stream is for the one on which its thread enqueued last.
     """
@@ -71,26 +76,31 @@ def _of_calls(dag: Dag) -> Iterator[EdgeTable]:
     one = np.flatnonzero((meanings == CallMeaning.STREAM_SYNC) & ~known)
     work, called_ns = _launched(dag)
     if not len(work) or not (len(every) or len(one)):
-        return
+        return EdgeTable()
     _, stream = np.unique(
         np.stack([events.device[work], events.stream[work]]), axis=1, return_inverse=True
     )
     stream = stream.reshape(-1)
+    every = every[np.argsort(events.ts_ns[every], kind="stable")]
+    until = np.searchsorted(called_ns, events.ts_ns[every], side="left")
+    last = last_of_groups(stream, until, _MOST_STREAMS)
+    of_every, place = np.nonzero(last >= 0)
     wanted = _stream_of_thread(dag, work, called_ns, stream, one)
-    for number in range(int(stream.max()) + 1):
-        mine = np.flatnonzero(stream == number)
-        calls = np.concatenate([every, one[wanted == number]])
-        last = np.searchsorted(called_ns[mine], events.ts_ns[calls], side="left") - 1
-        calls, last = calls[last >= 0], last[last >= 0]
-        # A call that need not wait only takes the time to return.
-        left_ns = np.maximum(events.end_ns[calls] - events.end_ns[work[mine[last]]], 0)
-        yield EdgeTable.of(
-            Rule.CALL_SEMANTICS,
-            2 * work[mine[last]] + 1,
-            2 * calls + 1,
-            lag_ns=np.where(known[calls], 0, np.minimum(events.dur_ns[calls], left_ns)),
-            event=calls,
-        )
+    by_stream = np.argsort(stream, kind="stable")
+    at = last_before(stream[by_stream], called_ns[by_stream], wanted, events.ts_ns[one])
+    calls = np.concatenate([every[of_every], one[at >= 0]])
+    awaited = np.concatenate([last[of_every, place], by_stream[at[at >= 0]]])
+    order = np.argsort(stream[awaited], kind="stable")
+    calls, awaited = calls[order], work[awaited[order]]
+    # A call that need not wait only takes the time to return.
+    left_ns = np.maximum(events.end_ns[calls] - events.end_ns[awaited], 0)
+    return EdgeTable.of(
+        Rule.CALL_SEMANTICS,
+        2 * awaited + 1,
+        2 * calls + 1,
+        lag_ns=np.where(known[calls], 0, np.minimum(events.dur_ns[calls], left_ns)),
+        event=calls,
+    )
 
 
 def _stream_of_thread(dag: Dag, work: I64, called_ns: I64, stream: I64, calls: I64) -> I64:
@@ -98,14 +108,8 @@ def _stream_of_thread(dag: Dag, work: I64, called_ns: I64, stream: I64, calls: I
     events = dag.events
     lane = events.lane[dag.launch[work]].astype(np.int64)
     order = np.lexsort((called_ns, lane))
-    wanted = events.lane[calls].astype(np.int64)
-    found = np.full(len(calls), -1, dtype=np.int64)
-    for one in np.unique(wanted).tolist():
-        mine, asked = order[lane[order] == one], wanted == one
-        if len(mine):
-            last = np.searchsorted(called_ns[mine], events.ts_ns[calls[asked]]) - 1
-            found[asked] = np.where(last >= 0, stream[mine[np.maximum(last, 0)]], -1)
-    return found
+    last = last_before(lane[order], called_ns[order], events.lane[calls], events.ts_ns[calls])
+    return gather(stream[order], last)
 
 
 def _of_queues(dag: Dag) -> Iterator[EdgeTable]:

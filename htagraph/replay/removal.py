@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED, retime_without
+from htagraph.algorithms.removals import retime_without
+from htagraph.algorithms.retime import DROPPED
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window

@@ -215,28 +215,27 @@ def _calls_counted() -> Iterator[None]:
 # All of it
 
 
+def counted(call: Callable[..., Any], *arguments: Any) -> tuple[Any, dict[str, int]]:
+    """What a call returns, and its counts."""
+    COUNTS.update(dict.fromkeys(COUNTS, 0))
+    EXECUTED.value = 0
+    with _calls_counted():
+        result = call(*arguments)
+    return result, COUNTS | {"instructions": EXECUTED.value}
+
+
 def work(content: bytes) -> dict[str, dict[str, int]]:
     """The counts of each stage, of a second run: the first one imports and compiles."""
     import htagraph as hg
-
-    counted: dict[str, dict[str, int]] = {}
-
-    def stage(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        COUNTS.update(dict.fromkeys(COUNTS, 0))
-        EXECUTED.value = 0
-        with _calls_counted():
-            result = call(*arguments)
-        counted[name] = COUNTS | {"instructions": EXECUTED.value}
-        return result
 
     def path(graph: Any) -> None:
         assert graph.critical_path().segments["dur_ns"].sum() == graph.dur_ns
 
     for _ in range(2):
-        trace = stage("load", hg.load, content)
-        graph = stage("compile", trace.compile)
-        stage("path", path, graph)
-    return counted
+        trace, of_load = counted(hg.load, content)
+        graph, of_compile = counted(trace.compile)
+        _, of_path = counted(path, graph)
+    return {"load": of_load, "compile": of_compile, "path": of_path}
 
 
 def price_ns(counts: dict[str, int]) -> int:

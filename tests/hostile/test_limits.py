@@ -16,6 +16,7 @@ from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.trace_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
 from htagraph.readers.ncu import csv_table
+from htagraph.replay import latent_waits
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
 
@@ -32,6 +33,9 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
         "what gzip unpacks to, from 256 MiB on": MAX_RATIO,
         "times, before and after 1970": MAX_TIME_NS,
         "streams that run work, of all devices": MAX_STREAMS,
+        "streams whose work a call for the whole device waits for in a replay, those used last": (
+            latent_waits._MOST_STREAMS
+        ),
         "ranks of a job": MAX_RANKS - 1,
         "collectives of a job, of its last steps": MOST_COLLECTIVES,
         "waits of a job that `delay_costs` compares, the longest": MOST_COMPARED,

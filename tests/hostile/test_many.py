@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import htagraph as hg
-from htagraph.errors import TraceLimitError
+from htagraph.errors import HTAGraphError, TraceLimitError
+from htagraph.questions import QUESTIONS
 from htagraph.writers.labels import name_label
 from tests.hostile.cpu_time import cpu_seconds
 
@@ -100,6 +102,24 @@ def test_twenty_times_as_many_cost_less_than_a_hundred_times_as_much(
 ) -> None:
     """The first three took a minute and more of 20,000 and 40,000: the square is 400 times."""
     assert seconds_for(made(20_000)) < 100 * seconds_for(made(1_000))
+
+
+@pytest.mark.slow
+def test_a_long_name_takes_its_own_room_only() -> None:
+    """One of 3 MB took 3.9 GB: each of 300 others took as much in an array of text."""
+    rows = waiting_streams(2_000)
+    for number, row in enumerate(rows):
+        row["name"] += f" {number % 300}"
+    data = json.dumps([op("n" * 3_000_000, 0, 50), *rows]).encode()
+    graph = hg.load(data).compile()
+    tracemalloc.start()
+    for question in QUESTIONS:
+        with suppress(HTAGraphError):  # it needs an option, or what is not there
+            graph.ask(question)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 100e6
 
 
 def test_more_streams_than_any_device_has_are_refused() -> None:

@@ -64,6 +64,20 @@ def test_a_stream_is_waited_for_by_who_enqueued_on_it():
     assert ends["cudaStreamSynchronize"] == 42_000
 
 
+def test_a_call_waits_for_the_streams_that_were_used_last():
+    """Of 40 streams, each with one kernel that ended long before; a later one is waited for."""
+    launches = "".join(f"[launch >{number:02}]" for number in range(40))
+    kernels = "".join(
+        f"        stream {number + 10} |{' ' * (12 * number + 12)}[k{number:02} <{number:02}]\n"
+        for number in range(40)
+    )
+    graph = drawn(f"        cpu 1    |{launches}{' ' * 60}[sync ]\n{kernels}")
+    found = latent_waits(graph.dag)
+    names = graph.dag.events.names(found.tail >> 1)
+
+    assert sorted(names) == [f"k{number:02}" for number in range(8, 40)]
+
+
 def test_no_more_is_outstanding_in_a_faster_run_than_the_queue_holds():
     """The host is slow and the device slower; without host time, launches wait for room."""
     body = tuple(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from htagraph.errors import TraceFormatError
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
+from htagraph.readers.other_formats import FROM_ROCM
 from htagraph.readers.storage import not_found
 
 __all__ = ["ABSENT", "NUMBERED_TEXTS", "TIDS", "Export", "Process", "opened"]
@@ -147,6 +148,12 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
             stack.callback(connection.close)
             connection.text_factory = _text
             export = Export(connection, path)
+            if any(table.startswith("rocpd_") for table in export.columns):
+                raise TraceFormatError(
+                    "this is a database of ROCm, which htagraph does not read.",
+                    path=path,
+                    hint=FROM_ROCM,
+                )
             if not export.has("StringIds", "id", "value"):
                 raise TraceFormatError(
                     "this SQLite file is not an Nsight Systems export (no table `StringIds`).",

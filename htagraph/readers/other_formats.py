@@ -1,0 +1,158 @@
+"""Files of other profilers that htagraph does not read: what they are, and which tool reads them.
+
+They are recognized by their first bytes, and by their names where these tell nothing. Nothing is
+unpickled: a pickle runs the code that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from htagraph.errors import TraceFormatError
+from htagraph.readers.content import first_bytes
+from htagraph.readers.rank_paths import file_of
+
+__all__ = ["FROM_ROCM", "OtherFormat", "is_other_format", "other_format", "refuse_other_format"]
+
+_HEAD = 1 << 12
+"""First bytes in which a format shows (chosen): the name of the first plane, or the first keys."""
+
+
+class OtherFormat(NamedTuple):
+    """A format that is not read.
+
+    Parameters
+    ----------
+    name : str
+        With its article, for a sentence.
+    hint : str
+        Which tool reads it, or how to get a file that htagraph reads.
+    begins : callable
+        Whether a file begins like that.
+    suffixes : tuple of str
+        Of names, for files whose beginning tells nothing.
+    """
+
+    name: str
+    hint: str
+    begins: Callable[[bytes], bool]
+    suffixes: tuple[str, ...] = ()
+
+
+FROM_ROCM = (
+    "`rocpd convert -i FILE --output-format pftrace` (rocprofv3) or `rpd2tracing.py FILE OUT.json` "
+    "(rocmProfileData) writes a trace that is read here."
+)
+"""How to get a trace from a database of ROCm."""
+
+_PLANE = re.compile(
+    rb"\x0a[\x00-\xff]{1,6}(\x08[\x00-\xff]{1,10})?\x12[\x01-\x7f](/host:|/device:|/job:|Task Env)"
+)
+"""The first plane of an XPlane: an id, and a name."""
+_VERSION = re.compile(rb"[\x05-\x7f]\x01?\x0a[\x03-\x10]v?\d{1,3}\.\d{1,3}")
+"""The first message of a Chakra trace: the version of its schema."""
+_FIRST_KEY = re.compile(rb'\s{0,9}\{\s{0,9}"(comm_lib_version|nccl_version|version|entries)"')
+_OF_DUMPS = (b"pg_config", b"collective_seq_id", b"nccl_comm_state")
+_OF_TRACES = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
+
+
+def _is_pickle(head: bytes, *words: bytes) -> bool:
+    return head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and all(word in head for word in words)
+
+
+def _is_snapshot(head: bytes) -> bool:
+    return _is_pickle(head, b"segments") or _is_pickle(head, b"device_traces")
+
+
+def _is_dump(head: bytes) -> bool:
+    """Whether it is a dump, as a pickle or as JSON. Headers of traces name process groups, too."""
+    if not any(word in head for word in _OF_DUMPS):
+        return False
+    is_json = _FIRST_KEY.match(head) is not None and not any(key in head for key in _OF_TRACES)
+    return is_json or _is_pickle(head)
+
+
+_FORMATS = (
+    OtherFormat(
+        "a memory snapshot of PyTorch",
+        "open it at https://pytorch.org/memory_viz.",
+        _is_snapshot,
+    ),
+    OtherFormat(
+        "a flight recorder dump of PyTorch",
+        "`torchfrtrace` reads the dumps of all ranks.",
+        _is_dump,
+    ),
+    OtherFormat(
+        "a pickle",
+        "it may be a memory snapshot (https://pytorch.org/memory_viz) or a flight recorder dump "
+        "(`torchfrtrace`) of PyTorch.",
+        _is_pickle,
+        (".pickle", ".pkl"),
+    ),
+    OtherFormat(
+        "an XPlane of XProf (JAX, TensorFlow)",
+        "TensorBoard with XProf opens it; the *.trace.json.gz in its folder is read here.",
+        lambda head: _PLANE.match(head) is not None,
+        (".xplane.pb", ".xplane.pb.gz"),
+    ),
+    OtherFormat(
+        "a report of Nsight Compute",
+        "`ncu --import FILE --csv --page raw > FILE.csv` writes a table, which --beside adds to a "
+        "trace.",
+        lambda head: head.startswith(b"NVR\0"),
+        (".ncu-rep", ".ncu-repz"),
+    ),
+    OtherFormat(
+        "a database of ROCm",
+        FROM_ROCM,
+        lambda _: False,  # its tables tell: the reader of SQLite names it
+        (".rpd",),
+    ),
+    OtherFormat(
+        "a Chakra execution trace in protobuf",
+        "the tools of Chakra read it; the PyTorch execution trace (.json) that it was made from is "
+        "added by --beside.",
+        lambda head: _VERSION.match(head) is not None,
+        (".et",),
+    ),
+)
+_TEXT = (b"{", b"[")
+"""With these begins JSON, whatever its name."""
+
+
+def other_format(source: str | Path | bytes) -> OtherFormat | None:
+    r"""The format of a file, or of its content, that is not read; None for all others.
+
+    Examples
+    --------
+    >>> other_format(b"\x80\x04\x95\x00}\x94\x8c\x08segments").name
+    'a memory snapshot of PyTorch'
+    >>> other_format(b'{"traceEvents": []}') is None
+    True
+    """
+    path = None if isinstance(source, bytes) else file_of(Path(source))
+    head = first_bytes(source if path is None else path, _HEAD)
+    if (found := next((one for one in _FORMATS if one.begins(head)), None)) is not None:
+        return found
+    if path is None or head.lstrip().startswith(_TEXT):
+        return None
+    return next((one for one in _FORMATS if path.name.endswith(one.suffixes)), None)
+
+
+def is_other_format(source: str | Path | bytes) -> bool:
+    """Whether a file, or its content, is of a format that is not read."""
+    return other_format(source) is not None
+
+
+def refuse_other_format(source: str | Path | bytes, **_options: object) -> NoReturn:
+    """Raise, with the name of the format and the tool that reads it."""
+    found = other_format(source)
+    assert found is not None
+    path = None if isinstance(source, bytes) else source
+    raise TraceFormatError(
+        f"this is {found.name}, which htagraph does not read.", path=path, hint=found.hint
+    )
