@@ -92,7 +92,7 @@ def kernel_launches(dag: Dag) -> Launches:
     >>> from htagraph.compiler.passes import compile_events
     >>> from htagraph.synth import timeline
     >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][launch >b][cudaStreamBeginCapture][launch >c]
+    ...     cpu 1    |[launch >a][cudaLaunchKernel][cudaStreamBeginCapture][cudaLaunchKernel]
     ...     stream 7 |       [k <a]
     ... '''))
     >>> kernel_launches(dag).has_work.tolist()

@@ -61,7 +61,7 @@ def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, .
     >>> out = io.BytesIO()
     >>> torn = b'[{"ph": "X", "name": "a "quoted" one", "pid": 1, "tid": 1, "ts": 1, "dur": inf},'
     >>> [repair.kind for repair in repair_kineto(torn, out)]
-    ['raw quote', 'not a number', 'no end', 'no duration']
+    ['raw quote', 'not a number', 'open list', 'no duration']
     >>> json.loads(out.getvalue())["traceEvents"][0]["name"]
     'a "quoted" one'
     """
