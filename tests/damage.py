@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.real_traces import traces_in
+
 __all__ = [
     "JOB_LOSSES",
     "LOSSES",
@@ -454,9 +456,7 @@ def read_document(file: Path) -> Document:
 
 def read_job(folder: Path) -> Files:
     """The documents of the traces in a folder and its subfolders, by their place in it."""
-    found = (path for end in ("*.json", "*.json.gz") for path in folder.rglob(end))
-    names = (path for path in found if ".truth." not in path.name)
-    return {str(path.relative_to(folder)): read_document(path) for path in sorted(names)}
+    return {str(path.relative_to(folder)): read_document(path) for path in traces_in(folder)}
 
 
 def write_document(document: Document, file: Path) -> Path:
