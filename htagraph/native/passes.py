@@ -140,7 +140,8 @@ def _announced() -> Iterator[None]:
     """Log a message, once, if the block takes long."""
     timer = threading.Timer(_PATIENCE_S, _say)
     timer.daemon = True
-    timer.start()
+    with suppress(RuntimeError):  # a limit on threads: the message is not worth the work
+        timer.start()
     try:
         yield
     finally:
