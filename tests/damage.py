@@ -3,11 +3,10 @@
 A trace is the parsed JSON document of Kineto, a job the documents of its files by name. What is
 given stays as it is. A loss of a trace (`LOSSES`) is a function of a document and a random
 generator; it returns the damaged document and what was lost in words, which are empty if the trace
-has nothing to lose of that kind. `damaged` draws losses of one trace, `damaged_job` those of a job:
-losses of one or some of its ranks, a rank that is absent, and one trace under two ranks.
+has nothing to lose of that kind. `damaged` brings several upon one trace, `damaged_job` upon ranks
+of a job, of which a rank may also be absent, and one trace be there under two ranks.
 
-    job = read_job(folder)
-    files, lost = damaged_job(job, np.random.default_rng(1))
+    files, lost = damaged_job(read_job(folder), np.random.default_rng(1), ["lost_step"])
     write_job(files, elsewhere)
 """
 
@@ -26,17 +25,9 @@ from numpy.typing import NDArray
 from tests.real_traces import traces_in
 
 __all__ = [
-    "JOB_LOSSES",
-    "LOSSES",
-    "Document",
-    "Files",
-    "damaged",
-    "damaged_job",
-    "read_document",
-    "read_job",
-    "write_document",
-    "write_job",
-]
+    "ABSENT", "JOB_LOSSES", "KINDS", "LOSSES", "TWICE", "Document", "Files", "damaged",
+    "damaged_job", "read_document", "read_job", "write_document", "write_job",
+]  # fmt: skip
 
 Event = dict[str, Any]
 Document = dict[str, Any]
@@ -60,6 +51,8 @@ _COLLECTIVE_CALL = re.compile(r"^(c10d::|record_param_comms|nccl:)")
 
 _MOST = 0.4
 """Largest part of a trace that a block takes: most of it is left to answer from."""
+_ONE = 0.7
+"""How often a loss hits one rank only."""
 _TIMES_LARGER = 10
 _SMALL = 20_000
 """Events of a trace that is made larger: ten times that takes a second to read."""
@@ -218,21 +211,29 @@ def _lost_collectives(
     said = f"{which} {n} of {len(found)} collectives"
     if not with_calls:
         return _without(document, lost), said
-    calls = _collective_calls(document, lost)
+    calls = _collective_calls(document, found, lost)
     return _without(document, lost + calls), f"{said}, with {len(calls)} calls"
 
 
-def _collective_calls(document: Document, collectives: Sequence[Event]) -> list[Event]:
-    """What the host ran to start some collectives: each call, and everything within."""
+def _collective_calls(
+    document: Document, found: Sequence[Event], lost: Sequence[Event]
+) -> list[Event]:
+    """What the host ran to start some of the collectives found: calls, and everything within.
+
+    Calls and ranges of workers are paired by order; a kernel was launched within its call.
+    """
     host = _sorted(document, _is_host)
-    launches = {_arg(event, "correlation"): _ts(event) for event in host}
     calls = [event for event in host if _COLLECTIVE_CALL.match(str(event.get("name")))]
     if not calls:
         return []
-    starts = np.array([_ts(event) for event in calls])
-    started = [launches.get(_arg(event, "correlation"), _ts(event)) for event in collectives]
-    places = np.unique(np.searchsorted(starts, started, side="right") - 1)
-    spans = [(_thread(calls[at]), starts[at], _end(calls[at])) for at in places[places >= 0]]
+    launches = {_arg(event, "correlation"): _ts(event) for event in host}
+    if len(calls) == len(found) and not _is_work(found[0]):
+        places = [found.index(event) for event in lost]
+    else:
+        started = [launches.get(_arg(event, "correlation"), _ts(event)) for event in lost]
+        starts = [_ts(event) for event in calls]
+        places = [int(at) - 1 for at in np.searchsorted(starts, started, side="right")]
+    spans = [(_thread(calls[at]), _ts(calls[at]), _end(calls[at])) for at in {*places} if at >= 0]
     return [
         event
         for event in host
@@ -349,13 +350,24 @@ def shifted_clock(document: Document, rng: np.random.Generator) -> tuple[Documen
     return _with(document, events), f"clock shifted by {by_us:.0f} us"
 
 
-def set_clock(document: Document, rng: np.random.Generator) -> tuple[Document, str]:
+def clock_set(document: Document, rng: np.random.Generator) -> tuple[Document, str]:
     """The clock is set during the capture, once or a few times, by up to seconds."""
+    return _clock_set(document, rng, signs=(-1, 1))
+
+
+def clock_set_back(document: Document, rng: np.random.Generator) -> tuple[Document, str]:
+    """The same, but always back: forward, a clock looks like a pause of the whole machine."""
+    return _clock_set(document, rng, signs=(-1,))
+
+
+def _clock_set(
+    document: Document, rng: np.random.Generator, signs: tuple[int, ...]
+) -> tuple[Document, str]:
     events = _sorted(document, _is_slice)
     if not events:
         return document, ""
     at = np.sort([_instant(events, rng) for _ in range(int(rng.integers(1, 4)))])
-    by_us = np.append(0, rng.choice([-1, 1], len(at)) * 10 ** rng.uniform(2, 6.5, len(at)))
+    by_us = np.append(0, rng.choice(signs, len(at)) * 10 ** rng.uniform(2, 6.5, len(at)))
     times = [_ts(event) for event in document["traceEvents"]]
     shifts: NDArray[np.float64] = np.cumsum(by_us)[np.searchsorted(at, times, side="right")]
     moved = (_moved(e, by) for e, by in zip(document["traceEvents"], shifts.tolist(), strict=True))
@@ -384,67 +396,60 @@ LOSSES: dict[str, Loss] = {
     function.__name__: function
     for function in (
         lost_inner_step, lost_collectives, cut_file, lost_buffer, lost_flows, lost_correlations,
-        lost_calls, stopped_stream, stopped_thread, stopped_recording, silent_device, doubled,
-        shifted_clock, set_clock, larger,
+        lost_calls, stopped_stream, stopped_thread, silent_device, doubled, shifted_clock,
+        clock_set_back, larger,
     )
 }  # fmt: skip
-"""Losses of one trace that can be seen in it.
+"""Losses that can be seen in the trace itself.
 
-Without its first or last step, or a collective with its call, a trace is that of a shorter
-capture, or of another program."""
+Without its first or last step or its last seconds, a trace is that of a shorter capture; without a
+collective and its call, that of another program."""
 
 JOB_LOSSES: dict[str, Loss] = LOSSES | {
-    function.__name__: function for function in (lost_step, lost_collective_calls)
+    function.__name__: function
+    for function in (lost_step, lost_collective_calls, stopped_recording, clock_set)
 }
-"""Losses of some ranks of a job: the other ranks have what these lost."""
+"""Losses of some ranks of a job: the others have what these lost."""
 
-_ABSENT, _TWICE = "absent_rank", "one_trace_twice"
+ABSENT, TWICE = "absent_rank", "one_trace_twice"
+KINDS = (*JOB_LOSSES, ABSENT, TWICE)
+"""All losses of a job, by name."""
 
 
 def damaged(
-    document: Document, rng: np.random.Generator, *, n: int = 1, kinds: Sequence[str] = (*LOSSES,)
+    document: Document, rng: np.random.Generator, kinds: Iterable[str]
 ) -> tuple[Document, str]:
-    """A trace after `n` losses of some kinds, and what was lost; empty if it has none of these."""
+    """A trace after losses of some kinds, and what was lost; empty if it has none of these."""
     said = []
-    for kind in _drawn(kinds, rng, n):
+    for kind in kinds:
         document, lost = JOB_LOSSES[kind](document, rng)
         said += [f"{kind}: {lost}"] * bool(lost)
     return document, "; ".join(said)
 
 
-def damaged_job(
-    files: Files,
-    rng: np.random.Generator,
-    *,
-    n: int = 1,
-    kinds: Sequence[str] = (*JOB_LOSSES, _ABSENT, _TWICE),
-) -> tuple[Files, str]:
-    """A job after `n` losses, each of one rank or of some, but not of all; and what was lost."""
+def damaged_job(files: Files, rng: np.random.Generator, kinds: Iterable[str]) -> tuple[Files, str]:
+    """A job after losses of some kinds, each of one rank or some, not of all; and what was lost."""
     files, names, said = dict(files), sorted(files), []
-    for kind in _drawn(kinds, rng, n):
-        n_hit = 1 if len(names) < 3 or rng.random() < 0.7 else int(rng.integers(2, len(names)))
-        hit = [str(name) for name in rng.choice(names, n_hit, replace=False)]
-        if kind == _ABSENT:
-            for name in hit:
-                files.pop(name, None)
-            said.append(f"{kind}: {', '.join(hit)}")
-        elif kind == _TWICE:
-            given, taken = hit[0], str(rng.choice([name for name in names if name != hit[0]]))
-            if given in files and taken in files:
-                own = files[taken].get("distributedInfo")
-                again = {"distributedInfo": own} if own else {}
-                files[taken] = files[given] | again
+    for kind in kinds:
+        n_hit = 1 if len(names) < 3 or rng.random() < _ONE else int(rng.integers(2, len(names)))
+        hit = [str(name) for name in rng.choice(names, n_hit, replace=False) if name in files]
+        if kind == ABSENT:
+            for name in hit[: len(files) - 1]:
+                del files[name]
+                said.append(f"{kind}: {name}")
+        elif kind == TWICE:
+            for taken in hit[:1]:
+                given = str(rng.choice([name for name in files if name != taken] or [taken]))
+                own = {
+                    key: files[taken][key] for key in ("distributedInfo",) if key in files[taken]
+                }
+                files[taken] = files[given] | own
                 said.append(f"{kind}: {given} as {taken}")
         else:
-            for name in set(hit) & files.keys():
+            for name in hit:
                 files[name], lost = JOB_LOSSES[kind](files[name], rng)
                 said += [f"{kind}: {name}: {lost}"] * bool(lost)
     return files, "; ".join(said)
-
-
-def _drawn(kinds: Sequence[str], rng: np.random.Generator, n: int) -> list[str]:
-    """Kinds of losses, each once; a file is cut last, when it is written."""
-    return [str(kind) for kind in rng.choice(list(kinds), min(n, len(kinds)), replace=False)]
 
 
 def read_document(file: Path) -> Document:

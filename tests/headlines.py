@@ -4,21 +4,22 @@ The law: *the headline of damaged data is that of the whole, or the answer says 
 damaged or missing.* Exactly:
 
 - The headline is the first finding: its cause (and which rank is late), the rank and the bound with
-  most of its time. Headlines are equal if one of them is a near-tie of the other: a finding within
-  15% of the largest drag, a rank or a bound within 15% of the largest of its finding. If no cause
-  stands out in either, they are equal, too.
+  most of its time. Two headlines are equal if one of them is a near-tie of the other: a finding
+  within 15% of the largest drag, a rank or a bound within 15% of the largest of its finding. They
+  are equal, too, if no cause stands out in either.
 - An answer says so by withholding the verdict, by an error, or by a sentence that the answer on the
   whole does not have: a warning on loading, `Verdict.damage`, `damage()` of the graph or the job, a
-  file that could not be loaded, a missing rank, collectives that could not be matched. Numbers in a
-  sentence do not make it another one. Tables (`quality`, `repairs`) do not count: no one reads them
-  before the headline.
+  file that could not be loaded, a missing rank, collectives that could not be matched. Other
+  numbers do not make it another sentence. Tables (`quality`, `repairs`) do not count: the headline
+  is read before them.
 - A loss that takes the cause away changes the headline rightly, and must still be told.
-- What is left must differ from a shorter capture, or from the capture of another program: the first
-  or last step that all ranks lost cannot be known, nor a collective that all ranks lost with its
-  call. `tests.damage` does not draw those.
+- What is left must differ from a shorter capture, and from the capture of another program: a last
+  step that all ranks lost cannot be known, nor a collective that all ranks lost with its call.
+  `tests.damage` has no such losses.
 
-The command draws losses of every job in the captures, the public traces that are here and the demo,
-with ``--traces`` also of single traces with device work, and prints how often each outcome came.
+The command draws losses of every job in the captures, the public traces that are here, the demo and
+some simulated jobs, with ``--traces`` of single traces with device work, and prints how often each
+outcome came. It looks for `htagraph` where Python does: another version can be measured.
 """
 
 from __future__ import annotations
@@ -32,44 +33,64 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 
 import htagraph as hg
 from htagraph.errors import HTAGraphError, HTAGraphWarning
 from htagraph.findings.verdict import Finding, Verdict
 from tests.damage import (
-    JOB_LOSSES,
+    KINDS,
     LOSSES,
+    Files,
     damaged,
     damaged_job,
     read_document,
     read_job,
-    write_document,
     write_job,
 )
 from tests.public_traces import FOLDER
 from tests.real_traces import CAPTURES, traces_in
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
-__all__ = ["SILENT", "Answer", "answer", "outcome"]
+__all__ = ["SILENT", "Answer", "answer", "damaged_files", "outcome", "written"]
 
 _NEAR = 0.85
 """Part of the largest from which on two of anything are near-ties, as findings are ranked."""
 
 SILENT = "WRONG"
-"""The outcome that breaks the law."""
+"""What an outcome begins with that breaks the law."""
+DEFECT = "DEFECT"
+"""What one begins with that is an exception."""
 
 _DEMO = Path(hg.__file__).parent / "demo_traces"
-_DEVICE = ("kernel", "Kernel")
-_MOST_EVENTS = 60_000
+_WORK = ("kernel", "Kernel")
+_MOST_EVENTS = 80_000
 """Events of a source: a draw takes a few seconds."""
 _LIMIT_S = 120
+_SEVERAL = 4
+"""Each fourth draw has three losses, the others one."""
+
+_SIMULATED = {
+    "late_python": {"ranks": 4, "straggler": 1},
+    "late_loader": {"ranks": 3, "straggler": 2, "delay": "data_loading", "max_offset_ns": 10**6},
+    "late_kernels": {"ranks": 4, "straggler": 0, "delay": "kernel", "tensor": 2},
+    "slow_op": {"ranks": 2, "straggler": 1, "delay": "op", "steps": 5},
+    "exposed": {"ranks": 4, "fault": "exposed_allreduce"},
+    "loader": {"ranks": 4, "fault": "dataloader", "accumulate": 2},
+    "sync": {"ranks": 2, "fault": "sync_in_loop", "layers": 3},
+    "pipeline": {"ranks": 4, "pipeline": 2, "straggler": 3},
+}
+"""Options of simulated jobs, by name."""
 
 Headline = tuple[str, int, str]
 """Cause, rank (-1 for one trace) and bound."""
@@ -187,6 +208,27 @@ def outcome(whole: Answer, now: Answer) -> str:
     return f"{SILENT}, only in tables" if now.in_tables - whole.in_tables else SILENT
 
 
+def read(source: Path) -> Files:
+    """The documents of a job, or the one of a trace."""
+    return read_job(source) if source.is_dir() else {"trace.json": read_document(source)}
+
+
+def written(files: Files, folder: Path) -> Path:
+    """Write what `read` returned; the trace, or the folder of the job."""
+    write_job(files, folder)
+    return folder / "trace.json" if [*files] == ["trace.json"] else folder
+
+
+def damaged_files(
+    files: Files, rng: np.random.Generator, kinds: Sequence[str]
+) -> tuple[Files, str]:
+    """A trace or a job after some losses, and what was lost; empty if nothing was."""
+    if [*files] != ["trace.json"]:
+        return damaged_job(files, rng, kinds)
+    document, lost = damaged(files["trace.json"], rng, kinds)
+    return {"trace.json": document}, lost
+
+
 @dataclass(frozen=True)
 class Draw:
     """One draw: what was lost, its outcome, and both headlines."""
@@ -200,15 +242,22 @@ class Draw:
     after: str
     seconds: float
 
+    def __str__(self) -> str:
+        """Two lines."""
+        return (
+            f"{self.outcome}: {self.source} #{self.number} {self.lost}\n"
+            f"    {self.before} -> {self.after}"
+        )
+
 
 def sources(folders: Iterable[Path], *, traces: bool) -> list[Path]:
     """Jobs, or single traces, in some folders; each content once."""
     found: dict[tuple[tuple[str, int], ...], Path] = {}
     for folder in folders:
         files = traces_in(folder)
-        places = files if traces else [_job_of(file) for file in files]
+        places = files if traces else map(_job_of, files)
         for place in dict.fromkeys(places):
-            inside = [place] if traces else [file for file in files if place in file.parents]
+            inside = [file for file in files if place in (file, *file.parents)]
             if traces or len(inside) > 1:
                 found.setdefault(tuple((file.name, file.stat().st_size) for file in inside), place)
     return list(found.values())
@@ -219,116 +268,107 @@ def _job_of(file: Path) -> Path:
     return file.parent.parent if file.parent.name.isdigit() else file.parent
 
 
-def drawn(source: Path, seed: int, n_draws: int, kinds: Sequence[str] = ()) -> list[Draw]:
-    """Damage a trace or a job some times; empty if the whole has no verdict, or is too large."""
-    is_job = source.is_dir()
+def draws(source: Path, seed: int, n_draws: int, kinds: Sequence[str] = ()) -> list[Draw]:
+    """Damage a trace or a job some times; nothing if it is too large, or has no verdict."""
     try:
-        given: Any = read_job(source) if is_job else read_document(source)
+        files = read(source)
     except ValueError:  # broken as it is: the reader repairs it
         return []
-    events = [document["traceEvents"] for document in (given.values() if is_job else [given])]
-    if sum(map(len, events)) > _MOST_EVENTS:
+    events = [event for document in files.values() for event in document["traceEvents"]]
+    has_work = any(event.get("cat") in _WORK for event in events)
+    if len(events) > _MOST_EVENTS or (len(files) == 1 and not has_work):
         return []
-    if not is_job and not any(event.get("cat") in _DEVICE for event in events[0]):
-        return []
-    name = "trace.json"
     with tempfile.TemporaryDirectory() as folder:
-        there = Path(folder) / source.name.split(".")[0] if is_job else Path(folder) / name
-        whole = answer(write_job(given, there) if is_job else write_document(given, there))
+        whole = answer(written(files, Path(folder) / source.name))
     if whole.first is None:
         return []
-    draws = []
+    start = np.random.default_rng([seed, zlib.crc32(source.name.encode())])
+    order = start.permutation([*(kinds or (LOSSES if len(files) == 1 else KINDS))]).tolist()
+    found = []
     for number in range(n_draws):
-        rng = np.random.default_rng([seed, zlib.crc32(source.name.encode()), number])
-        n_lost = 1 if number % 4 else 3
-        options = {"kinds": kinds} if kinds else {}
-        lose = damaged_job if is_job else damaged
+        rng = start.spawn(1)[0]
         lost = ""
-        for _ in range(20):
-            now, lost = lose(given, rng, n=n_lost, **options)
+        for _ in order:
+            order.append(order.pop(0))
+            n = 3 if number % _SEVERAL == _SEVERAL - 1 else 1
+            now, lost = damaged_files(files, rng, order[:n])
             if lost:
                 break
         if not lost:
             break
         began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            there = Path(folder) / source.name.split(".")[0] if is_job else Path(folder) / name
-            written = write_job(now, there) if is_job else write_document(now, there)
-            with _limited():
-                try:
-                    after = answer(written)
-                    how = outcome(whole, after)
-                    shown = after.headline
-                except TimeoutError as error:
-                    how, shown = str(error), ""
-                except Exception as error:
-                    how, shown = f"DEFECT {type(error).__name__}: {error}"[:90], ""
-        kind = "several" if "; " in lost and n_lost > 1 else lost.split(":")[0]
+        how, shown = _answered(now, source.name, whole)
         took = time.monotonic() - began
-        draws.append(Draw(_name(source), number, kind, lost, how, whole.headline, shown, took))
-    return draws
+        kind = "several" if n > 1 else lost.split(":")[0]
+        name = f"{source.parent.name}/{source.name}"
+        found.append(Draw(name, number, kind, lost, how, whole.headline, shown, took))
+    return found
 
 
-class _limited:
-    """Ends what takes too long."""
+def _answered(files: Files, name: str, whole: Answer) -> tuple[str, str]:
+    """The outcome for damaged files, and their headline."""
+    with tempfile.TemporaryDirectory() as folder, _within(_LIMIT_S):
+        try:
+            now = answer(written(files, Path(folder) / name))
+        except Exception as error:  # noqa: BLE001  to be counted
+            return f"{DEFECT} {type(error).__name__}: {error}"[:80], ""
+        return outcome(whole, now), now.headline
 
-    def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, self._end)
-        signal.alarm(_LIMIT_S)
 
-    def __exit__(self, *_: object) -> None:
-        signal.alarm(0)
+@contextmanager
+def _within(limit_s: int) -> Iterator[None]:
+    """End what takes too long."""
 
-    @staticmethod
-    def _end(*_: object) -> NoReturn:
-        message = f"takes over {_LIMIT_S} s"
+    def end(*_: object) -> NoReturn:
+        message = f"takes over {limit_s} s"
         raise TimeoutError(message)
 
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(limit_s)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
-def _name(source: Path) -> str:
-    return f"{source.parent.name}/{source.name}"
 
-
-def table(draws: Sequence[Draw]) -> str:
-    """Outcomes by kind of loss."""
-    import pandas as pd
-
-    frame = pd.DataFrame({"kind": [d.kind for d in draws], "how": [d.outcome for d in draws]})
-    return str(pd.crosstab(frame["kind"], frame["how"], margins=True, margins_name="all"))
+def simulated(folder: Path) -> Path:
+    """Write some simulated jobs."""
+    for name, options in _SIMULATED.items():
+        simulate_job(training_job(**options)).write(folder / name)  # type: ignore[arg-type]
+    return folder
 
 
 def main() -> int:
     """Draw, and print the outcomes; exit code 1 if one breaks the law."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", nargs="*", type=Path, default=[CAPTURES, _DEMO, FOLDER])
+    parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--draws", type=int, default=20, help="of each source")
     parser.add_argument("--traces", action="store_true", help="single traces, not jobs")
-    parser.add_argument(
-        "--kinds", nargs="*", default=[], choices=[*JOB_LOSSES, "absent_rank", "one_trace_twice"]
-    )
+    parser.add_argument("--kinds", nargs="*", default=[], choices=KINDS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--write", type=Path, help="keep the draws in this file, as JSON")
     asked = parser.parse_args()
-    found = sources(asked.folders, traces=asked.traces)
-    n = len(found)
-    with ProcessPoolExecutor(asked.processes) as pool:
-        each = pool.map(drawn, found, [asked.seed] * n, [asked.draws] * n, [asked.kinds] * n)
-        draws = []
-        for some in each:
-            for one in some:
-                if one.outcome.startswith((SILENT, "DEFECT", "takes")):
-                    print(
-                        f"{one.outcome}: {one.source} #{one.number} {one.lost}\n    {one.before} -> {one.after}",
-                        flush=True,
-                    )
-            draws += some
+    every: list[Draw] = []
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.processes) as pool:
+        folders = asked.folders or [CAPTURES, _DEMO, FOLDER, simulated(Path(folder) / "simulated")]
+        found = sources(folders, traces=asked.traces)
+        draw = partial(draws, seed=asked.seed, n_draws=asked.draws, kinds=asked.kinds)
+        for some in pool.map(draw, found):
+            print(*(one for one in some if one.outcome.startswith((SILENT, DEFECT))), sep="\n")
+            every += some
     if asked.write:
-        asked.write.write_text(json.dumps([asdict(one) for one in draws], indent=1))
-    print(f"{len({one.source for one in draws})} sources, {len(draws)} draws")
-    print(table(draws))
-    n_silent = sum(one.outcome.startswith(SILENT) for one in draws)
-    return int(n_silent > 0)
+        asked.write.write_text(json.dumps([asdict(one) for one in every], indent=1))
+    table = pd.crosstab(
+        pd.Series([one.kind for one in every], name="lost"),
+        pd.Series([one.outcome for one in every], name="outcome"),
+        margins=True,
+        margins_name="all",
+    )
+    print(f"{len({one.source for one in every})} sources, {len(every)} draws")
+    print(table.to_string())
+    return int(any(one.outcome.startswith((SILENT, DEFECT)) for one in every))
 
 
 if __name__ == "__main__":
