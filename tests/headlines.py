@@ -8,10 +8,9 @@ damaged or missing.* Exactly:
   within 15% of the largest drag, a rank or a bound within 15% of the largest of its finding. They
   are equal, too, if no cause stands out in either.
 - An answer says so by withholding the verdict, by an error, or by a sentence that the answer on the
-  whole does not have: a warning on loading, `Verdict.damage`, `damage()` of the graph or the job, a
-  file that could not be loaded, a missing rank, collectives that could not be matched. Other
-  numbers do not make it another sentence. Tables (`quality`, `repairs`) do not count: the headline
-  is read before them.
+  whole does not have: a warning on loading, `Verdict.damage`, a file that could not be loaded, a
+  missing rank, collectives that could not be matched. Other numbers do not make it another
+  sentence. Tables (`quality`, `repairs`) do not count: the headline is read before them.
 - A loss that takes the cause away changes the headline rightly, and must still be told.
 - What is left must differ from a shorter capture, and from the capture of another program: a last
   step that all ranks lost cannot be known, nor a collective that all ranks lost with its call.
@@ -136,7 +135,7 @@ class Answer:
 def answer(source: Path) -> Answer:
     """What a report says first of a trace or a job."""
     with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", HTAGraphWarning)
         try:
             summary = hg.report(source, write=False).summary
             verdict = summary.verdict
@@ -163,23 +162,13 @@ _NOTHING: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
 def _said(summary: Any, verdict: Verdict) -> Iterator[str]:
     """Sentences of an answer that data are damaged or missing."""
-    yield from _lines(getattr(verdict, "damage", ()))
+    yield from getattr(verdict, "damage", ())  # versions of htagraph before it have none
     if isinstance(summary, hg.JobSummary):
-        job = summary.job
-        yield from _lines(getattr(job, "damage", ()))
-        yield from job.timeline.unmatched
+        yield from summary.job.timeline.unmatched
         yield from summary.failures["error"].map(str)
-        yield from (f"rank {chr(ord('A') + rank % 26)} is missing" for rank in job.missing_ranks)
-    else:
-        yield from _lines(getattr(summary.graph, "damage", ()))
-
-
-def _lines(what: Any) -> list[str]:
-    """Sentences, however they are given."""
-    found = what() if callable(what) else what
-    if isinstance(found, str):
-        return [found] if found else []
-    return [str(one) for one in found]
+        yield from (
+            f"rank {chr(ord('A') + rank % 26)} is missing" for rank in summary.job.missing_ranks
+        )
 
 
 def _size_ns(finding: Finding) -> int:

@@ -18,6 +18,7 @@ _SHORT = {
     "kineto": (150, {"valid", "repaired", "TraceFormatError"}),
     "traces": (8, {"valid", "repaired"}),
     "jobs": (4, {"answered"}),
+    "losses": (8, {"same"}),
     "graphs": (120, {"valid", "refused"}),
     "nsys": (20, {"repaired", "TraceFormatError"}),
     "perfetto": (100, {"repaired", "TraceFormatError"}),
