@@ -22,6 +22,7 @@ _SHORT = {
     "graphs": (120, {"valid", "refused"}),
     "nsys": (20, {"repaired", "TraceFormatError"}),
     "perfetto": (100, {"repaired", "TraceFormatError"}),
+    "companions": (30, {"matched"}),
 }
 """How many inputs take a few seconds, and what becomes of some of them."""
 
