@@ -45,7 +45,7 @@ import pandas as pd
 
 import htagraph as hg
 from htagraph.errors import HTAGraphError, HTAGraphWarning
-from htagraph.findings.verdict import Finding, Verdict
+from htagraph.findings.verdict import Finding
 from tests.damage import (
     KINDS,
     LOSSES,
@@ -134,41 +134,49 @@ class Answer:
 
 def answer(source: Path) -> Answer:
     """What a report says first of a trace or a job."""
+    nothing: frozenset[Any] = frozenset()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", HTAGraphWarning)
         try:
             summary = hg.report(source, write=False).summary
             verdict = summary.verdict
-            said = set(_said(summary, verdict))
-            tables = {f"{row.check}" for row in summary.weak_checks.itertuples()}
+            said = {*_said(summary)}
+            tables = {*summary.weak_checks["check"].map(str)}
             if isinstance(summary, hg.Summary):
-                tables |= set(summary.trace.repairs["kind"])
+                tables |= {*summary.trace.repairs["kind"]}
         except HTAGraphError as error:
-            return Answer(None, frozenset(), False, f"{type(error).__name__}: {error}", *_NOTHING)
-    said |= {str(one.message) for one in warned if issubclass(one.category, HTAGraphWarning)}
-    sentences = frozenset(re.sub(r"[\d,.]+", "#", each) for each in said)
+            why = f"{type(error).__name__}: {error}"
+            return Answer(None, nothing, False, why, nothing, nothing)
+    of_loading = (one for one in warned if issubclass(one.category, HTAGraphWarning))
+    said |= {_without_numbers(str(one.message)) for one in of_loading}
     found = verdict.findings
     if verdict.withheld or not found:
-        return Answer(None, frozenset(), False, verdict.withheld, sentences, frozenset(tables))
+        return Answer(None, nothing, False, verdict.withheld, frozenset(said), frozenset(tables))
     most_ns = max(map(_size_ns, found))
     near = [one for one in found if _size_ns(one) >= _NEAR * most_ns]
     heads = frozenset(head for one in near for head in _headlines(one))
-    first = next(_headlines(found[0]))
-    return Answer(first, heads | {first}, bool(verdict.balance), "", sentences, frozenset(tables))
+    return Answer(
+        first=next(_headlines(found[0])),
+        near=heads,
+        is_balanced=bool(verdict.balance),
+        withheld="",
+        said=frozenset(said),
+        in_tables=frozenset(tables),
+    )
 
 
-_NOTHING: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-
-
-def _said(summary: Any, verdict: Verdict) -> Iterator[str]:
+def _said(summary: hg.Summary | hg.JobSummary) -> Iterator[str]:
     """Sentences of an answer that data are damaged or missing."""
-    yield from getattr(verdict, "damage", ())  # versions of htagraph before it have none
+    # Versions of htagraph before `Verdict.damage` are measured, too.
+    yield from map(_without_numbers, getattr(summary.verdict, "damage", ()))
     if isinstance(summary, hg.JobSummary):
-        yield from summary.job.timeline.unmatched
-        yield from summary.failures["error"].map(str)
-        yield from (
-            f"rank {chr(ord('A') + rank % 26)} is missing" for rank in summary.job.missing_ranks
-        )
+        yield from map(_without_numbers, summary.job.timeline.unmatched)
+        yield from map(_without_numbers, summary.failures["error"].map(str))
+        yield from (f"rank {rank} is missing" for rank in summary.job.missing_ranks)
+
+
+def _without_numbers(sentence: str) -> str:
+    return re.sub(r"[\d,.]+", "#", sentence)
 
 
 def _size_ns(finding: Finding) -> int:
@@ -341,7 +349,9 @@ def main() -> int:
     asked = parser.parse_args()
     every: list[Draw] = []
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.processes) as pool:
-        folders = asked.folders or [CAPTURES, _DEMO, FOLDER, simulated(Path(folder) / "simulated")]
+        folders = asked.folders or [CAPTURES, _DEMO, FOLDER]
+        if not asked.traces and not asked.folders:
+            folders.append(simulated(Path(folder) / "simulated"))
         found = sources(folders, traces=asked.traces)
         draw = partial(draws, seed=asked.seed, n_draws=asked.draws, kinds=asked.kinds)
         for some in pool.map(draw, found):

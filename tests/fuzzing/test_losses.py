@@ -21,7 +21,7 @@ ONE_RANK = {
     "lost_inner_step": TOLD,
     "cut_file": TOLD,
     "silent_device": TOLD,
-    "doubled": TOLD,
+    "doubled": SAME,
     "lost_collectives": LAWFUL,
     "lost_buffer": LAWFUL,
     "lost_flows": LAWFUL,
