@@ -90,12 +90,6 @@ def main(args: Sequence[str] | None = None) -> None:
         if not is_interrupted():
             complain(error)
         sys.exit(1)
-    except RuntimeError as error:
-        if "start new thread" not in str(error):  # what Python says then
-            raise
-        hint = "raise the limit on processes and threads (ulimit -u)."
-        complain(HTAGraphError("no thread can be started.", hint=hint))
-        sys.exit(1)
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         _leave_output()
     except OSError as error:  # the disk of the output, or of a temporary file

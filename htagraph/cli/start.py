@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import sys
 from contextlib import suppress
@@ -55,7 +54,6 @@ def start() -> None:
     """Run the command line; exit code 130 after Ctrl-C, 143 after SIGTERM."""
     end_at_once()
     keeps_memory()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # unused; numpy dies if it may start none
     defer("pandas")
     from htagraph.cli.main import main  # noqa: PLC0415  takes a second, in which Ctrl-C must work
 

@@ -140,8 +140,7 @@ def _announced() -> Iterator[None]:
     """Log a message, once, if the block takes long."""
     timer = threading.Timer(_PATIENCE_S, _say)
     timer.daemon = True
-    with suppress(RuntimeError):  # a limit on threads: the message is not worth the work
-        timer.start()
+    timer.start()
     try:
         yield
     finally:

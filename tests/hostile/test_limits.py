@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from htagraph.comparison import run_profile
 from htagraph.compiler.structure import MAX_STREAMS
@@ -21,12 +16,6 @@ from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.trace_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
 from htagraph.readers.ncu import csv_table
-
-_AS_NOBODY = [
-    *("setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-sys_resource,-sys_admin"),
-    *("--inh-caps=-all,+dac_override", "--ambient-caps=+dac_override"),
-]
-"""Root has no limit on processes; nobody has one, and may read and write here."""
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
 
@@ -53,39 +42,3 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
         "values of Nsight Compute": csv_table._MOST_VALUES,
         "a stored baseline": run_profile._MOST_BYTES,
     }
-
-
-def _is_limited() -> bool:
-    """Whether a command can be run as a user with a limit on processes."""
-    if not all(map(shutil.which, ("setpriv", "prlimit"))):
-        return False
-    return subprocess.run([*_AS_NOBODY, "true"], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not _is_limited(), reason="needs root, setpriv and prlimit")
-@pytest.mark.parametrize(
-    ("source", "n", "says"),
-    [
-        ("job", 1, "error: no thread can be started. Hint: raise the limit on processes"),
-        ("dataloader.pt.trace.json.gz", 1, ""),
-    ],
-)
-def test_without_threads_it_works_or_says_so_in_a_line(
-    source: str, n: int, says: str, tmp_path: Path
-) -> None:
-    """`ulimit -u`, as on the login nodes of clusters; numpy began threads that it never used."""
-    package = Path(__file__).parents[2]
-    trace = package / "htagraph" / "demo_traces" / source
-    command = [sys.executable, "-m", "htagraph.cli.start", "path", str(trace), "-q"]
-    run = subprocess.run(
-        [*_AS_NOBODY, "prlimit", f"--nproc={n}", *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(package), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )
-
-    assert run.stderr.startswith(says)
-    assert (run.returncode, len(run.stderr.splitlines())) == ((1, 1) if says else (0, 0))
