@@ -166,7 +166,8 @@ def _steps(document: Document) -> list[Event]:
 
 def _lost_step(document: Document, steps: list[Event], number: int) -> tuple[Document, str]:
     step = steps[number]
-    start, end = _ts(step), _end(step)
+    start = _ts(step)
+    end = _end(step) - 2 * float(np.spacing(start))  # the next step begins at its very end
     host = [e for e in document["traceEvents"] if _is_host(e) and start <= _ts(e) < end]
     calls = {_arg(event, "correlation") for event in host} - {None}
     device = [
