@@ -179,7 +179,7 @@ def _tree(
     The spanning tree with most matched collectives on its edges (Prim 1957).
     """
     placed: set[int] = set()
-    for root in ranks:
+    for root in sorted(ranks):
         waiting = [(0, root, -1)]
         while waiting:
             _, rank, parent = heapq.heappop(waiting)
@@ -227,7 +227,6 @@ def fit_clocks(
         # Ranks that do not fit the reference may fit each other: the reference may be the outlier.
         first = {rank: _component(rank, parents, fits) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
-        apart.sort(key=lambda rank: (first[rank] != rank, rank))  # no root has a parent that fits
     return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds)
 
 
