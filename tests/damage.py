@@ -357,18 +357,29 @@ def clock_set(document: Document, rng: np.random.Generator) -> tuple[Document, s
 
 
 def clock_set_back(document: Document, rng: np.random.Generator) -> tuple[Document, str]:
-    """The same, but always back: forward, a clock looks like a pause of the whole machine."""
-    return _clock_set(document, rng, signs=(-1,))
+    """The same, but always back, to a time within the capture.
+
+    Forward, it would look like a pause of the whole machine; back beyond the start, like another
+    order of the program.
+    """
+    return _clock_set(document, rng, signs=(-1,), is_within=True)
 
 
 def _clock_set(
-    document: Document, rng: np.random.Generator, signs: tuple[int, ...]
+    document: Document,
+    rng: np.random.Generator,
+    signs: tuple[int, ...],
+    *,
+    is_within: bool = False,
 ) -> tuple[Document, str]:
     events = _sorted(document, _is_slice)
     if not events:
         return document, ""
     at = np.sort([_instant(events, rng) for _ in range(int(rng.integers(1, 4)))])
-    by_us = np.append(0, rng.choice(signs, len(at)) * 10 ** rng.uniform(2, 6.5, len(at)))
+    far_us = 10 ** rng.uniform(2, 6.5, len(at))
+    if is_within:
+        far_us = np.minimum(far_us, rng.uniform(0.1, 0.9) * (at - _ts(events[0])) / len(at))
+    by_us = np.append(0, rng.choice(signs, len(at)) * far_us)
     times = [_ts(event) for event in document["traceEvents"]]
     shifts: NDArray[np.float64] = np.cumsum(by_us)[np.searchsorted(at, times, side="right")]
     moved = (_moved(e, by) for e, by in zip(document["traceEvents"], shifts.tolist(), strict=True))
