@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -22,7 +24,16 @@ from htagraph.readers.storage import n_bytes_of, path_of
 from htagraph.trace import Trace, load
 from htagraph.writers.output_file import new_folder
 
-__all__ = ["Compiled", "LoadOptions", "compiled", "kept_file", "load_graph", "opened", "saved"]
+__all__ = [
+    "Compiled",
+    "LoadOptions",
+    "compiled",
+    "is_trusted",
+    "kept_file",
+    "load_graph",
+    "opened",
+    "saved",
+]
 
 _ENDS = 1 << 16
 """Bytes at each end of a file that identify it in a cache (chosen)."""
@@ -96,7 +107,8 @@ def load_graph(
 
     A cached graph is valid as long as the file, its companions, the options and htagraph itself are
     unchanged: a file is identified by its path, size and times of change, and by its first and last
-    bytes. Damaged entries are replaced. Nothing in a cached file is executed.
+    bytes. Damaged entries are replaced. Nothing in a cached file is executed, and one of another
+    user is not used (`is_trusted`).
 
     Parameters
     ----------
@@ -175,8 +187,8 @@ def kept_file(path: Path, beside: Sequence[Path], folder: Path, options: LoadOpt
 
 
 def opened(kept: Path, path: Path) -> Compiled | None:
-    """The cached trace and graph of the trace in `path`; None if absent or damaged."""
-    if not kept.is_file():
+    """The cached trace and graph of the trace in `path`; None if absent, damaged or not trusted."""
+    if not is_trusted(kept):
         return None
     from htagraph.readers.graph_file import read_compiled  # noqa: PLC0415  only where kept
 
@@ -185,6 +197,22 @@ def opened(kept: Path, path: Path) -> Compiled | None:
     except TraceFormatError:
         return None
     return Compiled(Trace(recording), TraceGraph(dag, dag.span, recording.rank, recording.origin))
+
+
+def is_trusted(kept: Path) -> bool:
+    """Whether a cache entry is there, and is of this user, of root or of the folder's owner.
+
+    A valid graph of another trace would change answers, and its name can be computed. So an entry
+    that every user can write to is not trusted either. Windows does not tell.
+    """
+    try:
+        state, folder = kept.stat(), kept.parent.stat()
+    except OSError:
+        return False
+    if not stat.S_ISREG(state.st_mode) or not hasattr(os, "getuid"):
+        return stat.S_ISREG(state.st_mode)
+    is_own = state.st_uid in {0, os.getuid(), folder.st_uid}
+    return is_own and not state.st_mode & stat.S_IWOTH
 
 
 def saved(made: Compiled, kept: Path) -> Path:
@@ -200,7 +228,10 @@ def saved(made: Compiled, kept: Path) -> Path:
 
     recording, dag = made.trace.recording, made.graph.dag
     more = {**pack_recording(recording, dag), **arg_places(recording.origin)}
-    return write_graph(kept, dag, rank=recording.rank, origin=recording.origin, more=more)
+    write_graph(kept, dag, rank=recording.rank, origin=recording.origin, more=more)
+    with suppress(OSError):  # whatever the umask: an entry that all can write to is not used
+        kept.chmod(stat.S_IMODE(kept.stat().st_mode) & ~stat.S_IWOTH)
+    return kept
 
 
 def _state(path: Path) -> tuple[object, ...]:
@@ -209,18 +240,18 @@ def _state(path: Path) -> tuple[object, ...]:
         return ()
     try:
         with path.open("rb") as file:
-            stat = os.fstat(file.fileno())
+            state = os.fstat(file.fileno())
             ends = sha256(file.read(_ENDS))
-            file.seek(max(stat.st_size - _ENDS, 0))
+            file.seek(max(state.st_size - _ENDS, 0))
             ends.update(file.read(_ENDS))
     except OSError:
         return ()
-    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, ends.hexdigest()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, ends.hexdigest()
 
 
 @lru_cache
 def _code() -> str:
     """The state of the package: when its files were last changed."""
     states = ((file, file.stat()) for file in sorted(Path(__file__).parent.rglob("*.py")))
-    known = [(file.name, stat.st_size, stat.st_mtime_ns) for file, stat in states]
+    known = [(file.name, state.st_size, state.st_mtime_ns) for file, state in states]
     return sha256(str(known).encode()).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import main
-from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file
+from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file, saved
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
@@ -141,6 +142,51 @@ def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper
     assert _n_reads(trace, tmp_path / "kept") == 1
     _assert_equal(made, compiled(trace, (), LoadOptions(), folder=tmp_path / "kept"))
     assert _n_reads(trace, tmp_path / "kept") == 0
+
+
+def _of_another_trace(trace: Path, folder: Path) -> tuple[Path, Path]:
+    """The folder of a cache, in which a valid graph of another trace has the name of this one."""
+    kept = kept_file(trace, (), folder, LoadOptions())
+    other = simulate(training_rank(steps=1, seed=5)).write(folder / "other.json")
+    saved(LoadOptions().made(other), kept)
+    return folder, kept
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners")
+def test_an_entry_that_all_can_write_to_is_made_again(trace, tmp_path):
+    """It is valid, and of another trace."""
+    folder, kept = _of_another_trace(trace, tmp_path)
+    trusted = hg.load_graph(trace, cache=folder).dur_ns
+    kept.chmod(0o666)
+
+    assert hg.load_graph(trace, cache=folder).dur_ns == hg.load_graph(trace).dur_ns != trusted
+    assert stat.S_IMODE(kept.stat().st_mode) & stat.S_IWOTH == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives away")
+@pytest.mark.parametrize(("of_folder", "is_used"), [(0, False), (4242, True)])
+def test_an_entry_of_another_user_is_used_only_if_the_folder_is_theirs(
+    trace, tmp_path, of_folder, is_used
+):
+    """A name in a shared folder can be computed by all who know the trace."""
+    folder, kept = _of_another_trace(trace, tmp_path)
+    planted = hg.load_graph(trace, cache=folder).dur_ns
+    os.chown(kept, 4242, -1)
+    os.chown(folder, of_folder, -1)
+    job = hg.load_job([trace], cache=folder)
+
+    assert (job.graphs.open(0).dag.span.dur_ns == planted) == is_used
+    assert (hg.load_graph(trace, cache=folder).dur_ns == planted) == is_used
+
+
+@pytest.mark.skipif(not hasattr(os, "umask"), reason="files have no permissions")
+def test_what_is_kept_is_used_whatever_the_umask(trace, tmp_path):
+    """In containers it is often 0."""
+    before = os.umask(0)
+    try:
+        assert [_n_reads(trace, tmp_path / "kept") for _ in range(2)] == [1, 0]
+    finally:
+        os.umask(before)
 
 
 @pytest.fixture

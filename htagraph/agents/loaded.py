@@ -105,7 +105,7 @@ class Loaded:
         return sum(run.n_events for run in self._runs.values())
 
 
-def _state(path: Path) -> tuple[Path, int, int]:
-    """A file as it is now: another time or size is another trace."""
+def _state(path: Path) -> tuple[Path, int, int, int, int]:
+    """A file as it is now; one that replaced it may have its size and its time of change."""
     stat = path.stat()
-    return path, stat.st_mtime_ns, stat.st_size
+    return path, stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino

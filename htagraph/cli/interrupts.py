@@ -78,7 +78,8 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
         # ctypes callbacks drop the exception, and thread pools finish their queue first.
         last = threading.Timer(_PATIENCE_S, lambda: _heard and _leave(number))
         last.daemon = True
-        last.start()
+        with suppress(RuntimeError):  # a limit on threads
+            last.start()
         raise KeyboardInterrupt
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.compiled import LoadOptions, opened, saved
+from htagraph.compiled import LoadOptions, is_trusted, opened, saved
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -254,7 +254,7 @@ class Request(NamedTuple):
 
 def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: from the cache, or compiled again on machines that do not see it."""
-    if files.graph.exists():
+    if is_trusted(files.graph):
         return TraceGraph.open(files.graph)
     return reading.made(files.trace, files.beside).graph
 

@@ -285,6 +285,21 @@ def test_a_second_question_reads_nothing(desk, folder, monkeypatch):
     assert read == ["again.json.gz"] * 2
 
 
+def test_a_file_that_replaced_another_is_read_whatever_its_size_and_time(desk, folder):
+    """Unpacked from one archive, both may have the same."""
+    path, other = folder / "swapped.json", folder / "other.json"
+    for file, name in ((path, SLOW), (other, FAST)):
+        text = gzip.decompress((folder / name).read_bytes())
+        file.write_bytes(text.ljust(1 << 20))
+        os.utime(file, ns=(0, 0))
+    before = ask(desk, "verdict", path="swapped.json")
+    other.replace(path)
+    after = ask(desk, "verdict", path="swapped.json")
+
+    assert before["findings"] == ask(desk, "verdict", path=SLOW)["findings"]
+    assert after["findings"] == ask(desk, "verdict", path=FAST)["findings"] != before["findings"]
+
+
 def test_what_was_longest_unused_is_let_go(desk, folder, monkeypatch):
     """What is kept is bounded by its events; the last is kept, however large."""
     monkeypatch.setattr(loading, "_MOST_EVENTS", 1)

@@ -89,6 +89,17 @@ def test_workers_of_a_job_end_in_silence(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_worker_that_is_stopped_does_not_hold_the_end(tmp_path: Path) -> None:
+    """SIGSTOP, as of a debugger or a scheduler: it cannot hear that it is to end."""
+    stopped = JOB.replace("(time.sleep, (60,))", "(signal.raise_signal, (signal.SIGSTOP,))")
+    process = started("import signal; " + stopped, cwd=tmp_path)
+    time.sleep(0.5)
+
+    assert ended(process) == (130, b"interrupted.\n")
+    assert _is_gone(process.pid)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_job_that_is_told_to_end_takes_all_along(tmp_path: Path) -> None:
     """SIGTERM, as of a scheduler, goes to the command alone."""
     process = started(JOB, cwd=tmp_path)

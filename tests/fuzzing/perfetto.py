@@ -84,6 +84,42 @@ def corpus() -> list[bytes]:
 
 
 def mutated(rng: random.Random) -> bytes:
+    """Bytes, or packets, with some damage."""
+    return _bytes(rng) if rng.random() < 0.6 else _packets(rng)
+
+
+def _packets(rng: random.Random) -> bytes:
+    """Packets that come twice, late, never, at other times, on other tracks or sequences."""
+    packets = [*Trace.FromString(rng.choice(corpus())).packet]
+    for _ in range(rng.choice((1, 2, 3, 8, 30))):
+        at, other, how = rng.randrange(len(packets)), rng.choice(packets), rng.randrange(9)
+        one = TracePacket.FromString(packets[at].SerializeToString())
+        if how == 0:
+            packets.insert(rng.randrange(len(packets)), one)
+        elif how == 1 and len(packets) > 1:
+            del packets[at : min(at + rng.choice((1, 1, 10)), len(packets) - 1)]
+        elif how == 2:
+            packets[at], packets[-1] = packets[-1], packets[at]
+        elif how == 3:
+            one.timestamp = rng.choice((0, 1, other.timestamp, 2**62, 2**63 - 1, 2**64 - 1))
+        elif how == 4:
+            one.timestamp_clock_id = rng.choice((0, 1, 6, 63, 64, 64, 127, 2**31))
+        elif how == 5:
+            one.trusted_packet_sequence_id = rng.choice((0, 1, 2, 2**32 - 1))
+            one.sequence_flags = rng.randrange(4)
+        elif how == 6 and one.HasField("track_event"):
+            one.track_event.type = rng.choice((0, BEGIN, END, INSTANT, COUNTER))
+            one.track_event.track_uuid = rng.choice((0, 1, other.track_event.track_uuid, 2**64 - 1))
+        elif how == 7 and one.HasField("track_descriptor"):
+            one.track_descriptor.uuid = other.track_descriptor.uuid
+            one.track_descriptor.parent_uuid = rng.choice((0, one.track_descriptor.uuid))
+        elif how == 8:
+            one.MergeFrom(other)
+        packets[min(at, len(packets) - 1)] = one
+    return trace_of(*packets)
+
+
+def _bytes(rng: random.Random) -> bytes:
     """Bytes with some damage."""
     out = bytearray(rng.choice(corpus()))
     for _ in range(rng.choice((1, 1, 2, 3, 8))):

@@ -18,9 +18,11 @@ _SHORT = {
     "kineto": (150, {"valid", "repaired", "TraceFormatError"}),
     "traces": (8, {"valid", "repaired"}),
     "jobs": (4, {"answered"}),
+    "losses": (8, {"same"}),
     "graphs": (120, {"valid", "refused"}),
     "nsys": (20, {"repaired", "TraceFormatError"}),
     "perfetto": (100, {"repaired", "TraceFormatError"}),
+    "companions": (30, {"matched"}),
 }
 """How many inputs take a few seconds, and what becomes of some of them."""
 

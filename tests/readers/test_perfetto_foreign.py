@@ -104,6 +104,19 @@ def test_numbers_of_texts_are_of_a_sequence_and_of_the_state_since_it_was_cleare
     assert repaired(recording) == {"unknown interned id": 1}
 
 
+def test_a_time_that_is_too_far_only_with_the_day_is_left_out() -> None:
+    """146 years since boot, which was in this century: sums of two such times overflowed."""
+    day_ns, far = 1_700_000_000_000_000_000, 1 << 61
+    clocks = [{"clock_id": 6, "timestamp": 0}, {"clock_id": 1, "timestamp": 2 * day_ns}]
+    data = trace_of(
+        packet(clock_snapshot={"clocks": clocks}), *sliced("near", 5, 9), *sliced("far", far, 1)
+    )
+    recording = read_perfetto(data)
+
+    assert rows(recording) == [("near", 2 * day_ns + 5, 9, "op")]
+    assert repaired(recording) == {"time out of range": 2}
+
+
 def test_times_are_carried_to_one_clock_and_to_the_time_of_day() -> None:
     """Clock 64 of a sequence counts microseconds from its last time; REALTIME is the day."""
     day_ns = 1_712_195_495_000_000_000

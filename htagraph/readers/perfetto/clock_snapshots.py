@@ -73,7 +73,7 @@ class Clocks:
         self._snapshots.append((row, shown))
 
     def times(self, scan: Scan, clock: I64, log: RepairLog) -> I64:
-        """The time of each packet by the trace clock; -1 for none.
+        """The time of each packet by the trace clock; -1 for none, and for one beyond 146 years.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Clocks:
             if carried is None:
                 log.add(Defect.NO_CLOCK, n=len(rows))
             out[rows] = shown if carried is None else carried
-        out[(out < 0) | (out > _MAX_NS)] = -1
+        out[(out < 0) | (out > _MAX_NS - self.day_ns())] = -1
         return out
 
     def day_ns(self) -> int:
