@@ -57,6 +57,12 @@ class Clocks:
         """The clock of a rank."""
         return self.fits[rank].clock
 
+    def component(self, rank: int) -> int:
+        """The first of the ranks that share a clock with this one: its last parent that fits."""
+        while self.parents[rank] >= 0 and self.fits[rank].width_ns >= 0:
+            rank = self.parents[rank]
+        return rank
+
     def moved(self) -> Clocks:
         """The clocks after all times moved to common time; errors stay."""
         fits = {rank: replace(fit, clock=Clock()) for rank, fit in self.fits.items()}
@@ -75,7 +81,7 @@ class Clocks:
         }
         components: dict[int, list[int]] = {}
         for rank in ends:
-            components.setdefault(_component(rank, self.parents, self.fits), []).append(rank)
+            components.setdefault(self.component(rank), []).append(rank)
 
         def joined(first: int) -> list[int]:
             own = components[first]
@@ -133,13 +139,6 @@ class Clocks:
                 "is_feasible": [fit.width_ns >= 0 for fit in fits],
             }
         )
-
-
-def _component(rank: int, parents: Mapping[int, int], fits: Mapping[int, ClockFit]) -> int:
-    """The first of the ranks that share a clock with this one: its last parent that fits."""
-    while parents[rank] >= 0 and fits[rank].width_ns >= 0:
-        rank = parents[rank]
-    return rank
 
 
 def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -202,7 +201,7 @@ def fit_clocks(
 
     `matched` is `Matching.members`.
     """
-    full = matched[(matched["waits"] | matched["is_awaited"]) & ~matched["is_partial"]]
+    full = matched[matched["waits"] | matched["is_awaited"]]
     by_rank = {int(str(rank)): part for rank, part in full.groupby("rank")}
     fits: dict[int, ClockFit] = {}
     parents: dict[int, int] = {}
@@ -225,7 +224,8 @@ def fit_clocks(
             offset_ns = fit.clock.offset_ns
             bounds[rank] = (low_ns + fit.low_ns - offset_ns, high_ns + fit.high_ns - offset_ns)
         # Ranks that do not fit the reference may fit each other: the reference may be the outlier.
-        first = {rank: _component(rank, parents, fits) for rank in apart}
+        so_far = Clocks(fits, parents, bounds)
+        first = {rank: so_far.component(rank) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
     return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds)
 

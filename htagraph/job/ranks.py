@@ -44,6 +44,7 @@ from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.readers.kineto.header import base_time_of
 
 __all__ = [
     "OnError",
@@ -114,6 +115,8 @@ class RankSummary:
         Of the whole trace.
     starts : tuple of StepStart, default=()
         Where the steps begin.
+    base_ns : int, default=0, unit=ns
+        Time that is 0 in the file; 0 where not recorded.
     n_left_out, n_steps_left_out : int, default=0
         First collectives that are not in the table, and the number of their steps.
     """
@@ -136,6 +139,7 @@ class RankSummary:
     ends: RankEnds
     device_names: tuple[str, ...] = ()
     starts: tuple[StepStart, ...] = ()
+    base_ns: int = 0
     n_left_out: int = 0
     n_steps_left_out: int = 0
 
@@ -218,6 +222,7 @@ def prepare_rank(
         ends=rank_ends(graph),
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
+        base_ns=base_time_of(trace.metadata),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

@@ -44,7 +44,8 @@ class Timeline:
     def _matching(self) -> Matching:
         summaries = self.graphs.summaries
         tables = {rank: one.collectives for rank, one in summaries.items()}
-        found = match_collectives(tables, self._hosts)
+        starts = {rank: one.starts for rank, one in summaries.items()}
+        found = match_collectives(tables, self._hosts, starts, self._lost_ns)
         for why in found.unmatched:
             warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
         return found
@@ -64,6 +65,19 @@ class Timeline:
     @property
     def _hosts(self) -> dict[int, str]:
         return {rank: one.host for rank, one in self.graphs.summaries.items()}
+
+    @property
+    def _lost_ns(self) -> dict[int, int]:
+        """What to add to times of ranks that lost their host, if they are on that of all others.
+
+        A truncated file lacks its end, where host and base time are.
+        """
+        summaries = self.graphs.summaries.values()
+        known = {(one.host, one.base_ns) for one in summaries if one.host}
+        if len(known) != 1:
+            return {}
+        base_ns = known.pop()[1]
+        return {one.rank: base_ns - one.base_ns for one in summaries if not one.host}
 
     @cached_property
     def aligned(self) -> tuple[int, ...]:
