@@ -260,6 +260,7 @@ def shared_clock(
     waits: Bools,
     is_awaited: Bools,
     clock: Clock,
+    within_ns: int = ONE_HOST_NS,
 ) -> ClockFit | None:
     """The reference's own clock for a member on the same host, None if collectives forbid it.
 
@@ -273,6 +274,8 @@ def shared_clock(
         As for `fit_clock`.
     clock : Clock
         Of the reference.
+    within_ns : int, unit=ns
+        By how much the clocks may differ; ends may, too, if that is more than one host allows.
 
     Examples
     --------
@@ -283,13 +286,14 @@ def shared_clock(
     """
     start, end = clock.to_common(start_ns), clock.to_common(end_ns)
     low, high = _bounds(reference_start_ns - end, reference_end_ns - start, waits, is_awaited, 0)
-    if low > ONE_HOST_NS or high < -ONE_HOST_NS or low > high:
-        return None
     apart = reference_end_ns - end
+    is_far = within_ns > ONE_HOST_NS and abs(np.median(apart)) > within_ns
+    if low > within_ns or high < -within_ns or low > high or is_far:
+        return None
     return ClockFit(
         clock,
-        clock.offset_ns + min(max(low, -ONE_HOST_NS), 0),
-        clock.offset_ns + max(min(high, ONE_HOST_NS), 0),
+        clock.offset_ns + min(max(low, -within_ns), 0),
+        clock.offset_ns + max(min(high, within_ns), 0),
         int(np.median(np.abs(apart))),
         len(end),
     )

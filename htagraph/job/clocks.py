@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, shared_clock, to_common
+from htagraph.algorithms.clocks import (
+    ONE_HOST_NS,
+    Clock,
+    ClockFit,
+    fit_clock,
+    shared_clock,
+    to_common,
+)
 from htagraph.job.library_matching import ends_together
 from htagraph.job.rank_segments import RankEnds
 from htagraph.model.job_answers import CLOCKS
@@ -31,6 +38,9 @@ _ONE_CAPTURE_NS = 1_000_000_000
 Chosen. Pinned by
 `test_alignment.py::test_ranks_without_collectives_belong_together_within_a_second`.
 """
+
+_LOST_HOST_NS = 2_000_000
+"""Error of the clock of a rank that lost its host, if taken to be on that of all others. Chosen."""
 
 _FITTED = ("arrived_ns", "end_ns", "waits", "is_awaited")
 
@@ -192,15 +202,26 @@ def _tree(
 
 
 def fit_clocks(
-    matched: pd.DataFrame, ranks: list[int], hosts: Mapping[int, str] | None = None
+    matched: pd.DataFrame,
+    ranks: list[int],
+    hosts: Mapping[int, str] | None = None,
+    lost_ns: Mapping[int, int] | None = None,
 ) -> Clocks:
     """Fit the clocks of all ranks; the lowest rank is the reference.
 
     Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
     of their own.
 
-    `matched` is `Matching.members`.
+    Parameters
+    ----------
+    matched : DataFrame
+        `Matching.members`.
+    hosts : mapping of int to str, optional
+        Empty where not recorded.
+    lost_ns : mapping of int to int, unit=ns, optional
+        What has to be added to times of ranks that lost their host, if they are on that of others.
     """
+    lost_ns = lost_ns or {}
     full = matched[matched["waits"] | matched["is_awaited"]]
     by_rank = {int(str(rank)): part for rank, part in full.groupby("rank")}
     fits: dict[int, ClockFit] = {}
@@ -217,8 +238,18 @@ def fit_clocks(
                 continue
             parents[rank] = parent
             together = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(parent))
+            is_lost = rank in lost_ns or parent in lost_ns
+            shift_ns = lost_ns.get(rank, 0) - lost_ns.get(parent, 0)
+            clock = fits[parent].clock
+            shared = replace(
+                clock, offset_ns=clock.offset_ns + shift_ns, origin_ns=clock.origin_ns - shift_ns
+            )
             fits[rank] = _fit_pair(
-                by_rank[rank], by_rank[parent], fits[parent].clock, is_one_host=together
+                by_rank[rank],
+                by_rank[parent],
+                clock,
+                shared if together or is_lost else None,
+                _LOST_HOST_NS if is_lost else ONE_HOST_NS,
             )
             fit, (low_ns, high_ns) = fits[rank], bounds[parent]
             offset_ns = fit.clock.offset_ns
@@ -231,9 +262,16 @@ def fit_clocks(
 
 
 def _fit_pair(
-    member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock, *, is_one_host: bool
+    member: pd.DataFrame,
+    parent: pd.DataFrame,
+    parent_clock: Clock,
+    of_host: Clock | None,
+    within_ns: int,
 ) -> ClockFit:
-    """Fit the clock of a rank to its parent's, by the collectives of both."""
+    """Fit the clock of a rank to its parent's, by the collectives of both.
+
+    `of_host` is the clock that it has within some time if both are on one host.
+    """
     _, own, others = np.intersect1d(
         member["match"].to_numpy(),
         parent["match"].to_numpy(),
@@ -252,8 +290,8 @@ def _fit_pair(
     )
     roles = {"waits": waits & parent_awaited, "is_awaited": is_awaited & parent_waits}
     on_host = member["is_on_host"].to_numpy(dtype=bool)[own]
-    if is_one_host and on_host.all():
-        shared = shared_clock(*columns, **roles, clock=parent_clock)
+    if of_host is not None and on_host.all():
+        shared = shared_clock(*columns, **roles, clock=of_host, within_ns=within_ns)
         if shared is not None:
             return shared
     return fit_clock(*columns, **roles, ends_together=ends_together(member)[own])

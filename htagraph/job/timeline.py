@@ -60,7 +60,8 @@ class Timeline:
         """The clocks of all ranks against the first one's."""
         if self.known is not None:
             return self.known
-        return fit_clocks(self._matching.members, list(self.graphs.summaries), self._hosts)
+        ranks = list(self.graphs.summaries)
+        return fit_clocks(self._matching.members, ranks, self._hosts, self._lost_ns)
 
     @property
     def _hosts(self) -> dict[int, str]:
