@@ -2,8 +2,8 @@
 
 Both sequences may lack some. The alignment is the chain of pairs, in order in both, with the most
 evidence (a global alignment, Needleman and Wunsch 1970, with gaps that cost the same however long
-they are, Gotoh 1982; what one sequence has before the other begins or after it ends is free). A
-pair is possible if its symbols are equal, and its times near. Evidence is in thousandths of a nat.
+they are, Gotoh 1982; what only one sequence has at its beginning or end is free). A pair is possible if its symbols are equal, its times near, and none ends before the other begins.
+Evidence is in thousandths of a nat.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _SAME = 6_000
-"""Evidence of equal symbols. A pair counts against the match from 6 scales apart on. Chosen."""
+"""Evidence of equal symbols."""
+_AWAY = 2_000
+"""What distance takes away for each factor e: some ends come late by many times the scale."""
 _OTHER_SIZE = 3_000
-"""Evidence that different sizes take away: less than equal symbols give, as splits may be uneven."""
-_LATE_MOST = 8_000
-"""Most that times take away: the end of one may be recorded very late, or not until it is read."""
-_GAP = 2_000
-"""What a gap costs, once however long: less than one pair gives that is nearly in time."""
+"""Evidence that different sizes take away: less than symbols give, as splits may be uneven."""
+_GAP = 6_000
+"""What a gap costs, once however long: losses are rare, and ends of collectives come late often."""
+_END = 3_000
+"""What it costs if only one sequence has a beginning, or an end: recordings often differ so."""
 _DOUBT = 3_000
 """Another chain with so little less evidence (1 to 20) leaves in doubt what it matches otherwise."""
 _NEAR_NS = 50_000_000
@@ -92,7 +94,7 @@ def _chain(
             best[cell], before[cell] = _IMPOSSIBLE, -1
             if score[cell] == _IMPOSSIBLE:
                 continue
-            value, source = 0, -1
+            value, source = -_END * ((row > 0) + (place > 0)), -1
             if running - _GAP > value:
                 value, source = running - _GAP, running_cell
             if above_low < place <= above_high + 1:
@@ -140,13 +142,15 @@ def _band(own: Timed, other: Timed) -> tuple[I64, I64]:
         near_ns //= 2
 
 
-def align(own: Timed, other: Timed, scale_ns: int) -> tuple[I64, Bools]:
+def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, Bools]:
     """Place of each event in another sequence on the same clock, and what remains in doubt.
 
     Parameters
     ----------
     scale_ns : int, unit=ns
         By how much ends of the same event usually differ.
+    slack_ns : int, unit=ns
+        By how much one that meets may end before the other begins: the error of the clock.
 
     Returns
     -------
@@ -160,7 +164,7 @@ def align(own: Timed, other: Timed, scale_ns: int) -> tuple[I64, Bools]:
     >>> end = np.array([10, 20, 30, 40])
     >>> whole = Timed(end * 0, end * 0, end - 5, end, end > 0)
     >>> part = Timed(*(getattr(whole, name)[[0, 1, 3]] for name in whole.__dataclass_fields__))
-    >>> [found.tolist() for found in align(part, whole, 1)]
+    >>> [found.tolist() for found in align(part, whole, 1, 0)]
     [[0, 1, 3], [False, False, False]]
     """
     place, doubtful = np.full(len(own), -1, dtype=np.int64), np.zeros(len(own), dtype=bool)
@@ -170,34 +174,45 @@ def align(own: Timed, other: Timed, scale_ns: int) -> tuple[I64, Bools]:
     width = high + 1 - low
     row = np.repeat(np.arange(len(own)), width)
     column = np.arange(len(row)) - np.repeat(np.cumsum(width) - width - low, width)
-    score = _scores(own, other, row, column, scale_ns)
+    score = _scores(own, other, row, column, scale_ns, slack_ns)
     best, before = _chains(low, high, score, len(other))
-    if not len(best) or best.max() <= 0:
+    if not len(best) or best.max() <= _IMPOSSIBLE:
         return place, doubtful
-    chosen = np.zeros(len(score), dtype=bool)
-    _mark(int(best.argmax()), before, chosen)
-    place[row[chosen]] = column[chosen]
     n = len(other) - 1
     rest, _ = _chains(n - high[::-1], n - low[::-1], score[::-1].copy(), len(other))
     through = best + rest[::-1] - score
-    near = ~chosen & (score > _IMPOSSIBLE) & (through >= best.max() - _DOUBT)
+    chosen = np.zeros(len(score), dtype=bool)
+    last = best - _END * ((row < len(own) - 1) * 1 + (column < n))
+    _mark(int(last.argmax()), before, chosen)
+    place[row[chosen]] = column[chosen]
+    near = ~chosen & (score > _IMPOSSIBLE) & (through >= last.max() - _DOUBT)
     doubtful[row[near]] = True
     claimed = np.zeros(len(other), dtype=bool)
     claimed[column[near]] = True
     return place, (doubtful | claimed[place]) & (place >= 0)
 
 
-def _scores(own: Timed, other: Timed, row: I64, column: I64, scale_ns: int) -> I64:
+def _scores(
+    own: Timed, other: Timed, row: I64, column: I64, scale_ns: int, slack_ns: int
+) -> I64:
     """The evidence that two events are the same, of each cell."""
     met = own.meets[row] & other.meets[column]
-    apart = np.abs(own.end_ns[row] - other.end_ns[column])
-    gap = np.maximum(
-        own.start_ns[row] - other.end_ns[column], other.start_ns[column] - own.end_ns[row]
+    begin, end, others_begin, others_end = (
+        own.start_ns[row],
+        own.end_ns[row],
+        other.start_ns[column],
+        other.end_ns[column],
     )
-    apart = np.where(met, np.maximum(apart, gap), np.maximum(gap, 0))
-    score = _SAME - np.minimum(apart * 1_000 // max(scale_ns, 1), _LATE_MOST)
+    apart = np.abs(end - others_end)
+    gap = np.maximum(begin - others_end, others_begin - end)
+    # What was sent already is received at once.
+    later = np.where(begin > others_begin, end - begin, others_end - others_begin)
+    one_way = np.where(gap > 0, np.minimum(apart, later), 0)
+    apart = np.where(met, apart, one_way)
+    away = _AWAY * np.log1p(apart / max(scale_ns, 1))
+    score = _SAME - away.astype(np.int64)
     score -= _OTHER_SIZE * (own.size[row] != other.size[column])
-    score[own.symbol[row] != other.symbol[column]] = _IMPOSSIBLE
+    score[(own.symbol[row] != other.symbol[column]) | (met & (gap > slack_ns))] = _IMPOSSIBLE
     return score
 
 

@@ -20,6 +20,7 @@ from htagraph.algorithms.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
 from htagraph.job.evidence import matched_by_evidence
 from htagraph.job.kept_steps import StepStart
+from htagraph.job.rank_segments import RankEnds
 from htagraph.job.library_matching import (
     INFERRED_RULES,
     contradicted,
@@ -51,11 +52,14 @@ class Matching:
         for it, on the rank's clock), ``is_on_host``, ``match``, ``matched_by``, ``is_partial``,
         ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
         point-to-point operations; at least two members each.
+    takers : DataFrame
+        Columns ``communicator`` and ``rank``: who takes part in what, matched or not.
     unmatched : tuple of str
-        Which kernels of libraries could not be matched, and why, in sentences.
+        Which collectives could not be matched, and why, in sentences.
     """
 
     members: pd.DataFrame
+    takers: pd.DataFrame
     unmatched: tuple[str, ...] = ()
 
 
@@ -244,7 +248,8 @@ def match_collectives(
     judged = list(zip(inferred, whys, strict=True))
     unmatched += [_not_matched(part, why) for part, why in judged if why]
     matched = certain + [part for part, why in judged if not why]
-    return Matching(_numbered(matched or [none]), tuple(unmatched))
+    takers = table[["communicator", "rank"]].drop_duplicates()
+    return Matching(_numbered(matched or [none]), takers, tuple(unmatched))
 
 
 def _matched(part: pd.DataFrame, instance: I64, rule: str) -> pd.DataFrame:
@@ -300,12 +305,67 @@ def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
         yield _not_matched(part, "whether they send, receive or do both is not recorded")
 
 
-def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
+def _misses_one(
+    partial: pd.DataFrame, takers: pd.DataFrame, clocks: Clocks, ends: Mapping[int, RankEnds]
+) -> Bools:
+    """Whether a rank was being recorded that a partial collective lacks, of each member.
+
+    `partial` has ``came_ns``, when the last member arrived.
+    """
+    rank = takers["rank"].to_numpy(np.int64)
+    begin, end = (
+        clocks.to_common(rank, np.array([getattr(ends[one], name) for one in rank.tolist()]))
+        for name in ("start_ns", "end_ns")
+    )
+    spans = takers.assign(begin=begin, end=end)
+    members = partial.merge(spans, on=["communicator", "rank"], how="left").set_axis(partial.index)
+    came = members["came_ns"]
+    is_recorded = (members["begin"] <= came) & (came <= members["end"])
+    n_members = is_recorded.groupby(partial["match"]).transform("sum").to_numpy(np.int64)
+    n_recorded = np.zeros(len(partial), dtype=np.int64)
+    of_communicator = spans.groupby("communicator")
+    for communicator, rows in partial.groupby("communicator").indices.items():
+        own, ns = of_communicator.get_group(communicator), came.to_numpy(np.int64)[rows]
+        begun = np.searchsorted(np.sort(own["begin"].to_numpy(np.int64)), ns, side="right")
+        n_recorded[rows] = begun - np.searchsorted(np.sort(own["end"].to_numpy(np.int64)), ns)
+    misses: Bools = n_recorded > n_members
+    return misses
+
+
+def _explains_the_end(matched: pd.DataFrame, transfer_ns: I64) -> Bools:
+    """Whether a collective ended after its last arrival as soon as one of all ranks does.
+
+    `transfer_ns` is the time from then to the end of the rank that arrived last.
+    """
+    alike = matched.groupby(["communicator", "operation", "n_elements", "dtype"], dropna=False)
+    whole = pd.Series(transfer_ns).where(~matched["is_partial"].to_numpy(dtype=bool), -1)
+    longest = whole.groupby(alike.ngroup().to_numpy()).transform("max").to_numpy()
+    explains: Bools = transfer_ns <= longest
+    return explains
+
+
+def measure_waits(
+    matched: pd.DataFrame,
+    clocks: Clocks,
+    takers: pd.DataFrame,
+    ends: Mapping[int, RankEnds],
+) -> pd.DataFrame:
     """Split each member's time in a matched collective into wait and transfer.
 
     The wait ends when the last member that it needs has started. The rest moves data, as fast as
     size and network allow (latency plus size over bandwidth: Hockney 1994), however early other
     ranks arrive.
+
+    A rank that was not being recorded counts as one whose trace is missing: how late it came is
+    communication. One that was, and lacks the collective, may have been last. Then the last member
+    is blamed only if the collective ended as soon after it as others of its kind do.
+
+    Parameters
+    ----------
+    matched, takers : DataFrame
+        Of `Matching`, of aligned ranks.
+    ends : mapping of int to RankEnds
+        Of the whole traces.
 
     Returns
     -------
@@ -340,7 +400,12 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
         .to_numpy()
     )
     is_last = (arrived + low_ns)[last_row] > runner_up
-    is_partial = matched["is_partial"].to_numpy(dtype=bool)
+    is_partial = matched["is_partial"].to_numpy(dtype=bool, copy=True)
+    if rows := np.flatnonzero(is_partial).tolist():
+        came = np.where(arrived[last_row] > start, arrived[last_row], start)
+        partial = matched.iloc[rows].assign(came_ns=came[rows])
+        explains = _explains_the_end(matched, end[last_row] - arrived[last_row])
+        is_partial[rows] = _misses_one(partial, takers, clocks, ends) & ~explains[rows]
     return MATCHED_COLLECTIVES.frame(
         {
             "match": match,

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock, fit_clock
+from htagraph.algorithms.clocks import ONE_HOST_NS, Clock, fit_clock
 from htagraph.algorithms.sequence_matching import Timed, align, likely_offsets
 from htagraph.job.clocks import fit_clocks
 
@@ -39,6 +39,11 @@ right where step names are not."""
 _A_SIGN = 6.0
 """Evidence, in nats, if all steps have the same names, or all sizes are equal, or none lacks a
 partner: odds of 1 to 400. Chosen."""
+_A_LOSS = 2.0
+"""Evidence against a match, in nats, for each end that one side alone recorded: fewer losses are
+more likely. Two, as of a shift of equal sequences, are more than is in doubt. Chosen."""
+_LEAST_PAIRED = 0.6
+"""Share that has a partner of what both recorded at one time, below which nothing matches. Chosen."""
 _MOST_MEETINGS = 5
 """Collectives whose ends count: those of one step are late together, so more prove no more."""
 _CLEAR = 3.0
@@ -47,10 +52,12 @@ _DEVICES_NS = 1_000_000
 """Distance of clocks of devices of one host that halves the evidence of that. Chosen."""
 _DEVICE_SCALES_NS = 20_000, 2_000_000
 """Least and most by which ends of devices are taken to differ. Least: calibration. Chosen."""
-_HOST_SCALES_NS = 500_000, 2_000_000
+_HOST_SCALES_NS = 200_000, 2_000_000
 """The same for ranges of hosts, which end up to 6 ms apart on a busy machine."""
-_FIRST_SCALE_NS = 1_000_000
+_FIRST_SCALE_NS = 500_000
 """By how much ends are taken to differ at first. Chosen."""
+_SLACK_NS = 2_000_000
+"""By how much a clock that is tried may be off: as far apart as distances that vote together."""
 _ROUNDS = 2
 """Times that collectives are matched, and the clock is fitted to them."""
 
@@ -138,6 +145,8 @@ class _Placing:
     def _place_all(self, certain: pd.DataFrame) -> None:
         ranks = np.unique(self._rank).tolist()
         of_rank = {rank: np.flatnonzero(self._rank == rank) for rank in ranks}
+        # Where ranges are lost, others are taken for those of their calls: their own times count.
+        in_time = np.where(self._on_host, self._timed.start_ns, 0)
         fitted = fit_clocks(certain, sorted({*ranks, *certain["rank"].tolist()}), self._hosts)
         first = {rank: fitted.component(rank) for rank in ranks}
         n_in = pd.Series([first[rank] for rank in self._rank.tolist()]).value_counts()
@@ -150,7 +159,11 @@ class _Placing:
         for rank, clock in known.items():
             self._add_usual(rank, of_rank[rank][self._usual[of_rank[rank]] >= 0], clock)
         left = {rank: rows[self._number[rows] < 0] for rank, rows in of_rank.items()}
-        left = {rank: rows for rank, rows in left.items() if len(rows)}
+        left = {
+            rank: rows[np.argsort(in_time[rows], kind="stable")]
+            for rank, rows in left.items()
+            if len(rows)
+        }
         while left:
             common = {r: np.isin(self._communicator[left[r]], [*self._columns]).sum() for r in left}
             rank = max(left, key=lambda one: (common[one], n_own[one]))
@@ -282,7 +295,10 @@ class _Placing:
         for _ in range(_ROUNDS):
             found = {
                 communicator: align(
-                    self._timed_at(own, clock), self._columns[communicator].timed, scale_ns
+                    self._timed_at(own, clock),
+                    self._columns[communicator].timed,
+                    scale_ns,
+                    ONE_HOST_NS if is_known and self._on_host[own].all() else _SLACK_NS,
                 )
                 for communicator, own in parts.items()
             }
@@ -320,11 +336,14 @@ class _Placing:
         n_free = len(own) - (not is_known)
         usual_ns = float(np.ptp(self._timed.end_ns[rows])) / max(len(rows) - 1, 1)
         paired = len(own) / max(self._n_expected(parts, clock), len(own))
+        if paired < _LEAST_PAIRED:
+            return None
         evidence = (
             min(n_free, _MOST_MEETINGS) * max(np.log(max(usual_ns, 1.0) / (2 * scale_ns)), 0)
             + _A_SIGN * float((self._timed.size[own] == size).mean())
             + _A_SIGN * float((self._step[own] == step)[named].mean() if named.any() else 0)
             + _A_SIGN * paired
+            - _A_LOSS * self._n_open_ends({one: place for one, (place, _) in found.items()})
         )
         if is_known:
             evidence += bonus * paired
@@ -338,6 +357,17 @@ class _Placing:
             {one: is_doubtful for one, (_, is_doubtful) in found.items()},
             evidence,
         )
+
+    def _n_open_ends(self, place: Mapping[int, I64]) -> int:
+        """Of the beginning and the end of both sides, how many the other one lacks."""
+        ends = np.zeros(4, dtype=bool)
+        for communicator, found in place.items():
+            rows = np.flatnonzero(found >= 0)
+            if len(rows):
+                last = len(self._columns[communicator].number) - 1
+                at = found[rows]
+                ends |= [rows[0] > 0, at[0] > 0, rows[-1] < len(found) - 1, at[-1] < last]
+        return int(ends.sum())
 
     def _n_expected(self, parts: Mapping[int, I64], clock: Clock) -> int:
         """How many collectives both sides recorded while the other one did."""

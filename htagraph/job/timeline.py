@@ -18,7 +18,7 @@ from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.lateness import excess_times, late_arrivals
-from htagraph.job.rank_segments import RankSegment
+from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
@@ -52,7 +52,7 @@ class Timeline:
 
     @property
     def unmatched(self) -> tuple[str, ...]:
-        """Which kernels of libraries could not be matched, and why, in sentences."""
+        """Which collectives could not be matched, and why, in sentences."""
         return self._matching.unmatched
 
     @cached_property
@@ -86,9 +86,8 @@ class Timeline:
 
         Without ranks that no clock aligns with these, and ranks of another capture.
         """
-        ends = {rank: one.ends for rank, one in self.graphs.summaries.items()}
-        found = self.fitted.aligned(ends)
-        if apart := sorted(set(ends).difference(found)):
+        found = self.fitted.aligned(self._ends)
+        if apart := sorted(set(self.graphs.summaries).difference(found)):
             many = len(apart) > 1
             warnings.warn(
                 f"no clock aligns rank{'s' if many else ''} {listed(apart)} with the others: "
@@ -118,7 +117,13 @@ class Timeline:
 
         Rows are those of `members`.
         """
-        return measure_waits(self.members, self.fitted)
+        takers = self._matching.takers
+        takers = takers[takers["rank"].isin(self.aligned)]
+        return measure_waits(self.members, self.fitted, takers, self._ends)
+
+    @property
+    def _ends(self) -> dict[int, RankEnds]:
+        return {rank: one.ends for rank, one in self.graphs.summaries.items()}
 
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:
@@ -130,9 +135,8 @@ class Timeline:
         """The rank segments whose comparison shows why ranks were late."""
         summaries = self.graphs.summaries
         tables = {rank: one.collectives for rank, one in summaries.items()}
-        ends = {rank: one.ends for rank, one in summaries.items()}
         late = self.late_arrivals
-        return compare_late_arrivals(late, self.collectives, tables, ends, self.clocks)
+        return compare_late_arrivals(late, self.collectives, tables, self._ends, self.clocks)
 
     @cached_property
     def excess_times(self) -> pd.DataFrame:
@@ -148,7 +152,7 @@ class Timeline:
             self.collectives,
             {rank: one.collectives for rank, one in summaries.items()},
             {rank: one.ready for rank, one in summaries.items()},
-            {rank: one.ends for rank, one in summaries.items()},
+            self._ends,
             self.clocks,
         )
 
