@@ -1,9 +1,9 @@
 """Sequences of the same events on two clocks: which correspond, and how the clocks may be apart.
 
 Both sequences may lack some. The alignment is the chain of pairs, in order in both, with the most
-evidence (a global alignment, Needleman and Wunsch 1970, with gaps that cost the same however long
-they are, Gotoh 1982; what only one sequence has at its beginning or end is free). A pair is possible if its symbols are equal, its times near, and none ends before the other begins.
-Evidence is in thousandths of a nat.
+evidence: a global alignment (Needleman and Wunsch 1970) with gaps that cost the same however long
+they are (Gotoh 1982). A pair is possible if its symbols are equal, its times near, and none ends
+before the other begins. Evidence is in thousandths of a nat.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SAME = 6_000
 """Evidence of equal symbols."""
 _AWAY = 2_000
 """What distance takes away for each factor e: some ends come late by many times the scale."""
-_OTHER_SIZE = 3_000
-"""Evidence that different sizes take away: less than symbols give, as splits may be uneven."""
+_OTHER_SIZE = 8_000
+"""What another size takes away, if the other sequence has this size, too: splits may be uneven."""
 _GAP = 6_000
-"""What a gap costs, once however long: losses are rare, and ends of collectives come late often."""
+"""What a gap costs, once however long: losses are rare, and ends often come late. Chosen."""
 _END = 3_000
 """What it costs if only one sequence has a beginning, or an end: recordings often differ so."""
 _DOUBT = 3_000
-"""Another chain with so little less evidence (1 to 20) leaves in doubt what it matches otherwise."""
+"""Another chain with so little less evidence (1 to 20) leaves in doubt what it matches else."""
 _NEAR_NS = 50_000_000
 """Largest distance of a pair. Ends of one collective are recorded up to 6 ms apart, rarely more."""
 _MOST_CELLS = 4_000_000
@@ -56,15 +56,22 @@ class Timed:
         What has to be equal.
     size : ndarray of shape (n,), dtype=int64
         What is usually equal.
-    meets : ndarray of shape (n,), dtype=bool
-        Whether both end together; others only overlap.
+    waits, is_awaited : ndarray of shape (n,), dtype=bool
+        Whether it does not end before the other one begins, and the other one not before this. If
+        all hold, both end together.
     """
 
     symbol: I64
     size: I64
     start_ns: I64
     end_ns: I64
-    meets: Bools
+    waits: Bools
+    is_awaited: Bools
+
+    @property
+    def meets(self) -> Bools:
+        """Which ones wait, and are awaited."""
+        return self.waits & self.is_awaited
 
     def __len__(self) -> int:
         """Count the events."""
@@ -72,7 +79,7 @@ class Timed:
 
 
 @compiled
-def _chain(
+def _chain(  # noqa: C901  one pass over the cells
     low: I64, high: I64, score: I64, column: I64, column_cell: I64, best: I64, before: I64
 ) -> None:
     """Fill the evidence of the best chain up to each cell, and the cell before it, -1 for none.
@@ -150,7 +157,7 @@ def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, 
     scale_ns : int, unit=ns
         By how much ends of the same event usually differ.
     slack_ns : int, unit=ns
-        By how much one that meets may end before the other begins: the error of the clock.
+        By how much one may end before one begins that it waits for: the error of the clock.
 
     Returns
     -------
@@ -162,7 +169,7 @@ def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, 
     Examples
     --------
     >>> end = np.array([10, 20, 30, 40])
-    >>> whole = Timed(end * 0, end * 0, end - 5, end, end > 0)
+    >>> whole = Timed(end * 0, end * 0, end - 5, end, end > 0, end > 0)
     >>> part = Timed(*(getattr(whole, name)[[0, 1, 3]] for name in whole.__dataclass_fields__))
     >>> [found.tolist() for found in align(part, whole, 1, 0)]
     [[0, 1, 3], [False, False, False]]
@@ -192,9 +199,7 @@ def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, 
     return place, (doubtful | claimed[place]) & (place >= 0)
 
 
-def _scores(
-    own: Timed, other: Timed, row: I64, column: I64, scale_ns: int, slack_ns: int
-) -> I64:
+def _scores(own: Timed, other: Timed, row: I64, column: I64, scale_ns: int, slack_ns: int) -> I64:
     """The evidence that two events are the same, of each cell."""
     met = own.meets[row] & other.meets[column]
     begin, end, others_begin, others_end = (
@@ -203,16 +208,19 @@ def _scores(
         other.start_ns[column],
         other.end_ns[column],
     )
+    ahead, behind = others_begin - end, begin - others_end
     apart = np.abs(end - others_end)
-    gap = np.maximum(begin - others_end, others_begin - end)
     # What was sent already is received at once.
-    later = np.where(begin > others_begin, end - begin, others_end - others_begin)
-    one_way = np.where(gap > 0, np.minimum(apart, later), 0)
-    apart = np.where(met, apart, one_way)
-    away = _AWAY * np.log1p(apart / max(scale_ns, 1))
+    later = np.where(behind > ahead, end - begin, others_end - others_begin)
+    one_way = np.where(np.maximum(ahead, behind) > 0, np.minimum(apart, later), 0)
+    met = own.meets[row] & other.meets[column]
+    away = _AWAY * np.log1p(np.where(met, apart, one_way) / max(scale_ns, 1))
     score = _SAME - away.astype(np.int64)
-    score -= _OTHER_SIZE * (own.size[row] != other.size[column])
-    score[(own.symbol[row] != other.symbol[column]) | (met & (gap > slack_ns))] = _IMPOSSIBLE
+    is_other = (own.size[row] != other.size[column]) & np.isin(own.size, other.size)[row]
+    score[is_other] -= _OTHER_SIZE
+    too_early = own.waits[row] & other.is_awaited[column] & (ahead > slack_ns)
+    too_late = other.waits[column] & own.is_awaited[row] & (behind > slack_ns)
+    score[(own.symbol[row] != other.symbol[column]) | too_early | too_late] = _IMPOSSIBLE
     return score
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,11 +57,14 @@ class Clocks:
         The rank that each was fitted to; -1 for the reference and for unconnected ranks.
     bounds : mapping of int to (int, int)
         Least and most that may still have to be added to each clock, against the reference.
+    shared : mapping of int to int, default={}
+        The first of those that read the same clock, of ranks that are not alone.
     """
 
     fits: Mapping[int, ClockFit]
     parents: Mapping[int, int]
     bounds: Mapping[int, tuple[int, int]]
+    shared: Mapping[int, int] = field(default_factory=dict)
 
     def clock(self, rank: int) -> Clock:
         """The clock of a rank."""
@@ -110,13 +113,16 @@ class Clocks:
 
     @cached_property
     def _columns(self) -> tuple[I64, I64]:
-        """Ranks, ascending; and offset, drift, origin, lowest and highest error of each."""
+        """Ranks, ascending; and offset, drift, origin, errors and who shares the clock of each."""
         rows = [
-            (fit.clock.offset_ns, fit.clock.drift_ppb, fit.clock.origin_ns, *self.bounds[rank])
+            (
+                *(fit.clock.offset_ns, fit.clock.drift_ppb, fit.clock.origin_ns),
+                *(*self.bounds[rank], self.shared.get(rank, rank)),
+            )
             for rank, fit in self.fits.items()
         ]
         return np.array(list(self.fits), dtype=np.int64), np.array(rows, dtype=np.int64).reshape(
-            -1, 5
+            -1, 6
         )
 
     def _rows(self, rank: I64) -> I64:
@@ -129,10 +135,14 @@ class Clocks:
         rows = self._rows(rank)
         return to_common(ts_ns, rows[:, 0], rows[:, 1], rows[:, 2])
 
-    def errors(self, rank: I64) -> tuple[I64, I64]:
-        """The least and the most that may have to be added to times of ranks."""
-        rows = self._rows(rank)
-        return rows[:, 3], rows[:, 4]
+    def errors(self, rank: I64, other: I64) -> I64:
+        """By how much times of ranks may have to be later, against those of others, at most.
+
+        Errors of two clocks add up, but if both are the same clock.
+        """
+        rows, others = self._rows(rank), self._rows(other)
+        apart: I64 = rows[:, 4] - others[:, 3]
+        return np.where(rows[:, 5] == others[:, 5], np.minimum(apart, ONE_HOST_NS), apart)
 
     def frame(self) -> pd.DataFrame:
         """The clocks as a table, schema `job_answers.CLOCKS`."""
@@ -227,6 +237,7 @@ def fit_clocks(
     fits: dict[int, ClockFit] = {}
     parents: dict[int, int] = {}
     bounds: dict[int, tuple[int, int]] = {}
+    shared: dict[int, int] = {}
     apart, settled = sorted(ranks), set[int]()
     while apart:
         settled.add(apart[0])
@@ -241,24 +252,26 @@ def fit_clocks(
             is_lost = rank in lost_ns or parent in lost_ns
             shift_ns = lost_ns.get(rank, 0) - lost_ns.get(parent, 0)
             clock = fits[parent].clock
-            shared = replace(
+            of_host = replace(
                 clock, offset_ns=clock.offset_ns + shift_ns, origin_ns=clock.origin_ns - shift_ns
             )
             fits[rank] = _fit_pair(
                 by_rank[rank],
                 by_rank[parent],
                 clock,
-                shared if together or is_lost else None,
+                of_host if together or is_lost else None,
                 _LOST_HOST_NS if is_lost else ONE_HOST_NS,
             )
+            if fits[rank].clock is of_host and not is_lost:
+                shared[rank] = shared.get(parent, parent)
             fit, (low_ns, high_ns) = fits[rank], bounds[parent]
             offset_ns = fit.clock.offset_ns
             bounds[rank] = (low_ns + fit.low_ns - offset_ns, high_ns + fit.high_ns - offset_ns)
         # Ranks that do not fit the reference may fit each other: the reference may be the outlier.
-        so_far = Clocks(fits, parents, bounds)
+        so_far = Clocks(fits, parents, bounds, shared)
         first = {rank: so_far.component(rank) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
-    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds)
+    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds, shared)
 
 
 def _fit_pair(

@@ -20,13 +20,13 @@ from htagraph.algorithms.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
 from htagraph.job.evidence import matched_by_evidence
 from htagraph.job.kept_steps import StepStart
-from htagraph.job.rank_segments import RankEnds
 from htagraph.job.library_matching import (
     INFERRED_RULES,
     contradicted,
     in_kernel_order,
     is_inferred,
 )
+from htagraph.job.rank_segments import RankEnds
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
@@ -254,7 +254,7 @@ def match_collectives(
 
 def _matched(part: pd.DataFrame, instance: I64, rule: str) -> pd.DataFrame:
     """The members of a communicator whose instance has two at least."""
-    number, match = np.unique(instance, return_inverse=True)
+    _, match = np.unique(instance, return_inverse=True)
     n_members = np.bincount(match, minlength=1)[match]
     found = part.assign(match=match, matched_by=rule, is_partial=n_members < part["rank"].nunique())
     return found[(instance >= 0) & (n_members >= 2)]
@@ -277,7 +277,10 @@ def _by_evidence(
 ) -> tuple[list[pd.DataFrame], list[str]]:
     """The members of communicators whose ranks differ, and a sentence on each rank in doubt."""
     table = pd.concat(different, ignore_index=True)
+    waits, is_awaited = _roles(table)
     table = table.assign(
+        waits=waits,
+        is_awaited=is_awaited,
         symbol=_symbols(table, ("communicator", "operation")),
         size=_symbols(table, ("n_elements", "dtype")),
     )
@@ -287,8 +290,8 @@ def _by_evidence(
     found = [_matched(table.iloc[own], place[own], _RULES[2]) for own in rows]
     n_all, n_doubtful = table["rank"].value_counts(), table.loc[doubtful, "rank"].value_counts()
     doubts = [
-        f"{n:,} of {n_all[rank]:,} collectives of rank {rank} are not matched with those of others: "
-        "ranks recorded different ones, and these fit at several places. No rank is blamed for them."
+        f"{n:,} of {n_all[rank]:,} collectives of rank {rank} are not matched: ranks recorded "
+        "different ones, and these fit nowhere, or at several places. No rank is blamed for them."
         for rank, n in n_doubtful.sort_index().items()
     ]
     return found, doubts
@@ -389,17 +392,12 @@ def measure_waits(
     latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)
     met = np.clip(latest, start, end)
     last_rank = np.where(met > start, rank[last_row], rank)
-    low_ns, high_ns = clocks.errors(rank)
     # Both clocks may be off: the last one may have started earlier, this one later.
-    error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
+    may_differ = clocks.errors(rank, rank[last_row])
+    error_ns = np.where(met > start, may_differ, 0)
     is_other = awaited & (np.arange(len(rank)) != last_row)
-    runner_up = (
-        pd.Series(np.where(is_other, arrived + high_ns, _NEVER))
-        .groupby(match)
-        .transform("max")
-        .to_numpy()
-    )
-    is_last = (arrived + low_ns)[last_row] > runner_up
+    runner_up = pd.Series(np.where(is_other, arrived + may_differ, _NEVER)).groupby(match)
+    is_last = arrived[last_row] > runner_up.transform("max").to_numpy()
     is_partial = matched["is_partial"].to_numpy(dtype=bool, copy=True)
     if rows := np.flatnonzero(is_partial).tolist():
         came = np.where(arrived[last_row] > start, arrived[last_row], start)

@@ -43,7 +43,7 @@ _A_LOSS = 2.0
 """Evidence against a match, in nats, for each end that one side alone recorded: fewer losses are
 more likely. Two, as of a shift of equal sequences, are more than is in doubt. Chosen."""
 _LEAST_PAIRED = 0.6
-"""Share that has a partner of what both recorded at one time, below which nothing matches. Chosen."""
+"""Least share with a partner of what both recorded at one time. Chosen."""
 _MOST_MEETINGS = 5
 """Collectives whose ends count: those of one step are late together, so more prove no more."""
 _CLEAR = 3.0
@@ -100,7 +100,8 @@ def matched_by_evidence(
     table : DataFrame
         Collectives of communicators whose ranks differ, by communicator and rank, in order of
         launch. Columns ``symbol``, ``size`` and ``step`` are numbers, ``usual`` the place of a row
-        among those of ranks that do not differ, else -1.
+        among those of ranks that do not differ, else -1; ``waits`` and ``is_awaited`` as in
+        `Matching.members`.
     certain : DataFrame
         Members of collectives that are matched for certain.
     lost_ns : mapping of int to int, unit=ns
@@ -125,7 +126,7 @@ class _Placing:
         )
         self._timed = Timed(
             *(table[name].to_numpy(np.int64) for name in ("symbol", "size", "start_ns", "end_ns")),
-            table["is_rendezvous"].to_numpy(dtype=bool),
+            *(table[name].to_numpy(dtype=bool) for name in ("waits", "is_awaited")),
         )
         self._on_host = table["is_on_host"].to_numpy(dtype=bool)
         self._hosts, self._lost_ns = hosts, lost_ns
@@ -191,7 +192,9 @@ class _Placing:
     def _timed_at(self, rows: I64, clock: Clock) -> Timed:
         one = self._timed
         times = (clock.to_common(ts_ns[rows]) for ts_ns in (one.start_ns, one.end_ns))
-        return Timed(one.symbol[rows], one.size[rows], *times, one.meets[rows])
+        return Timed(
+            one.symbol[rows], one.size[rows], *times, one.waits[rows], one.is_awaited[rows]
+        )
 
     def _add(self, rank: int, rows: I64, clock: Clock, place: Mapping[int, I64]) -> None:
         """Add the collectives of a rank: to those of their places, others as new ones."""
