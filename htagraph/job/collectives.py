@@ -288,11 +288,12 @@ def _by_evidence(
     place, doubtful = matched_by_evidence(table, _numbered([*certain, *usual]), hosts, lost_ns)
     rows = table.groupby("communicator").indices.values()
     found = [_matched(table.iloc[own], place[own], _RULES[2]) for own in rows]
-    n_all, n_doubtful = table["rank"].value_counts(), table.loc[doubtful, "rank"].value_counts()
+    n_all = table["rank"].value_counts().to_dict()
+    n_doubtful = table.loc[doubtful, "rank"].value_counts().sort_index().to_dict()
     doubts = [
         f"{n:,} of {n_all[rank]:,} collectives of rank {rank} are not matched: ranks recorded "
         "different ones, and these fit nowhere, or at several places. No rank is blamed for them."
-        for rank, n in n_doubtful.sort_index().items()
+        for rank, n in n_doubtful.items()
     ]
     return found, doubts
 

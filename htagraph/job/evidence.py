@@ -17,8 +17,8 @@ The ranks with most collectives in common come first; each later one is compared
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +58,6 @@ _FIRST_SCALE_NS = 500_000
 """By how much ends are taken to differ at first. Chosen."""
 _SLACK_NS = 2_000_000
 """By how much a clock that is tried may be off: as far apart as distances that vote together."""
-_ROUNDS = 2
-"""Times that collectives are matched, and the clock is fitted to them."""
 
 
 class _Columns(NamedTuple):
@@ -68,6 +66,18 @@ class _Columns(NamedTuple):
     timed: Timed
     step: I64
     number: I64
+
+
+class _Paired(NamedTuple):
+    """The pairs of a rank's collectives and others', and the clock and the scale by them."""
+
+    clock: Clock
+    scale_ns: int
+    place: dict[int, I64]
+    is_doubtful: dict[int, Bools]
+    own: I64
+    size: I64
+    step: I64
 
 
 @dataclass(frozen=True)
@@ -191,10 +201,9 @@ class _Placing:
 
     def _timed_at(self, rows: I64, clock: Clock) -> Timed:
         one = self._timed
-        times = (clock.to_common(ts_ns[rows]) for ts_ns in (one.start_ns, one.end_ns))
-        return Timed(
-            one.symbol[rows], one.size[rows], *times, one.waits[rows], one.is_awaited[rows]
-        )
+        start, end = (clock.to_common(ts_ns[rows]) for ts_ns in (one.start_ns, one.end_ns))
+        roles = one.waits[rows], one.is_awaited[rows]
+        return Timed(one.symbol[rows], one.size[rows], start, end, *roles)
 
     def _add(self, rank: int, rows: I64, clock: Clock, place: Mapping[int, I64]) -> None:
         """Add the collectives of a rank: to those of their places, others as new ones."""
@@ -233,7 +242,7 @@ class _Placing:
         if shared is not None and (known is not None or self._on_host[rows].all()):
             yield self._tried(rows, shared, bonus, is_known=True)
             shared = None
-        for offset in self._offsets(rows):
+        for offset in dict.fromkeys(self._offsets(rows)):
             yield self._tried(rows, Clock(offset), bonus, near=shared)
 
     def _clock_of_host(self, rank: int) -> tuple[Clock | None, float]:
@@ -293,60 +302,25 @@ class _Placing:
 
         `bonus` is the evidence of a clock that is known, or equals the one that is likely.
         """
-        scale_ns = _FIRST_SCALE_NS
         parts = dict(self._parts(rows))
-        for _ in range(_ROUNDS):
-            found = {
-                communicator: align(
-                    self._timed_at(own, clock),
-                    self._columns[communicator].timed,
-                    scale_ns,
-                    ONE_HOST_NS if is_known and self._on_host[own].all() else _SLACK_NS,
-                )
-                for communicator, own in parts.items()
-            }
-            own = np.concatenate([parts[one][place >= 0] for one, (place, _) in found.items()])
-            if not len(own):
-                return None
-            places = {one: place[place >= 0] for one, (place, _) in found.items()}
-            start_ns, end_ns = (
-                np.concatenate(
-                    [getattr(self._columns[one].timed, name)[at] for one, at in places.items()]
-                )
-                for name in ("start_ns", "end_ns")
-            )
-            meets = self._timed.meets[own]
-            if not is_known:
-                fit = fit_clock(
-                    self._timed.start_ns[own],
-                    self._timed.end_ns[own],
-                    start_ns,
-                    end_ns,
-                    waits=meets,
-                    is_awaited=meets,
-                    ends_together=meets,
-                )
-                clock = fit.clock
-            apart = np.abs(end_ns - clock.to_common(self._timed.end_ns[own]))
-            spread = float(np.median(apart[meets] if meets.any() else apart))
-            limits_ns = _HOST_SCALES_NS if self._on_host[own].all() else _DEVICE_SCALES_NS
-            scale_ns = int(np.clip(spread, *limits_ns))
-        size, step = (
-            np.concatenate([values(self._columns[one])[at] for one, at in places.items()])
-            for values in (lambda one: one.timed.size, lambda one: one.step)
-        )
-        named = (self._step[own] >= 0) & (step >= 0)
-        n_free = len(own) - (not is_known)
-        usual_ns = float(np.ptp(self._timed.end_ns[rows])) / max(len(rows) - 1, 1)
+        found = self._paired(parts, clock, _FIRST_SCALE_NS, is_known=is_known)
+        if found is not None:  # again, by the clock and the scale that were fitted
+            found = self._paired(parts, found.clock, found.scale_ns, is_known=is_known)
+        if found is None:
+            return None
+        own, clock = found.own, found.clock
         paired = len(own) / max(self._n_expected(parts, clock), len(own))
         if paired < _LEAST_PAIRED:
             return None
+        n_free = len(own) - (not is_known)
+        usual_ns = float(np.ptp(self._timed.end_ns[rows])) / max(len(rows) - 1, 1)
+        named = (self._step[own] >= 0) & (found.step >= 0)
         evidence = (
-            min(n_free, _MOST_MEETINGS) * max(np.log(max(usual_ns, 1.0) / (2 * scale_ns)), 0)
-            + _A_SIGN * float((self._timed.size[own] == size).mean())
-            + _A_SIGN * float((self._step[own] == step)[named].mean() if named.any() else 0)
+            min(n_free, _MOST_MEETINGS) * max(np.log(max(usual_ns / (2 * found.scale_ns), 1)), 0)
+            + _A_SIGN * _share(self._timed.size[own] == found.size)
+            + _A_SIGN * _share((self._step[own] == found.step)[named])
             + _A_SIGN * paired
-            - _A_LOSS * self._n_open_ends({one: place for one, (place, _) in found.items()})
+            - _A_LOSS * self._n_open_ends(found.place)
         )
         if is_known:
             evidence += bonus * paired
@@ -354,11 +328,44 @@ class _Placing:
             at = int(self._timed.end_ns[own[0]])
             off_ns = abs(int(clock.to_common(at)) - int(near.to_common(at)))
             evidence += bonus * paired * _DEVICES_NS / (_DEVICES_NS + off_ns)
-        return _Tried(
+        return _Tried(clock, found.place, found.is_doubtful, float(evidence))
+
+    def _paired(
+        self, parts: Mapping[int, I64], clock: Clock, scale_ns: int, *, is_known: bool
+    ) -> _Paired | None:
+        """The pairs by a clock, and the clock and the scale by the pairs; None for none."""
+        rows = np.concatenate([*parts.values()])
+        on_host = bool(self._on_host[rows].all())
+        slack_ns = ONE_HOST_NS if is_known and on_host else _SLACK_NS
+        found = {
+            one: align(self._timed_at(own, clock), self._columns[one].timed, scale_ns, slack_ns)
+            for one, own in parts.items()
+        }
+        place = {one: at for one, (at, _) in found.items()}
+        own = np.concatenate([parts[one][at >= 0] for one, at in place.items()])
+        if not len(own):
+            return None
+        columns = [(self._columns[one], at[at >= 0]) for one, at in place.items()]
+        start, end, size = (
+            np.concatenate([getattr(column.timed, name)[at] for column, at in columns])
+            for name in ("start_ns", "end_ns", "size")
+        )
+        meets = self._timed.meets[own]
+        if not is_known:
+            roles = {"waits": meets, "is_awaited": meets, "ends_together": meets}
+            times = (self._timed.start_ns[own], self._timed.end_ns[own], start, end)
+            clock = fit_clock(*times, **roles).clock
+        apart = np.abs(end - clock.to_common(self._timed.end_ns[own]))
+        spread = np.median(apart[meets] if meets.any() else apart)
+        least_ns, most_ns = _HOST_SCALES_NS if on_host else _DEVICE_SCALES_NS
+        return _Paired(
             clock,
-            {one: place for one, (place, _) in found.items()},
+            int(np.clip(spread, least_ns, most_ns)),
+            place,
             {one: is_doubtful for one, (_, is_doubtful) in found.items()},
-            evidence,
+            own,
+            size,
+            np.concatenate([column.step[at] for column, at in columns]),
         )
 
     def _n_open_ends(self, place: Mapping[int, I64]) -> int:
@@ -380,6 +387,11 @@ class _Placing:
             others = self._columns[communicator].timed.end_ns
             n += min(_n_between(ends, others), _n_between(others, ends))
         return n
+
+
+def _share(holds: Bools) -> float:
+    """The share that holds; of none, 0."""
+    return float(holds.mean()) if len(holds) else 0.0
 
 
 def _n_between(times: I64, others: I64) -> int:
@@ -408,12 +420,12 @@ def _inserted(known: _Columns, new: _Columns, place: I64) -> _Columns:
     at = np.maximum.accumulate(np.clip(by_time, before + 1, after)) if len(by_time) else by_time
     order = np.argsort(np.concatenate([2 * np.arange(n) + 1, 2 * at]), kind="stable")
 
-    def both(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> object:
+    def both(name: str) -> Any:  # noqa: ANN401
+        first, second = (getattr(one, name) for one in (known.timed, new.timed))
         return np.concatenate([first, second])[order]
 
-    names = Timed.__dataclass_fields__
-    timed = replace(
-        known.timed,
-        **{one: both(getattr(known.timed, one), getattr(new.timed, one)) for one in names},
+    return _Columns(
+        Timed(*(both(one.name) for one in fields(Timed))),
+        np.concatenate([known.step, new.step])[order],
+        np.concatenate([known.number, new.number])[order],
     )
-    return _Columns(timed, both(known.step, new.step), both(known.number, new.number))
