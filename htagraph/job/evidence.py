@@ -5,7 +5,7 @@ compared in time: an offset of its clock says which are the same, in all groups 
 offsets are tried, and the one with most evidence is taken, if it is clearly better than any that
 matches other collectives:
 
-- ranges of one host have one clock, and devices of one host nearly; so has whoever shares other
+- ranges of one host have one clock, and devices of one host nearly; so have ranks that share other
   collectives that are matched already;
 - operations, sizes and types are equal, and few lack a partner;
 - both belong to steps of one name;
