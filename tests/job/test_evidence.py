@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from htagraph import load_job
@@ -97,6 +99,14 @@ def test_on_other_hosts_names_of_equal_steps_tell(tmp_path: Path) -> None:
     whole, part = ranks(EVENLY_US)
     job = job_of(tmp_path, [whole, moved(part[1:], 57_000)], ["a", "b"])
     assert matched(job) == [[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
+
+
+def test_a_long_rank_is_matched_by_a_part_of_it_first(tmp_path: Path) -> None:
+    """1,100 steps of 8 to 12 ms; rank 1 lacks the first 40."""
+    lengths = np.random.default_rng(1).integers(8_000, 12_000, 1_100).tolist()
+    whole, part = ranks([*accumulate(lengths)], named=False)
+    job = job_of(tmp_path, [whole, moved(part[40:], 57_000)], ["a", "b"])
+    assert matched(job) == [list(range(40, 1_100)), list(range(1_060))]
 
 
 def test_what_fits_at_several_places_is_not_matched_and_nobody_is_blamed(tmp_path: Path) -> None:
