@@ -23,15 +23,27 @@ Bools = npt.NDArray[np.bool_]
 _SAME = 6_000
 """Evidence of equal symbols."""
 _AWAY = 2_000
-"""What distance takes away for each factor e: some ends come late by many times the scale."""
+"""What distance takes away for each factor e: some ends come late by many times the scale.
+
+Pinned by `test_sequence_matching.py::test_what_was_sent_before_is_received_at_once`.
+"""
 _OTHER_SIZE = 8_000
-"""What another size takes away, if the other sequence has this size, too: splits may be uneven."""
+"""What another size takes away, if the other sequence has this size, too: splits may be uneven.
+
+Pinned by `test_sequence_matching.py::test_sizes_tell_what_times_do_not`.
+"""
 _GAP = 6_000
-"""What a gap costs, once however long: losses are rare, and ends often come late. Chosen."""
+"""What a gap costs, once however long: losses are rare, and ends often come late. Chosen.
+
+Pinned by `test_sequence_matching.py::test_times_tell_what_is_missing_of_equal_events`.
+"""
 _END = 3_000
 """What it costs if only one sequence has a beginning, or an end: recordings often differ so."""
 _DOUBT = 3_000
-"""Another chain with so little less evidence (1 to 20) leaves in doubt what it matches else."""
+"""Another chain with so little less evidence (1 to 20) leaves in doubt what it matches else.
+
+Pinned by `test_sequence_matching.py::test_sizes_tell_what_times_do_not`.
+"""
 _NEAR_NS = 50_000_000
 """Largest distance of a pair. Ends of one collective are recorded up to 6 ms apart, rarely more."""
 _MOST_CELLS = 4_000_000
@@ -190,6 +202,8 @@ def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, 
     through = best + rest[::-1] - score
     chosen = np.zeros(len(score), dtype=bool)
     last = best - _END * ((row < len(own) - 1) * 1 + (column < n))
+    if last.max() <= -2 * _END:  # as good as no pair
+        return place, doubtful
     _mark(int(last.argmax()), before, chosen)
     place[row[chosen]] = column[chosen]
     near = ~chosen & (score > _IMPOSSIBLE) & (through >= last.max() - _DOUBT)

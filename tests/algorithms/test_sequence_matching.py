@@ -58,6 +58,12 @@ def test_what_the_other_one_lacks_has_no_place() -> None:
     assert places(timed(10, 90), timed(10, 20)) == [0, -1]
 
 
+def test_one_pair_that_is_far_apart_is_none() -> None:
+    """The end of one comes 1 ms late, or 40 ms."""
+    assert places(timed(10), timed(11, 90, dur_ms=45)) == [0]
+    assert places(timed(10), timed(50, 90, dur_ms=45)) == [-1]
+
+
 def test_one_that_is_missing_among_many_at_once_leaves_a_doubt() -> None:
     """Three within less than their ends differ by: any may be missing. The others are sure."""
     assert places(timed(10, 20.1, 20.2, 30), timed(10, 20, 20.1, 20.2, 30), scale_ms=1) == [
