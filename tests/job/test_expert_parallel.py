@@ -305,7 +305,7 @@ def test_kernels_that_are_missing_match_rightly_or_not_at_all(
 ) -> None:
     """Law: whatever a rank lacks, members of one collective are of one; the job has a path."""
     simulated = simulate_job(program)
-    places = simulated.collectives[["rank", "start_ns", "seq"]]
+    places = simulated.collectives[["rank", "operation", "start_ns", "seq"]]
     offsets_ns = {rank: clock.offset_ns for rank, clock in enumerate(program.clocks)}
     true = places.assign(local_ns=places["start_ns"] + places["rank"].map(offsets_ns))
     rows = simulated.ranks[victim % len(simulated.ranks)].recorder.rows
@@ -313,14 +313,16 @@ def test_kernels_that_are_missing_match_rightly_or_not_at_all(
     lost = {ids[nth % len(ids)] for nth in gone}
     rows[:] = [row for row in rows if row.correlation not in lost]
     job = loaded(simulated)
-    found = job.collectives()[["match", "rank", "collective"]]
+    found = job.collectives()[["match", "rank", "operation", "collective"]]
     tables = pd.concat(
         [one.collectives.assign(rank=rank) for rank, one in job.summaries.items()]
     ).rename(columns={"start_ns": "local_ns"})
     met = found.merge(tables[["rank", "collective", "local_ns"]], on=["rank", "collective"])
-    # The device clock of a rank may have been moved by microseconds: the nearest is meant.
+    # The nearest of its operation is meant: a device clock may have been moved by microseconds, and
+    # a half without its other half counts as the collective.
     met, true = met.sort_values("local_ns"), true.sort_values("local_ns")
-    seq = pd.merge_asof(met, true, on="local_ns", by="rank", direction="nearest")
+    met, true = met.astype({"operation": str}), true.astype({"operation": str})
+    seq = pd.merge_asof(met, true, on="local_ns", by=["rank", "operation"], direction="nearest")
     assert not seq.duplicated(["rank", "seq"]).any()
     seqs = seq.groupby("match")["seq"]
     assert (seqs.min() == seqs.max()).all()
