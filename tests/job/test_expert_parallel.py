@@ -163,13 +163,13 @@ def test_a_kernel_that_is_missing_in_the_middle_matches_nothing_and_says_so() ->
 
 
 def test_what_fits_at_one_place_only_is_matched_there() -> None:
-    """A barrier before the first layer only: rank 1 lacks the last combine."""
+    """A barrier before the first layer only: rank 1 lacks the last combine, which ends in time."""
     barrier = layers(1, notify=True)
     job = loaded(without(three(*[(*barrier, *layers(2))] * 3), rank=1, nth=-1))
     found = job.collectives()
     assert found["matched_by"].unique().tolist() == ["inferred run"]
     assert found.groupby("match").size().tolist() == [3] * 6 + [2]
-    assert found["is_partial"].sum() == 2
+    assert not found["is_partial"].any()
 
 
 def test_order_that_no_clock_allows_matches_nothing_and_says_so() -> None:
