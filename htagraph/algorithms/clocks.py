@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from htagraph.native.passes import compiled
 
-__all__ = ["Clock", "ClockFit", "fit_clock", "follow", "shared_clock", "to_common"]
+__all__ = ["ONE_HOST_NS", "Clock", "ClockFit", "fit_clock", "follow", "shared_clock", "to_common"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -39,8 +39,8 @@ _UNNOTICED_DRIFT_PPB = 5_000
 _SPREADS_OF_A_SLOPE = 4
 """Spreads by which a fitted drift may be wrong over the run; widens the bounds. Chosen."""
 _UNBOUNDED_NS = 1 << 50
-"""Thirteen days: the bound on a side that no collective bounds."""
-_ONE_HOST_NS = 100_000
+"""Thirteen days: how far away the bound is on a side that no collective bounds."""
+ONE_HOST_NS = 100_000
 """Processes of one host read one clock, but each calibrates its ticks: they may differ by this."""
 
 
@@ -191,6 +191,7 @@ def fit_clock(
         reference_end - start,
         waits[order] if waits is not None else None,
         is_awaited[order] if is_awaited is not None else None,
+        offset,
     )
     low, high = low - unnoticed, high + unnoticed
     if low <= high:
@@ -241,12 +242,13 @@ def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
 
 
 def _bounds(
-    lows: I64, highs: I64, waits: Bools | None, is_awaited: Bools | None
+    lows: I64, highs: I64, waits: Bools | None, is_awaited: Bools | None, around_ns: int
 ) -> tuple[int, int]:
     """The least and the most that can be added; a rank that waits for no other bounds none."""
     lows = lows if waits is None else lows[waits]
     highs = highs if is_awaited is None else highs[is_awaited]
-    return int(lows.max(initial=-_UNBOUNDED_NS)), int(highs.min(initial=_UNBOUNDED_NS))
+    low = int(lows.max()) if len(lows) else around_ns - _UNBOUNDED_NS
+    return low, int(highs.min()) if len(highs) else around_ns + _UNBOUNDED_NS
 
 
 def shared_clock(
@@ -258,6 +260,7 @@ def shared_clock(
     waits: Bools,
     is_awaited: Bools,
     clock: Clock,
+    within_ns: int = ONE_HOST_NS,
 ) -> ClockFit | None:
     """The reference's own clock for a member on the same host, None if collectives forbid it.
 
@@ -271,6 +274,8 @@ def shared_clock(
         As for `fit_clock`.
     clock : Clock
         Of the reference.
+    within_ns : int, unit=ns
+        By how much the clocks may differ; ends may, too, if that is more than one host allows.
 
     Examples
     --------
@@ -280,14 +285,15 @@ def shared_clock(
     -40
     """
     start, end = clock.to_common(start_ns), clock.to_common(end_ns)
-    low, high = _bounds(reference_start_ns - end, reference_end_ns - start, waits, is_awaited)
-    if low > _ONE_HOST_NS or high < -_ONE_HOST_NS or low > high:
-        return None
+    low, high = _bounds(reference_start_ns - end, reference_end_ns - start, waits, is_awaited, 0)
     apart = reference_end_ns - end
+    is_far = within_ns > ONE_HOST_NS and abs(np.median(apart)) > within_ns
+    if low > within_ns or high < -within_ns or low > high or is_far:
+        return None
     return ClockFit(
         clock,
-        clock.offset_ns + min(max(low, -_ONE_HOST_NS), 0),
-        clock.offset_ns + max(min(high, _ONE_HOST_NS), 0),
+        clock.offset_ns + min(max(low, -within_ns), 0),
+        clock.offset_ns + max(min(high, within_ns), 0),
         int(np.median(np.abs(apart))),
         len(end),
     )

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from htagraph.algorithms.clocks import follow
+from htagraph.algorithms.sequence_matching import Timed, align
 from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
 from htagraph.demo_traces import demo_trace
@@ -92,3 +93,6 @@ def _ask_a_job() -> None:
         with suppress(HTAGraphError, TypeError):
             job.ask(question)
     job_document(JobSummary(job, "a job"))
+    once, both = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
+    one = Timed(once, once, once, once, both, both)
+    align(one, one, 1, 1)  # the ranks of the demo do not differ

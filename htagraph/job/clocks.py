@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, shared_clock, to_common
+from htagraph.algorithms.clocks import (
+    ONE_HOST_NS,
+    Clock,
+    ClockFit,
+    fit_clock,
+    shared_clock,
+    to_common,
+)
 from htagraph.job.library_matching import ends_together
 from htagraph.job.rank_segments import RankEnds
 from htagraph.model.job_answers import CLOCKS
@@ -31,6 +38,9 @@ _ONE_CAPTURE_NS = 1_000_000_000
 Chosen. Pinned by
 `test_alignment.py::test_ranks_without_collectives_belong_together_within_a_second`.
 """
+
+_LOST_HOST_NS = 2_000_000
+"""Error of the clock of a rank that lost its host, if taken to be on that of all others. Chosen."""
 
 _FITTED = ("arrived_ns", "end_ns", "waits", "is_awaited")
 
@@ -47,15 +57,24 @@ class Clocks:
         The rank that each was fitted to; -1 for the reference and for unconnected ranks.
     bounds : mapping of int to (int, int)
         Least and most that may still have to be added to each clock, against the reference.
+    shared : mapping of int to int, default={}
+        The first of those that read the same clock, of ranks that are not alone.
     """
 
     fits: Mapping[int, ClockFit]
     parents: Mapping[int, int]
     bounds: Mapping[int, tuple[int, int]]
+    shared: Mapping[int, int] = field(default_factory=dict)
 
     def clock(self, rank: int) -> Clock:
         """The clock of a rank."""
         return self.fits[rank].clock
+
+    def component(self, rank: int) -> int:
+        """The first of the ranks that share a clock with this one: its last parent that fits."""
+        while self.parents[rank] >= 0 and self.fits[rank].width_ns >= 0:
+            rank = self.parents[rank]
+        return rank
 
     def moved(self) -> Clocks:
         """The clocks after all times moved to common time; errors stay."""
@@ -75,7 +94,7 @@ class Clocks:
         }
         components: dict[int, list[int]] = {}
         for rank in ends:
-            components.setdefault(_component(rank, self.parents, self.fits), []).append(rank)
+            components.setdefault(self.component(rank), []).append(rank)
 
         def joined(first: int) -> list[int]:
             own = components[first]
@@ -94,13 +113,16 @@ class Clocks:
 
     @cached_property
     def _columns(self) -> tuple[I64, I64]:
-        """Ranks, ascending; and offset, drift, origin, lowest and highest error of each."""
+        """Ranks, ascending; and offset, drift, origin, errors and who shares the clock of each."""
         rows = [
-            (fit.clock.offset_ns, fit.clock.drift_ppb, fit.clock.origin_ns, *self.bounds[rank])
+            (
+                *(fit.clock.offset_ns, fit.clock.drift_ppb, fit.clock.origin_ns),
+                *(*self.bounds[rank], self.shared.get(rank, rank)),
+            )
             for rank, fit in self.fits.items()
         ]
         return np.array(list(self.fits), dtype=np.int64), np.array(rows, dtype=np.int64).reshape(
-            -1, 5
+            -1, 6
         )
 
     def _rows(self, rank: I64) -> I64:
@@ -113,10 +135,14 @@ class Clocks:
         rows = self._rows(rank)
         return to_common(ts_ns, rows[:, 0], rows[:, 1], rows[:, 2])
 
-    def errors(self, rank: I64) -> tuple[I64, I64]:
-        """The least and the most that may have to be added to times of ranks."""
-        rows = self._rows(rank)
-        return rows[:, 3], rows[:, 4]
+    def errors(self, rank: I64, other: I64) -> I64:
+        """By how much times of ranks may have to be later, against those of others, at most.
+
+        Errors of two clocks add up, but if both are the same clock.
+        """
+        rows, others = self._rows(rank), self._rows(other)
+        apart: I64 = rows[:, 4] - others[:, 3]
+        return np.where(rows[:, 5] == others[:, 5], np.minimum(apart, ONE_HOST_NS), apart)
 
     def frame(self) -> pd.DataFrame:
         """The clocks as a table, schema `job_answers.CLOCKS`."""
@@ -133,13 +159,6 @@ class Clocks:
                 "is_feasible": [fit.width_ns >= 0 for fit in fits],
             }
         )
-
-
-def _component(rank: int, parents: Mapping[int, int], fits: Mapping[int, ClockFit]) -> int:
-    """The first of the ranks that share a clock with this one: its last parent that fits."""
-    while parents[rank] >= 0 and fits[rank].width_ns >= 0:
-        rank = parents[rank]
-    return rank
 
 
 def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -193,20 +212,32 @@ def _tree(
 
 
 def fit_clocks(
-    matched: pd.DataFrame, ranks: list[int], hosts: Mapping[int, str] | None = None
+    matched: pd.DataFrame,
+    ranks: list[int],
+    hosts: Mapping[int, str] | None = None,
+    lost_ns: Mapping[int, int] | None = None,
 ) -> Clocks:
     """Fit the clocks of all ranks; the lowest rank is the reference.
 
     Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
     of their own.
 
-    `matched` is `Matching.members`.
+    Parameters
+    ----------
+    matched : DataFrame
+        `Matching.members`.
+    hosts : mapping of int to str, optional
+        Empty where not recorded.
+    lost_ns : mapping of int to int, unit=ns, optional
+        What has to be added to times of ranks that lost their host, if they are on that of others.
     """
-    full = matched[(matched["waits"] | matched["is_awaited"]) & ~matched["is_partial"]]
+    lost_ns = lost_ns or {}
+    full = matched[matched["waits"] | matched["is_awaited"]]
     by_rank = {int(str(rank)): part for rank, part in full.groupby("rank")}
     fits: dict[int, ClockFit] = {}
     parents: dict[int, int] = {}
     bounds: dict[int, tuple[int, int]] = {}
+    shared: dict[int, int] = {}
     apart, settled = sorted(ranks), set[int]()
     while apart:
         settled.add(apart[0])
@@ -218,22 +249,42 @@ def fit_clocks(
                 continue
             parents[rank] = parent
             together = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(parent))
-            fits[rank] = _fit_pair(
-                by_rank[rank], by_rank[parent], fits[parent].clock, is_one_host=together
+            is_lost = rank in lost_ns or parent in lost_ns
+            shift_ns = lost_ns.get(rank, 0) - lost_ns.get(parent, 0)
+            clock = fits[parent].clock
+            of_host = replace(
+                clock, offset_ns=clock.offset_ns + shift_ns, origin_ns=clock.origin_ns - shift_ns
             )
+            fits[rank] = _fit_pair(
+                by_rank[rank],
+                by_rank[parent],
+                clock,
+                of_host if together or is_lost else None,
+                _LOST_HOST_NS if is_lost else ONE_HOST_NS,
+            )
+            if fits[rank].clock is of_host and not is_lost:
+                shared[rank] = shared.get(parent, parent)
             fit, (low_ns, high_ns) = fits[rank], bounds[parent]
             offset_ns = fit.clock.offset_ns
             bounds[rank] = (low_ns + fit.low_ns - offset_ns, high_ns + fit.high_ns - offset_ns)
         # Ranks that do not fit the reference may fit each other: the reference may be the outlier.
-        first = {rank: _component(rank, parents, fits) for rank in apart}
+        so_far = Clocks(fits, parents, bounds, shared)
+        first = {rank: so_far.component(rank) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
-    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds)
+    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds, shared)
 
 
 def _fit_pair(
-    member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock, *, is_one_host: bool
+    member: pd.DataFrame,
+    parent: pd.DataFrame,
+    parent_clock: Clock,
+    of_host: Clock | None,
+    within_ns: int,
 ) -> ClockFit:
-    """Fit the clock of a rank to its parent's, by the collectives of both."""
+    """Fit the clock of a rank to its parent's, by the collectives of both.
+
+    `of_host` is the clock that it has within some time if both are on one host.
+    """
     _, own, others = np.intersect1d(
         member["match"].to_numpy(),
         parent["match"].to_numpy(),
@@ -252,8 +303,8 @@ def _fit_pair(
     )
     roles = {"waits": waits & parent_awaited, "is_awaited": is_awaited & parent_waits}
     on_host = member["is_on_host"].to_numpy(dtype=bool)[own]
-    if is_one_host and on_host.all():
-        shared = shared_clock(*columns, **roles, clock=parent_clock)
+    if of_host is not None and on_host.all():
+        shared = shared_clock(*columns, **roles, clock=of_host, within_ns=within_ns)
         if shared is not None:
             return shared
     return fit_clock(*columns, **roles, ends_together=ends_together(member)[own])

@@ -9,21 +9,24 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.sequence_matching import align
+from htagraph.algorithms.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
+from htagraph.job.evidence import matched_by_evidence
+from htagraph.job.kept_steps import StepStart
 from htagraph.job.library_matching import (
     INFERRED_RULES,
     contradicted,
     in_kernel_order,
     is_inferred,
 )
+from htagraph.job.rank_segments import RankEnds
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
@@ -34,8 +37,14 @@ __all__ = ["Matching", "match_collectives", "measure_waits"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_RULES = ("sequence number", "order", "common runs", *INFERRED_RULES)
+_RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min
+
+_UNEXPLAINED = 0.1
+"""Share of a wait by which a collective may end late for a rank that is missing. Chosen.
+
+Pinned by `test_evidence.py::test_a_rank_that_lacks_some_may_have_been_last`.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,11 +58,14 @@ class Matching:
         for it, on the rank's clock), ``is_on_host``, ``match``, ``matched_by``, ``is_partial``,
         ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
         point-to-point operations; at least two members each.
+    takers : DataFrame
+        Columns ``communicator`` and ``rank``: who takes part in what, matched or not.
     unmatched : tuple of str
-        Which kernels of libraries could not be matched, and why, in sentences.
+        Which collectives could not be matched, and why, in sentences.
     """
 
     members: pd.DataFrame
+    takers: pd.DataFrame
     unmatched: tuple[str, ...] = ()
 
 
@@ -64,9 +76,30 @@ def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
     return table.assign(rank=np.int64(rank), arrived_ns=arrived_ns)
 
 
-def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """The collectives of all ranks in which ranks wait, with rank and communicator."""
-    parts = [_with_arrivals(table, rank) for rank, table in sorted(tables.items())]
+def _steps(
+    tables: Mapping[int, pd.DataFrame], starts: Mapping[int, Sequence[StepStart]]
+) -> dict[int, I64]:
+    """The step in which each collective was launched, as the number of its name; -1 for none."""
+    number = {one.name: 0 for several in starts.values() for one in several}
+    number = {name: at for at, name in enumerate(number)}
+    found = {}
+    for rank, table in tables.items():
+        several = starts.get(rank, ())
+        first = np.array([one.collective for one in several], dtype=np.int64)
+        names = np.array([*(number[one.name] for one in several), -1], dtype=np.int64)
+        found[rank] = names[np.searchsorted(first, np.arange(len(table)), side="right") - 1]
+    return found
+
+
+def _stacked(
+    tables: Mapping[int, pd.DataFrame], starts: Mapping[int, Sequence[StepStart]]
+) -> pd.DataFrame:
+    """The collectives of all ranks in which ranks wait, with rank, step and communicator."""
+    steps = _steps(tables, starts)
+    parts = [
+        _with_arrivals(table, rank).assign(step=steps[rank])
+        for rank, table in sorted(tables.items())
+    ]
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
     rooted = table["operation"].isin((*FROM_ROOT, *TO_ROOT))
@@ -96,26 +129,66 @@ def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
     return np.asarray(keys.ngroup(), dtype=np.int64)
 
 
-def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
-    """The place of each row of a communicator in the common sequence, or -1, and the rule."""
-    cuts = np.flatnonzero(np.diff(table["rank"].to_numpy())) + 1
-    # Sizes may differ between ranks (uneven splits), so the order of operations is tried, too.
-    exact, loose = (
-        np.split(_symbols(table, columns), cuts)
-        for columns in (("operation", "n_elements", "dtype"), ("operation",))
-    )
-    for sequences in (exact, loose):
-        if all(np.array_equal(sequence, sequences[0]) for sequence in sequences[1:]):
-            return np.concatenate([np.arange(len(sequence)) for sequence in sequences]), _RULES[1]
-    return np.concatenate(align(loose)), _RULES[2]
-
-
-def _instances(table: pd.DataFrame) -> tuple[I64, str]:
-    """The instance of each row of a communicator, -1 for none, and the rule."""
-    seq = table["seq"].to_numpy(np.int64)
+def _instances(table: pd.DataFrame, hosts: Mapping[int, str]) -> tuple[I64, str]:
+    """The instance of each row of a communicator, and the rule; none if ranks differ."""
+    seq, rank = table["seq"].to_numpy(np.int64), table["rank"].to_numpy(np.int64)
     if (seq >= 0).all() and not table.duplicated(["rank", "seq"]).any():
         return seq, _RULES[0]
-    return _by_order(table)
+    n_ranks = len(np.unique(rank))
+    if _are_equal(table, n_ranks) and _agree(table, n_ranks, hosts):
+        return np.tile(np.arange(len(table) // n_ranks), n_ranks), _RULES[1]
+    return seq, ""
+
+
+def _are_equal(table: pd.DataFrame, n_ranks: int) -> bool:
+    """Whether all ranks of a communicator have the same operations, in one order.
+
+    Sizes may differ, as splits may be uneven.
+    """
+    counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)[1]
+    if len(set(counts.tolist())) > 1:
+        return False
+    ordered = _symbols(table, ("operation",)).reshape(n_ranks, -1)
+    return bool((ordered == ordered[0]).all())
+
+
+def _agree(table: pd.DataFrame, n_ranks: int, hosts: Mapping[int, str]) -> bool:
+    """Whether nothing contradicts that equal places are one collective.
+
+    Ranks may lack different ones and have equal numbers. Then steps have other names, or, on one
+    host, one ends before another begins.
+    """
+    step, start, end = (
+        table[name].to_numpy(np.int64).reshape(n_ranks, -1)
+        for name in ("step", "start_ns", "end_ns")
+    )
+    known = step >= 0
+    least = np.where(known, step, np.iinfo(np.int64).max).min(axis=0)
+    if (known & (step != least)).any():
+        return False
+    of = {hosts.get(rank, "") for rank in table["rank"].unique().tolist()}
+    if len(of) > 1 or "" in of or not table["is_on_host"].all():
+        return True
+    meets = table["is_rendezvous"].to_numpy(dtype=bool).reshape(n_ranks, -1)[0]
+    return bool((start.max(axis=0) <= end.min(axis=0) + ONE_HOST_NS)[meets].all())
+
+
+def _usual(table: pd.DataFrame, hosts: Mapping[int, str]) -> I64:
+    """Place of each row in a communicator whose ranks differ, if most ranks are like its rank.
+
+    Else -1. Of equally many, ranks with more collectives count.
+    """
+    symbol, step = _symbols(table, ("operation",)), table["step"].to_numpy(np.int64)
+    rank = table["rank"].to_numpy(np.int64)
+    ranks, first, counts = np.unique(rank, return_index=True, return_counts=True)
+    alike: dict[bytes, list[int]] = {}
+    for one, at, n in zip(ranks.tolist(), first.tolist(), counts.tolist(), strict=True):
+        alike.setdefault(np.r_[symbol[at : at + n], step[at : at + n]].tobytes(), []).append(one)
+    most = max(alike, key=lambda one: (len(alike[one]), len(one), -alike[one][0]))
+    chosen = alike[most]
+    if len(chosen) > 1 and not _agree(table[np.isin(rank, chosen)], len(chosen), hosts):
+        chosen = chosen[:1]
+    return np.where(np.isin(rank, chosen), table.groupby("rank").cumcount(), -1)
 
 
 def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
@@ -134,42 +207,101 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
 
 
 def match_collectives(
-    tables: Mapping[int, pd.DataFrame], hosts: Mapping[int, str] | None = None
+    tables: Mapping[int, pd.DataFrame],
+    hosts: Mapping[int, str] | None = None,
+    starts: Mapping[int, Sequence[StepStart]] | None = None,
+    lost_ns: Mapping[int, int] | None = None,
 ) -> Matching:
-    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; hosts may be empty."""
-    table = _stacked(tables)
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`.
+
+    Parameters
+    ----------
+    hosts : mapping of int to str, optional
+        Empty where not recorded.
+    starts : mapping of int to sequence of StepStart, optional
+        Where the steps of each rank begin.
+    lost_ns : mapping of int to int, unit=ns, optional
+        What has to be added to times of ranks that lost their host, if they are on that of others.
+    """
+    hosts = hosts or {}
+    table = _stacked(tables, starts or {})
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
+    different: list[pd.DataFrame] = []
     unmatched = [*_unclear_halves(tables)]
-    next_match = 0
     for _, part in table.groupby("communicator", sort=True):
-        n_ranks = part["rank"].nunique()
-        if n_ranks < 2:
+        if part["rank"].nunique() < 2:
             continue
-        by_kernels = bool(is_inferred(part)[0])
-        instance, rule = in_kernel_order(part) if by_kernels else _instances(part)
-        if by_kernels and rule not in INFERRED_RULES:
-            unmatched.append(_not_matched(part, rule))
+        if is_inferred(part)[0]:
+            instance, rule = in_kernel_order(part)
+            if rule in INFERRED_RULES:
+                inferred.append(_matched(part, instance, rule))
+            else:
+                unmatched.append(_not_matched(part, rule))
             continue
-        number, match = np.unique(instance, return_inverse=True)
-        n_members = np.bincount(match)[match]
-        found = part.assign(
-            match=np.where(instance >= 0, next_match + match, -1),
-            matched_by=rule,
-            is_partial=n_members < n_ranks,
-        )
-        (inferred if by_kernels else certain).append(found[(instance >= 0) & (n_members >= 2)])
-        next_match += len(number)
-    none = table.iloc[:0].assign(match=np.int64(-1), matched_by="", is_partial=False)
+        instance, rule = _instances(part, hosts)
+        if rule:
+            certain.append(_matched(part, instance, rule))
+        else:
+            different.append(part.assign(usual=_usual(part, hosts)))
+    if different:
+        found, doubts = _by_evidence(different, certain, hosts, lost_ns or {})
+        certain += found
+        unmatched += doubts
+    none = _matched(table.iloc[:0], np.empty(0, dtype=np.int64), "")
     known = pd.concat(certain or [none])
     whys = [contradicted(part, known, hosts) for part in inferred]
     judged = list(zip(inferred, whys, strict=True))
     unmatched += [_not_matched(part, why) for part, why in judged if why]
     matched = certain + [part for part, why in judged if not why]
-    joined = pd.concat(matched or [none], ignore_index=True)
+    takers = table[["communicator", "rank"]].drop_duplicates()
+    return Matching(_numbered(matched or [none]), takers, tuple(unmatched))
+
+
+def _matched(part: pd.DataFrame, instance: I64, rule: str) -> pd.DataFrame:
+    """The members of a communicator whose instance has two at least."""
+    _, match = np.unique(instance, return_inverse=True)
+    n_members = np.bincount(match, minlength=1)[match]
+    found = part.assign(match=match, matched_by=rule, is_partial=n_members < part["rank"].nunique())
+    return found[(instance >= 0) & (n_members >= 2)]
+
+
+def _numbered(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The members of all communicators, with roles, and a number for each match."""
+    joined = pd.concat(parts, ignore_index=True)
+    joined["match"] = joined.groupby(["communicator", "match"]).ngroup()
     joined = joined.sort_values(["match", "rank"], ignore_index=True)
     waits, is_awaited = _roles(joined)
-    return Matching(joined.assign(waits=waits, is_awaited=is_awaited), tuple(unmatched))
+    return joined.assign(waits=waits, is_awaited=is_awaited)
+
+
+def _by_evidence(
+    different: Sequence[pd.DataFrame],
+    certain: Sequence[pd.DataFrame],
+    hosts: Mapping[int, str],
+    lost_ns: Mapping[int, int],
+) -> tuple[list[pd.DataFrame], list[str]]:
+    """The members of communicators whose ranks differ, and a sentence on each rank in doubt."""
+    table = pd.concat(different, ignore_index=True)
+    waits, is_awaited = _roles(table)
+    table = table.assign(
+        waits=waits,
+        is_awaited=is_awaited,
+        symbol=_symbols(table, ("communicator", "operation")),
+        size=_symbols(table, ("n_elements", "dtype")),
+    )
+    usual = [_matched(part, part["usual"].to_numpy(np.int64), "") for part in different]
+    place, doubtful = matched_by_evidence(table, _numbered([*certain, *usual]), hosts, lost_ns)
+    rows = table.groupby("communicator").indices.values()
+    found = [_matched(table.iloc[own], place[own], _RULES[2]) for own in rows]
+    n_all = table["rank"].value_counts().to_dict()
+    n_doubtful = table.loc[doubtful, "rank"].value_counts().sort_index().to_dict()
+    doubts = [
+        f"{n:,} of {n_all[rank]:,} collectives of rank {rank} are not matched: ranks recorded "
+        "different ones, and these fit nowhere, or at several places. No rank is blamed for them."
+        for rank, n in n_doubtful.items()
+    ]
+    return found, doubts
 
 
 def _not_matched(part: pd.DataFrame, why: str) -> str:
@@ -183,12 +315,69 @@ def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
         yield _not_matched(part, "whether they send, receive or do both is not recorded")
 
 
-def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
+def _misses_one(
+    partial: pd.DataFrame, takers: pd.DataFrame, clocks: Clocks, ends: Mapping[int, RankEnds]
+) -> Bools:
+    """Whether a rank was being recorded that a partial collective lacks, of each member.
+
+    `partial` has ``came_ns``, when the last member arrived.
+    """
+    rank = takers["rank"].to_numpy(np.int64)
+    begin, end = (
+        clocks.to_common(rank, np.array([getattr(ends[one], name) for one in rank.tolist()]))
+        for name in ("start_ns", "end_ns")
+    )
+    spans = takers.assign(begin=begin, end=end)
+    members = partial.merge(spans, on=["communicator", "rank"], how="left").set_axis(partial.index)
+    came = members["came_ns"]
+    is_recorded = (members["begin"] <= came) & (came <= members["end"])
+    n_members = is_recorded.groupby(partial["match"]).transform("sum").to_numpy(np.int64)
+    n_recorded = np.zeros(len(partial), dtype=np.int64)
+    of_communicator = spans.groupby("communicator")
+    for communicator, rows in partial.groupby("communicator").indices.items():
+        own, ns = of_communicator.get_group(communicator), came.to_numpy(np.int64)[rows]
+        begun = np.searchsorted(np.sort(own["begin"].to_numpy(np.int64)), ns, side="right")
+        n_recorded[rows] = begun - np.searchsorted(np.sort(own["end"].to_numpy(np.int64)), ns)
+    misses: Bools = n_recorded > n_members
+    return misses
+
+
+def _explains_the_end(matched: pd.DataFrame, wait_ns: I64, transfer_ns: I64) -> Bools:
+    """Whether a collective ended after its last arrival about as soon as one of all ranks does.
+
+    What remains is little of the longest wait. `transfer_ns` is the time from then to the end of
+    the rank that arrived last.
+    """
+    alike = matched.groupby(["communicator", "operation", "n_elements", "dtype"], dropna=False)
+    whole = pd.Series(transfer_ns).where(~matched["is_partial"].to_numpy(dtype=bool), 0)
+    longest = whole.groupby(alike.ngroup().to_numpy()).transform("max").to_numpy()
+    longest_wait = pd.Series(wait_ns).groupby(matched["match"].to_numpy()).transform("max")
+    explains: Bools = transfer_ns - longest <= longest_wait.to_numpy() * _UNEXPLAINED
+    return explains
+
+
+def measure_waits(
+    matched: pd.DataFrame,
+    clocks: Clocks,
+    takers: pd.DataFrame,
+    ends: Mapping[int, RankEnds],
+) -> pd.DataFrame:
     """Split each member's time in a matched collective into wait and transfer.
 
     The wait ends when the last member that it needs has started. The rest moves data, as fast as
     size and network allow (latency plus size over bandwidth: Hockney 1994), however early other
     ranks arrive.
+
+    A rank that was not being recorded counts as one whose trace is missing: how late it came is
+    communication. One that was, and lacks the collective, may have been last. Then the last member
+    is blamed only if the collective ended as soon after it as others of its kind do.
+
+    Parameters
+    ----------
+    matched, takers : DataFrame
+        Of `Matching`, of aligned ranks.
+    ends : mapping of int to RankEnds
+        Of the whole traces.
 
     Returns
     -------
@@ -212,18 +401,18 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)
     met = np.clip(latest, start, end)
     last_rank = np.where(met > start, rank[last_row], rank)
-    low_ns, high_ns = clocks.errors(rank)
     # Both clocks may be off: the last one may have started earlier, this one later.
-    error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
+    may_differ = clocks.errors(rank, rank[last_row])
+    error_ns = np.where(met > start, may_differ, 0)
     is_other = awaited & (np.arange(len(rank)) != last_row)
-    runner_up = (
-        pd.Series(np.where(is_other, arrived + high_ns, _NEVER))
-        .groupby(match)
-        .transform("max")
-        .to_numpy()
-    )
-    is_last = (arrived + low_ns)[last_row] > runner_up
-    is_partial = matched["is_partial"].to_numpy(dtype=bool)
+    runner_up = pd.Series(np.where(is_other, arrived + may_differ, _NEVER)).groupby(match)
+    is_last = arrived[last_row] > runner_up.transform("max").to_numpy()
+    is_partial = matched["is_partial"].to_numpy(dtype=bool, copy=True)
+    if rows := np.flatnonzero(is_partial).tolist():
+        came = np.where(arrived[last_row] > start, arrived[last_row], start)
+        partial = matched.iloc[rows].assign(came_ns=came[rows])
+        explains = _explains_the_end(matched, met - start, end[last_row] - arrived[last_row])
+        is_partial[rows] = _misses_one(partial, takers, clocks, ends) & ~explains[rows]
     return MATCHED_COLLECTIVES.frame(
         {
             "match": match,

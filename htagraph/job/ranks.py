@@ -48,6 +48,7 @@ from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
 from htagraph.queries.damage import damage_of
+from htagraph.readers.kineto.header import base_time_of
 
 __all__ = [
     "OnError",
@@ -118,6 +119,8 @@ class RankSummary:
         Of the whole trace.
     starts : tuple of StepStart, default=()
         Where the steps begin.
+    base_ns : int, default=0, unit=ns
+        Time that is 0 in the file; 0 where not recorded.
     n_left_out, n_steps_left_out : int, default=0
         First collectives that are not in the table, and the number of their steps.
     damage : tuple of Damage, default=()
@@ -144,6 +147,7 @@ class RankSummary:
     ends: RankEnds
     device_names: tuple[str, ...] = ()
     starts: tuple[StepStart, ...] = ()
+    base_ns: int = 0
     n_left_out: int = 0
     n_steps_left_out: int = 0
     damage: tuple[Damage, ...] = ()
@@ -230,6 +234,7 @@ def prepare_rank(
         starts=step_starts(graph, kernels),
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
         content=_content(graph.dag.events),
+        base_ns=base_time_of(trace.metadata),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

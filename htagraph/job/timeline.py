@@ -19,7 +19,7 @@ from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.lateness import excess_times, late_arrivals
-from htagraph.job.rank_segments import RankSegment
+from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
@@ -55,14 +55,15 @@ class Timeline:
     def _matching(self) -> Matching:
         summaries = self.graphs.summaries
         tables = {rank: one.collectives for rank, one in summaries.items()}
-        found = match_collectives(tables, self._hosts)
+        starts = {rank: one.starts for rank, one in summaries.items()}
+        found = match_collectives(tables, self._hosts, starts, self._lost_ns)
         for why in found.unmatched:
             warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
         return found
 
     @property
     def unmatched(self) -> tuple[str, ...]:
-        """Which kernels of libraries could not be matched, and why, in sentences."""
+        """Which collectives could not be matched, and why, in sentences."""
         return self._matching.unmatched
 
     @cached_property
@@ -70,11 +71,25 @@ class Timeline:
         """The clocks of all ranks against the first one's."""
         if self.known is not None:
             return self.known
-        return fit_clocks(self._matching.members, list(self.graphs.summaries), self._hosts)
+        ranks = list(self.graphs.summaries)
+        return fit_clocks(self._matching.members, ranks, self._hosts, self._lost_ns)
 
     @property
     def _hosts(self) -> dict[int, str]:
         return {rank: one.host for rank, one in self.graphs.summaries.items()}
+
+    @property
+    def _lost_ns(self) -> dict[int, int]:
+        """What to add to times of ranks that lost their host, if they are on that of all others.
+
+        A truncated file lacks its end, where host and base time are.
+        """
+        summaries = self.graphs.summaries.values()
+        known = {(one.host, one.base_ns) for one in summaries if one.host}
+        if len(known) != 1:
+            return {}
+        base_ns = known.pop()[1]
+        return {one.rank: base_ns - one.base_ns for one in summaries if not one.host}
 
     @cached_property
     def aligned(self) -> tuple[int, ...]:
@@ -82,9 +97,8 @@ class Timeline:
 
         Without ranks that no clock aligns with these, and ranks of another capture.
         """
-        ends = {rank: one.ends for rank, one in self.graphs.summaries.items()}
-        found = self.fitted.aligned(ends)
-        if apart := sorted(set(ends).difference(found)):
+        found = self.fitted.aligned(self._ends)
+        if apart := sorted(set(self.graphs.summaries).difference(found)):
             warnings.warn(apart_in_words(apart), ClockSkewWarning, stacklevel=3)
         return found
 
@@ -107,7 +121,13 @@ class Timeline:
 
         Rows are those of `members`.
         """
-        return measure_waits(self.members, self.fitted)
+        takers = self._matching.takers
+        takers = takers[takers["rank"].isin(self.aligned)]
+        return measure_waits(self.members, self.fitted, takers, self._ends)
+
+    @property
+    def _ends(self) -> dict[int, RankEnds]:
+        return {rank: one.ends for rank, one in self.graphs.summaries.items()}
 
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:
@@ -119,9 +139,8 @@ class Timeline:
         """The rank segments whose comparison shows why ranks were late."""
         summaries = self.graphs.summaries
         tables = {rank: one.collectives for rank, one in summaries.items()}
-        ends = {rank: one.ends for rank, one in summaries.items()}
         late = self.late_arrivals
-        return compare_late_arrivals(late, self.collectives, tables, ends, self.clocks)
+        return compare_late_arrivals(late, self.collectives, tables, self._ends, self.clocks)
 
     @cached_property
     def excess_times(self) -> pd.DataFrame:
@@ -137,7 +156,7 @@ class Timeline:
             self.collectives,
             {rank: one.collectives for rank, one in summaries.items()},
             {rank: one.ready for rank, one in summaries.items()},
-            {rank: one.ends for rank, one in summaries.items()},
+            self._ends,
             self.clocks,
         )
 

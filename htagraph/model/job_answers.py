@@ -44,7 +44,7 @@ MATCHED_COLLECTIVES = schema(
         "last_rank": identifier("rank that arrived last; itself if it did not wait", unit="rank"),
         "error_ns": "the wait may be shorter by this much: clock uncertainty",
         "is_certain": "the wait is longer than error_ns and the last rank is certain",
-        "is_partial": "a rank of the communicator is missing: no rank is blamed",
+        "is_partial": "a rank that was being recorded lacks it, and may have been last: no blame",
         "overrun_ns": "the last rank starts this long after this one ends: clocks are wrong",
         "matched_by": label("rule that matched the ranks"),
     },

@@ -225,7 +225,8 @@ def _latest(found: dict[int, pd.DataFrame], captures: pd.DataFrame, where: objec
             f"{_named(where)} holds {what}.",
             listing=captures_in_words(captures),
             hint="name one file, one subfolder, or a capture by its number "
-            "(--capture N, load_job(…, capture=N)).",
+            "(--capture N, load_job(…, capture=N)). If these are ranks of one job whose clocks are "
+            "more than 10 s apart, list the files, which are used as given.",
         )
     most = max(len(found[number]) for number in jobs[0])
 

@@ -134,7 +134,7 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
 
 @pytest.mark.public("hta/trace_filter")
-@pytest.mark.filterwarnings("ignore:no clock aligns")
+@pytest.mark.filterwarnings("ignore:10 of 10 collectives of rank 1 are not matched")
 def test_no_verdict_on_ranks_that_cannot_have_met():
     """No clock brings these two together: what they waited for each other is not known."""
     verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict
