@@ -141,7 +141,7 @@ def test_several_ranks_may_lack_some(tmp_path: Path) -> None:
 
 def test_a_rank_that_lost_its_host_is_on_that_of_the_others(tmp_path: Path) -> None:
     """A truncated file lacks host and base time; without names, only those of others tell."""
-    steps = ranks(EVENLY_US, (1_000, 6_000, 1_000), named=False)
+    steps = ranks(EVENLY_US, (1_000, 6_000, 1_100), named=False)
     job_of(tmp_path, [steps[0], steps[1][1:], steps[2]], ["a", "", "a"])
     for rank in (0, 2):
         path = tmp_path / f"rank{rank}.json"
