@@ -198,7 +198,7 @@ def _tree(
     The spanning tree with most matched collectives on its edges (Prim 1957).
     """
     placed: set[int] = set()
-    for root in sorted(ranks):
+    for root in ranks:
         waiting = [(0, root, -1)]
         while waiting:
             _, rank, parent = heapq.heappop(waiting)
@@ -271,6 +271,7 @@ def fit_clocks(
         so_far = Clocks(fits, parents, bounds, shared)
         first = {rank: so_far.component(rank) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
+        apart.sort(key=lambda rank: (first[rank] != rank, rank))  # no root has a parent that fits
     return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds, shared)
 
 

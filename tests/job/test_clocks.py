@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from htagraph.job.clocks import fit_clocks
 from htagraph.job.job import Job
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.synth.program import Clock, JobProgram, Spend
@@ -48,6 +49,31 @@ def test_clocks_that_are_off_are_brought_together() -> None:
     job = loaded(three(body, body, body, clocks=(Clock(), Clock(-5_000_000), Clock(7_000_000))))
     assert job.clocks["offset_ns"].tolist() == [0, 5_000_000, -7_000_000]
     assert job.clocks["is_feasible"].tolist() == [True, True, True]
+
+
+def met(match: int, ends_ns: dict[int, int]) -> pd.DataFrame:
+    """The members of a collective that all ranks entered at once, by when it ended on each."""
+    rows = [
+        {
+            "rank": rank, "match": match, "arrived_ns": end_ns - 1_000, "end_ns": end_ns,
+            "waits": True, "is_awaited": True, "is_rendezvous": True, "peer": -1,
+            "is_partial": False, "is_on_host": False, "found_by": "sequence number",
+            "operation": "all_reduce",
+        }
+        for rank, end_ns in ends_ns.items()
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_ranks_that_fit_each_other_but_not_the_first_have_clocks() -> None:
+    """Rank 1 meets only rank 2, whose clock jumps by 100 ms against that of rank 0."""
+    second, jump = 1_000_000_000, 100_000_000
+    apart = [met(n, {0: n * second, 2: n * second + n % 2 * jump}) for n in range(5)]
+    together = [met(10 + n, {1: n * second + 7, 2: n * second}) for n in range(3)]
+    clocks = fit_clocks(pd.concat([*apart, *together]), [0, 1, 2]).frame()
+
+    assert clocks["aligned_with"].tolist() == [-1, 2, 0]
+    assert clocks["is_feasible"].tolist() == [True, True, False]
 
 
 def test_a_wait_shorter_than_the_clocks_are_uncertain_blames_nobody() -> None:
