@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
 
 import htagraph as hg
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _EVENTS = [
     {"ph": "X", "cat": "cpu_op", "name": f"op {at}", "pid": 1, "tid": 1, "ts": at, "dur": 5}
@@ -43,3 +49,39 @@ def test_what_is_read_a_little_differently_is_no_damage():
 
     assert [repair.kind for repair in trace.recording.repairs] == ["comma"]
     assert trace.compile().damage().empty
+
+
+@pytest.mark.parametrize(
+    ("back_ns", "kinds"), [(0, []), (200_000, []), (2_000_000, ["lost times"])]
+)
+def test_a_clock_that_was_set_back_is_damage(back_ns, kinds):
+    """By more than two clocks of one machine are apart: work begins before its launch."""
+    events = simulate(training_rank(steps=2, layers=2)).events
+    at_ns = int(np.median(events.ts_ns))
+    moved = np.where(events.ts_ns > at_ns, events.ts_ns - back_ns, events.ts_ns)
+    found = hg.Trace.from_events(replace(events, ts_ns=moved)).compile().damage()
+
+    assert found["kind"].tolist() == kinds
+    if kinds:
+        assert "a clock was set during the capture" in found["consequence"][0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((4, 5, 6), []),
+        ((4, 6, 9), ["1 step between ProfilerStep#4 and ProfilerStep#6 is missing",
+                     "2 steps between ProfilerStep#6 and ProfilerStep#9 are missing"]),
+        ((4, 4, 6), []),
+    ],
+)  # fmt: skip
+def test_the_numbers_of_steps_tell_which_are_missing(numbers, said):
+    """The profiler counts up by one; two threads may both have steps."""
+    steps = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 1, "tid": 1,
+         "ts": 100 * place, "dur": 90}
+        for place, number in enumerate(numbers)
+    ]  # fmt: skip
+    found = _graph(json.dumps({"traceEvents": steps})).damage()
+
+    assert [one.split(":")[0] for one in found["consequence"]] == said
