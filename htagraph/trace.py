@@ -22,11 +22,11 @@ from htagraph.lookup.named_ranges import is_annotation
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
-from htagraph.model.kinds import EventKind, in_words
+from htagraph.model.kinds import DEVICE_KINDS, EventKind, in_words
 from htagraph.model.progress import Listener, begin_stage, listening
-from htagraph.model.recording import STACKS, Reader, Recording
+from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
+from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY, LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
 from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
@@ -210,7 +210,12 @@ class Trace:
         """
         begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
-        notes = {**dag.notes, "n_unread_stacks": self.skipped.get(STACKS, 0)}
+        kinds = (KIND_OF_CATEGORY.get(category) for category in self.skipped)
+        notes = {
+            **dag.notes,
+            "n_unread_stacks": self.skipped.get(STACKS, 0),
+            "is_part": int(OUTSIDE in self.skipped or not set(DEVICE_KINDS).isdisjoint(kinds)),
+        }
         dag = replace(dag, notes=notes, repairs=self.recording.repairs)
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 

@@ -28,6 +28,7 @@ __all__ = [
     "find_damage",
     "job_damage_frame",
     "job_damage_in_words",
+    "told_once",
 ]
 
 I64 = npt.NDArray[np.int64]
@@ -82,29 +83,44 @@ def find_damage(
     summaries = timeline.graphs.summaries
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]
-    found += [
-        one
-        for one in damage_of_ranks(summaries, apart_from=cut)
-        if one.rank not in cut or one.damage.kind != DamageKind.CUT_FILE  # ends early: why is said
-    ]
+    found += damage_of_ranks(summaries, apart_from=cut)
     start_ns, end_ns = _span(timeline)
     for kind, n, n_all, said in (*_absent(failed, missing, len(summaries)), *_unmatched(timeline)):
         found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
     return found
 
 
+def told_once(found: Sequence[RankDamage]) -> list[RankDamage]:
+    """Some damage without the cut files of ranks that are said to end early, and why."""
+    cut = {one.rank for one in found if one.damage.kind == DamageKind.CUT_RANK}
+    return [one for one in found if one.damage.kind != DamageKind.CUT_FILE or one.rank not in cut]
+
+
 def damage_of_ranks(
     summaries: Mapping[int, RankSummary], *, apart_from: Collection[int] = ()
 ) -> list[RankDamage]:
     """The damage that shows without common time; of the steps, between all but some ranks."""
-    found = [RankDamage(rank, one) for rank, own in summaries.items() for one in own.damage]
     cut = {rank for rank, own in summaries.items() if _has_cut_file(own)}
+    usual = [own.n_events for rank, own in summaries.items() if rank not in cut]
+    found = [
+        RankDamage(rank, _compared(one, own.n_events, usual))
+        for rank, own in summaries.items()
+        for one in own.damage
+    ]
     whole = {rank: own for rank, own in summaries.items() if rank not in cut.union(apart_from)}
     start_ns = min(own.ends.start_ns for own in summaries.values())
     end_ns = max(own.ends.end_ns for own in summaries.values())
     for kind, n, n_all, said in _other_steps(whole):
         found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
     return found
+
+
+def _compared(one: Damage, n_events: int, usual: Sequence[int]) -> Damage:
+    """Damage of a rank; of a cut file with the events of the rank and of ranks with whole files."""
+    if one.kind != DamageKind.CUT_FILE or not usual:
+        return one
+    own, median = human_count(n_events, "event"), int(np.median(usual))
+    return one._replace(said=f"{one.said} It has {own}, the median of other ranks is {median:,}.")
 
 
 def job_damage_frame(found: Iterable[RankDamage]) -> pd.DataFrame:

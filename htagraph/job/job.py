@@ -23,6 +23,7 @@ from htagraph.job.damage import (
     find_damage,
     job_damage_frame,
     job_damage_in_words,
+    told_once,
 )
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
@@ -377,14 +378,16 @@ class Job(Questions):
         """The same as rows."""
         found = find_damage(self.timeline, self.failed, self.missing_ranks)
         if self.asked_window == self.graphs.window:
-            return found
+            return told_once(found)
         ends = self._rank_ends()
-        return [
-            one
-            for one in found
-            if one.rank not in ends
-            or one.damage.overlaps(ends[one.rank].start_ns, ends[one.rank].end_ns)
-        ]
+        return told_once(
+            [
+                one
+                for one in found
+                if one.rank not in ends
+                or one.damage.overlaps(ends[one.rank].start_ns, ends[one.rank].end_ns)
+            ]
+        )
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.

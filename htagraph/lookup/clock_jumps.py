@@ -17,7 +17,7 @@ _LEAST_NS = 1_000_000
 
 Measured: of 116 real traces, none has a dependency that does after the device clock is aligned.
 Device clocks that cannot be aligned are tens of microseconds off. Pinned by
-`test_damage.py::test_a_clock_that_was_set_back_is_damage`.
+`test_clock_jumps.py::test_a_clock_that_was_set_back_is_damage`.
 """
 
 

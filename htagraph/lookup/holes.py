@@ -42,16 +42,18 @@ Chosen. Pinned by `test_holes.py::test_two_holes`."""
 _TYPICAL_PERCENTILE = 90
 """Of distances between launches without work, when all of one stream are lost: it may have few."""
 _TIMES_TYPICAL = 2
-"""The same, as a factor: more than that apart are different holes (chosen)."""
+"""The same, as a factor: more than that apart are different holes. Chosen, both. Pinned by
+`test_holes.py::test_a_stream_with_few_launches_may_stop`."""
 
 _MOSTLY = 0.75
 """Share of launches without work above which a stretch is a hole even if it is all of the trace.
 Chosen: of one of two devices that a program uses, half have none. Pinned by
 `test_holes.py::test_a_steady_rate_is_no_hole`."""
+
 _EXPECTED = 5
 """If less is lost: launches without work that the rest of the trace would have at the same rate, to
 tell a hole from calls of which some never have work (chosen: none by chance in 1% of cases).
-Pinned by `test_holes.py::test_a_steady_rate_is_no_hole`."""
+Pinned by `test_holes.py::test_a_stream_that_stops_had_work_before`."""
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -82,7 +84,8 @@ class Launches(NamedTuple):
 def kernel_launches(dag: Dag) -> Launches:
     """Launches of kernels and graphs that were to run; those that were captured are left out.
 
-    A launch within another, as of two libraries, is the same launch.
+    A launch within another, as of two libraries, is the same launch. None of a trace that was read
+    in part: its work may be in the rest.
 
     Examples
     --------
@@ -96,7 +99,7 @@ def kernel_launches(dag: Dag) -> Launches:
     [True, False]
     """
     events = dag.events
-    is_call = events.kind == EventKind.RUNTIME
+    is_call = (events.kind == EventKind.RUNTIME) & (not dag.notes.get("is_part", 0))
     calls = np.flatnonzero(is_call & events.named(events.symbols.searched(KERNEL_LAUNCH)))
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     has_work = np.zeros(len(events), dtype=bool)

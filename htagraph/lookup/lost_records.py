@@ -26,14 +26,14 @@ def lost_records(dag: Dag) -> Iterator[Damage]:
     if launches:
         said = (
             f"{_how_many(launches, 'pieces of device work')} {_when(dag, launches)} have no "
-            "launch: calls, or what links work to them, were lost, and with that what the work "
+            "launch: calls, or what links work to them, are missing, and with that what the work "
             "waited for."
         )
         yield from (Damage(DamageKind.LOST_LAUNCHES, *hole, said) for hole in launches)
     if work:
         said = (
             f"{_how_many(work, 'kernel launches')} {_when(dag, work)} have no device work: its "
-            "records were lost, and the device only seems idle."
+            "records are missing, and the device only seems idle."
         )
         yield from (Damage(DamageKind.LOST_WORK, *hole, said) for hole in work)
 

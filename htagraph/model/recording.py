@@ -13,6 +13,7 @@ from htagraph.model.events import EventTable
 
 __all__ = [
     "MAX_RANKS",
+    "OUTSIDE",
     "STACKS",
     "ArgsReader",
     "Attachment",
@@ -28,6 +29,9 @@ MAX_RANKS = 1 << 20
 
 STACKS = "python_function"
 """Category of Python frames; readers skip them unless asked, and count them under this name."""
+
+OUTSIDE = "outside the window"
+"""What readers count events under that a requested window leaves out."""
 
 
 class ArgsReader(Protocol):

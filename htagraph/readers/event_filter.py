@@ -11,7 +11,7 @@ import numpy.typing as npt
 from htagraph.errors import QueryError
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
 from htagraph.model.kinds import EventKind
-from htagraph.model.recording import STACKS
+from htagraph.model.recording import OUTSIDE, STACKS
 from htagraph.model.window import pair_of
 
 __all__ = ["EventFilter", "filtered", "taken"]
@@ -91,6 +91,6 @@ def filtered(events: EventTable, skipped: dict[str, int], wanted: EventFilter) -
         start, end = events.ts_ns, events.end_ns
         outside = (start >= window[1]) | ((end <= window[0]) & (start != window[0]))
         if (outside & ~leave).any():
-            skipped["outside the window"] = int((outside & ~leave).sum())
+            skipped[OUTSIDE] = int((outside & ~leave).sum())
         leave = leave | outside
     return taken(events, np.flatnonzero(~leave)) if leave.any() else events

@@ -27,7 +27,7 @@ def test_a_small_hole_is_only_told(n: int, window: str) -> None:
     assert (verdict.window, bool(verdict.findings)) == (window, True)
     assert " ".join(verdict.damage) == (
         "10 of 10 kernel launches between 2.00 ms and 2.20 ms have no device work: its records "
-        "were lost, and the device only seems idle."
+        "are missing, and the device only seems idle."
     )
 
 

@@ -85,7 +85,7 @@ def test_a_whole_job_has_no_damage(steps):
 
 
 def test_a_rank_whose_file_is_cut_off_is_said_to_end_early(steps, tmp_path):
-    """In one sentence, with the place; a step before that is whole."""
+    """In one sentence, with the place. Of a step before that, events may be lost all the same."""
     folder = copied(steps, tmp_path)
     cut(folder, 1, 0.3)
     with pytest.warns(IncompleteTraceWarning, match=r"^Rank 1: the file is cut off \(truncated\)"):
@@ -97,7 +97,20 @@ def test_a_rank_whose_file_is_cut_off_is_said_to_end_early(steps, tmp_path):
         "Rank 1: recorded only up to 43% of the job, as its file is cut off; what the others did "
         "afterwards is judged without it."
     )
-    assert rows(job.window("first")) == []
+    assert rows(job.window("first")) == [(1, "cut file")]
+
+
+def test_a_cut_file_is_compared_with_those_of_other_ranks(steps, tmp_path):
+    """If the rank does not end early: a profiler does not write events in the order of time."""
+    folder = copied(steps, tmp_path)
+    cut(folder, 1, 0.7)
+    job = load_job(folder)
+    n_events = [job.summaries[rank].n_events for rank in range(4)]
+
+    assert rows(job) == [(1, "cut file")]
+    said = f"It has {n_events[1]} events, the median of other ranks is {n_events[2]}."
+    assert n_events[1] < n_events[2]
+    assert job.damage()["consequence"][0].endswith(said)
 
 
 @pytest.mark.parametrize(("lacks", "is_cut"), [(2, False), (4, True)])

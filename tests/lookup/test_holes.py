@@ -68,6 +68,31 @@ def test_a_steady_rate_is_no_hole(every: int) -> None:
     assert without_work(drawn(240, lost=range(1, 240, every))) == []
 
 
+def test_if_most_launches_lack_their_work_it_is_one_hole() -> None:
+    """Four of five, from the first to the last."""
+    (hole,) = without_work(drawn(100, lost=[at for at in range(100) if at % 5]))
+
+    assert (hole.n, hole.n_all) == (80, 99)
+
+
+@pytest.mark.parametrize(("since", "n_holes"), [(20, 0), (36, 1)])
+def test_a_stream_that_stops_had_work_before(since: int, n_holes: int) -> None:
+    """Every sixth launch is on it: of 23 before, four had their work, of 41, seven."""
+    of_9 = range(5, 240, 6)
+
+    assert (
+        len(without_work(drawn(240, on_9=of_9, lost=[at for at in of_9 if at > since]))) == n_holes
+    )
+
+
+def test_a_stream_with_few_launches_may_stop() -> None:
+    """Every sixtieth launch is on it, and the last eleven of them have no work."""
+    of_9 = range(59, 1320, 60)
+    (hole,) = without_work(drawn(1_320, on_9=of_9, lost=[at for at in of_9 if at > 700]))
+
+    assert (hole.n, hole.n_all) == (11, 601)
+
+
 def test_a_stream_that_stops_is_a_hole() -> None:
     """Every sixth launch is on stream 9, whose work is lost from the middle on."""
     of_9 = range(5, 240, 6)
@@ -187,3 +212,22 @@ def test_kernels_that_never_have_a_launch_are_no_hole() -> None:
     text = drawing(60, call="launch", unlinked=range(20, 32)).replace("[k        ]", "[triton   ]")
 
     assert without_launch(compile_events(timeline(text))) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "is_launch"),
+    [
+        ("cudaLaunchKernelExC", True),
+        ("cuLaunchKernelEx", True),
+        ("cudaLaunchCooperativeKernel", True),
+        ("cudaGraphLaunch", True),
+        ("hipExtModuleLaunchKernel", True),
+        ("cudaLaunchHostFunc", False),
+        ("cudaLaunchCooperativeKernelMultiDevice", False),
+        ("cudaGraphUpload", False),
+        ("cudaMemsetAsync", False),
+    ],
+)
+def test_which_calls_launch_one_kernel_or_graph(call: str, is_launch: bool) -> None:
+    """Others copy or fill, launch none, or one on each of several devices."""
+    assert len(kernel_launches(compile_events(timeline(f"cpu 1 |[{call}]"))).event) == is_launch

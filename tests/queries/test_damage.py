@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import htagraph as hg
-from tests.synth.simulator import simulate
-from tests.synth.training import training_rank
 
 _EVENTS = [
     {"ph": "X", "cat": "cpu_op", "name": f"op {at}", "pid": 1, "tid": 1, "ts": at, "dur": 5}
@@ -51,37 +47,34 @@ def test_what_is_read_a_little_differently_is_no_damage():
     assert trace.compile().damage().empty
 
 
+def _launched(n: int, *, behind_us: int, n_worked: int | None = None) -> str:
+    """Launches every 10 us, each of a kernel that runs so much later; some without."""
+    events = []
+    for at in range(n):
+        ids = {"pid": 1, "tid": 1, "ts": 10 * at, "dur": 5, "args": {"correlation": at + 1}}
+        events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", **ids})
+        if n_worked is None or at < n_worked:
+            work = {"ts": 10 * at + behind_us, "args": {**ids["args"], "device": 0, "stream": 7}}
+            events.append({"ph": "X", "cat": "kernel", "name": "k", **ids, "pid": 0, **work})
+    return json.dumps({"traceEvents": events})
+
+
+def test_launches_without_device_work_are_damage():
+    """The last twenty of sixty, and the device was idle."""
+    found = _graph(_launched(60, behind_us=5, n_worked=40)).damage()
+
+    assert found[["kind", "n", "n_all"]].to_numpy().tolist() == [["lost device work", 20, 20]]
+
+
 @pytest.mark.parametrize(
-    ("back_ns", "kinds"), [(0, []), (200_000, []), (2_000_000, ["lost times"])]
+    "left_out",
+    [{"window": (0, 400_000)}, {"categories": ["cuda_runtime"]}],
+    ids=["of a window", "of categories"],
 )
-def test_a_clock_that_was_set_back_is_damage(back_ns, kinds):
-    """By more than two clocks of one machine are apart: work begins before its launch."""
-    events = simulate(training_rank(steps=2, layers=2)).events
-    at_ns = int(np.median(events.ts_ns))
-    moved = np.where(events.ts_ns > at_ns, events.ts_ns - back_ns, events.ts_ns)
-    found = hg.Trace.from_events(replace(events, ts_ns=moved)).compile().damage()
+def test_device_work_that_was_not_asked_for_is_not_lost(left_out):
+    """It runs 300 us after its launch: in a window, many launches are without it."""
+    graph = hg.load(_launched(60, behind_us=300).encode(), **left_out).compile()
+    checks = graph.quality().set_index("check")
 
-    assert found["kind"].tolist() == kinds
-    if kinds:
-        assert "a clock was set during the capture" in found["consequence"][0]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ((4, 5, 6), []),
-        ((4, 6, 9), ["1 step between ProfilerStep#4 and ProfilerStep#6 is missing",
-                     "2 steps between ProfilerStep#6 and ProfilerStep#9 are missing"]),
-        ((4, 4, 6), []),
-    ],
-)  # fmt: skip
-def test_the_numbers_of_steps_tell_which_are_missing(numbers, said):
-    """The profiler counts up by one; two threads may both have steps."""
-    steps = [
-        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 1, "tid": 1,
-         "ts": 100 * place, "dur": 90}
-        for place, number in enumerate(numbers)
-    ]  # fmt: skip
-    found = _graph(json.dumps({"traceEvents": steps})).damage()
-
-    assert [one.split(":")[0] for one in found["consequence"]] == said
+    assert checks.loc["launches with their device work", "n_all"] == 0
+    assert graph.damage().empty

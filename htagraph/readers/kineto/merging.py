@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.recording import OUTSIDE
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
@@ -216,7 +217,7 @@ class Assembly:
             f"phase {chr(phase)!r}": int(self._phases[phase])
             for phase in np.flatnonzero(self._phases).tolist()
         }
-        return skipped | ({"outside the window": self._n_outside} if self._n_outside else {})
+        return skipped | ({OUTSIDE: self._n_outside} if self._n_outside else {})
 
 
 def _by_category(

@@ -55,7 +55,8 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         style=resource("diff.css"),
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(
-            f'<p class="caveat">{escape(step)}</p>' for side in found.left_out for step in side
+            f'<p class="caveat">{escape(said)}</p>'
+            for said in (*found.damage, *(step for side in found.left_out for step in side))
         ),
         verdict=escape(found.verdict()),
         sections="\n".join(
