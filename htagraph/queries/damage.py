@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
+from htagraph.lookup.clock_jumps import clock_jumps
 from htagraph.lookup.lost_records import lost_records
+from htagraph.lookup.lost_steps import lost_steps
 from htagraph.lookup.reader_damage import reader_damage
 from htagraph.model.answers import DAMAGE
 from htagraph.model.dag import Dag
@@ -16,7 +18,12 @@ from htagraph.model.window import Window
 
 __all__ = ["damage", "damage_frame", "damage_of"]
 
-_FINDERS: tuple[Callable[[Dag], Iterable[Damage]], ...] = (reader_damage, lost_records)
+_FINDERS: tuple[Callable[[Dag], Iterable[Damage]], ...] = (
+    reader_damage,
+    lost_records,
+    lost_steps,
+    clock_jumps,
+)
 """What finds damage, each of the whole trace. To add one: a function in `lookup`, and its place."""
 
 
