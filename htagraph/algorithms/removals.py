@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import NO_DEADLINE, latest_times, retime
+from htagraph.algorithms.retime import latest_times, retime
 from htagraph.native.passes import compiled
 
 __all__ = ["retime_without"]
@@ -175,11 +175,11 @@ class _Graph(NamedTuple):
         last = int(times[-1])
         if last <= least:
             return None
-        deadline = np.full(len(times), NO_DEADLINE)
+        deadline = np.full(len(times), np.iinfo(np.int64).max)
         deadline[-1] = last
         latest = latest_times(self.offsets, self.tail, self.weight, deadline)
-        through = times[self.tail] + self.weight - latest[self.head] + last
-        return np.asarray(through > least)
+        slack = latest[self.head] - (times[self.tail] + self.weight)
+        return np.asarray(slack < last - least)
 
     def joined(self, kept: Bools) -> _Graph:
         """The same without some edges, and without nodes that need not be told apart."""

@@ -60,6 +60,8 @@ _LAUNCH_TYPICAL_FACTOR = 2
 """The same, in typical delays, where launches are slow but alike (chosen)."""
 _LAUNCH_CAP_FACTOR = 16
 """Launch floors beyond which no delay is overhead (chosen)."""
+_LONGEST_FLOOR_NS = 2**56
+"""Two years: a limit, so that multiples of what damaged times say stay in 64 bits."""
 _NEAR_CALL_FACTOR = 4
 """Calls after which the first work of a device still found it idle (chosen)."""
 _STREAM_USUAL_FACTOR = 2
@@ -381,7 +383,8 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
         cap = _LAUNCH_FLOOR_CAP_FACTOR * _percentile(calls_ns, 50)
     else:
         cap = _LAUNCH_PER_CALL * _percentile(calls_ns, _LAUNCH_FLOOR_PERCENTILE)
-    return min(measured, cap) if len(delays) and cap else measured or cap
+    floor = min(measured, cap) if len(delays) and cap else measured or cap
+    return min(floor, _LONGEST_FLOOR_NS)
 
 
 def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from htagraph.compiler.passes import compile_events
@@ -115,3 +117,15 @@ def test_an_idle_stream_of_a_busy_device_measures_nothing():
 def test_a_trace_without_launches_has_no_launch_floor_to_measure():
     """There is nothing to check, and nothing to say."""
     assert _sample(compile_events(timeline("cpu 1 |[aten::mm]"))) == (0, 0, "good")
+
+
+def test_damaged_times_of_a_century_are_no_usual_launch():
+    """A call of 2^60 ns, and its work 2^61 ns later: their multiples would not fit in 64 bits."""
+    events = timeline("""
+        us       |0         10        20
+        cpu 1    |[launch >a]
+        stream 7 |             [k <a] [l]
+    """)
+    far = replace(events, ts_ns=events.ts_ns * 2**47, dur_ns=events.dur_ns * 2**47)
+
+    assert compile_events(far).calibration.launch_usual_ns == 4 * 2**56
