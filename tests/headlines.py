@@ -3,10 +3,10 @@
 The law: *the headline of damaged data is that of the whole, or the answer says that data are
 damaged or missing.* Exactly:
 
-- The headline is the first finding: its cause (and which rank is late), the rank and the bound with
-  most of its time. Two headlines are equal if one of them is a near-tie of the other: a finding
-  within 15% of the largest drag, a rank or a bound within 15% of the largest of its finding. They
-  are equal, too, if no cause stands out in either.
+- The headline is the first finding: its cause (and which rank is late), the rank with more than
+  half of its time, if one has, and the bound with most of it. Two headlines are equal if one of
+  them is a near-tie of the other: a finding within 15% of the largest drag, a rank or a bound
+  within 15% of the largest of its finding. They are equal, too, if no cause stands out in either.
 - An answer says so by withholding the verdict, by an error, or by a sentence that the answer on the
   whole does not have: a warning on loading, `Verdict.damage`, a file that could not be loaded, a
   missing rank, collectives that could not be matched. Other numbers do not make it another
@@ -91,8 +91,11 @@ _SIMULATED = {
 }
 """Options of simulated jobs, by name."""
 
+_SPREAD = -2
+"""Rank of a finding of which no rank has more than half: then the headline is of none."""
+
 Headline = tuple[str, int, str]
-"""Cause, rank (-1 for one trace) and bound."""
+"""Cause, rank (-1 for one trace, `_SPREAD` for several) and bound."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,10 @@ def _size_ns(finding: Finding) -> int:
 def _headlines(finding: Finding) -> Iterator[Headline]:
     """The headlines that a finding may have, the largest first."""
     ranks = finding.ranks or ((-1, 1),)
+    half_ns = sum(rank_ns for _, rank_ns in ranks) / 2
+    if ranks[0][1] <= half_ns / _NEAR:
+        spread = (_SPREAD, ranks[0][1])
+        ranks = (spread, *ranks) if ranks[0][1] <= half_ns else (*ranks, spread)
     for rank, rank_ns in ranks:
         for bound, bound_ns in finding.parts:
             if rank_ns >= _NEAR * ranks[0][1] and bound_ns >= _NEAR * finding.parts[0][1]:

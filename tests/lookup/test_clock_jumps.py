@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import htagraph as hg
+from htagraph.synth import timeline
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -25,3 +26,16 @@ def test_a_clock_that_was_set_back_is_damage(back_ns, kinds):
     assert found["kind"].tolist() == kinds
     if kinds:
         assert "a clock was set during the capture" in found["consequence"][0]
+
+
+@pytest.mark.parametrize(("early_us", "kinds"), [(0, []), (150, []), (250, ["lost times"])])
+def test_waits_that_end_long_before_their_work_are_damage(early_us, kinds):
+    """Work begins before its launch and ends with the wait: no shift of its clock mends both."""
+    early = " " * early_us
+    events = timeline(f"""
+        cpu 1    |{early}   [L >a][streamsync @7 ]
+        stream 7 |   [k <a {early}               ]
+    """)
+    found = hg.Trace.from_events(events).compile().damage()
+
+    assert found["kind"].tolist() == kinds
