@@ -12,6 +12,7 @@ import json
 import random
 import re
 import tempfile
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -131,12 +132,17 @@ def _nodes(rng: random.Random) -> bytes:
         elif how == 2 and len(nodes) > _LEAST:
             del nodes[at : at + rng.choice((1, 5))]
         elif how == 3 and rng.random() < _STOPS:
-            nodes[at] = rng.choice(_VALUES)
+            nodes[at] = _value(rng)
         else:
             _break(nodes[at], rng.choice(nodes), rng)
     if rng.random() < 0.1:
-        document[rng.choice((*document, "nodes"))] = rng.choice(_VALUES)
+        document[rng.choice((*document, "nodes"))] = _value(rng)
     return json.dumps(document).encode()
+
+
+def _value(rng: random.Random) -> Any:
+    """A value of its own: lists may be filled later."""
+    return deepcopy(rng.choice(_VALUES))
 
 
 def _break(node: Any, other: Any, rng: random.Random) -> None:
@@ -151,7 +157,7 @@ def _break(node: Any, other: Any, rng: random.Random) -> None:
     elif how == 1 and isinstance(holder, dict):
         del holder[key]
     else:
-        holder[key] = rng.choice(_VALUES)
+        holder[key] = _value(rng)
 
 
 def _place(value: Any, rng: random.Random) -> tuple[Any, Any] | None:

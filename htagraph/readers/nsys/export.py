@@ -72,7 +72,7 @@ class Export:
     def columns(self) -> Mapping[str, frozenset[str]]:
         """Column names by table; virtual tables, which run code, are left out."""
         tables = self.rows(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
+            "SELECT name FROM sqlite_master WHERE type LIKE 'table' AND sql LIKE 'CREATE TABLE%'"
         )
         return {
             str(table): frozenset(
