@@ -1,4 +1,4 @@
-"""Companion files: what other instruments recorded of the same run, added to a recording."""
+"""Companion files: what else was recorded of the same run, added to a recording."""
 
 from __future__ import annotations
 

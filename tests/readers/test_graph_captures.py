@@ -12,6 +12,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError
+from htagraph.lookup.operator_work import operator_work
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Recording
 from htagraph.readers.beside import with_beside
@@ -269,15 +270,15 @@ def test_a_saved_graph_keeps_its_captured_calls(tmp_path):
     assert again.roofline(by="shape").equals(graph.roofline(by="shape"))
 
 
+@pytest.mark.public("tracelens/sglang_Qwen3-8B_decode.json.gz")
 @pytest.mark.public("tracelens/vllm_piecewise_graph.json.gz")
+@pytest.mark.public("tracelens/vllm_piecewise_graph_capture.pt.trace.json.gz")
 def test_the_operators_of_a_real_piecewise_graph():
     """Eight operators that take most of the replayed time, as joined apart from the package."""
     file, capture = (
         located(f"tracelens/vllm_piecewise_graph{name}")
         for name in (".json.gz", "_capture.pt.trace.json.gz")
     )
-    if not capture.is_file():
-        pytest.skip("its capture is not here")
     trace = hg.load(file, beside=[capture])
     graph = trace.compile()
     (one,) = trace.recording.attached
@@ -289,6 +290,9 @@ def test_the_operators_of_a_real_piecewise_graph():
             for row in csv.DictReader(rows)
         ]
     assert found[:8] == expected
+    work = graph.dag.events.columns["captured_launch"].event
+    dur_ns, modelled = graph.dag.events.dur_ns[work], operator_work(graph.dag, work).call >= 0
+    assert dur_ns[modelled].sum() / dur_ns.sum() == pytest.approx(0.163, abs=5e-4)
     wrong = with_beside(
         hg.load(located("tracelens/sglang_Qwen3-8B_decode.json.gz")).recording, [capture]
     )
