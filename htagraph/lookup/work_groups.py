@@ -32,13 +32,15 @@ class Groups(NamedTuple):
 
 
 def named(dag: Dag, events: I64) -> Groups:
-    """By the name of an event, -1 for none."""
+    """By the name of an event of `Dag.unrolled`, -1 for none."""
+    dag = dag.unrolled
     code = gather(dag.events.name, events, len(dag.events.symbols)).astype(np.int64)
     return Groups(code, np.append(dag.events.symbols.array, ""))
 
 
 def by_shape_of(dag: Dag, operator: I64) -> Groups:
-    """By an operator and the shapes and types of its inputs, -1 for no operator."""
+    """By an operator of `Dag.unrolled` and the shapes and types of its inputs, -1 for none."""
+    dag = dag.unrolled
     known = np.unique(operator[operator >= 0])
     inputs = [dag.events.column(name)[known] for name in ("arg_dims", "arg_types")]
     keys = np.stack([dag.events.name[known].astype(np.int64), *inputs])
@@ -56,10 +58,11 @@ def by_shape_of(dag: Dag, operator: I64) -> Groups:
 
 
 def _by_shape(dag: Dag, work: I64) -> Groups:
-    return by_shape_of(dag, innermost(dag, work, (EventKind.OP,)))
+    return by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,)))
 
 
 def _by_module(dag: Dag, work: I64) -> Groups:
+    dag = dag.unrolled
     host = host_of(dag, work)
     lane = gather(dag.events.lane.astype(np.int64), host)
     return named(dag, frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE))
