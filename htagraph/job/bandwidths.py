@@ -3,53 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.transfer_times import TransferFit, fit_transfers
+from htagraph.lookup.collective_sizes import bus_factors
 from htagraph.model.job_answers import BANDWIDTHS
 from htagraph.model.schema import categorical
+from htagraph.model.units import human_size
 
-__all__ = ["BusFactor", "measure_bandwidths"]
+__all__ = ["BandwidthKey", "Limit", "fitted_latencies", "measure_bandwidths", "slowest_in_words"]
 
+BandwidthKey = Literal["size", "collective"]
+F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 _CONGESTED = 1.5
-"""Time of a transfer by that of its fit from which it is slower than its own network. Chosen."""
+"""Time of a transfer by that of its fit from which it is slower than its own network. Chosen:
+test_bandwidths has 1.4 and 1.6."""
+_FIT_ERRORS = 3
+"""Median deviations from the fit within which a transfer is not slower: two standard deviations.
+Chosen: test_bandwidths has sizes that differ as much from their fit."""
+_MOST = 0.5
+"""More than this share is most of something."""
+_KILO = 1_000
+_NO_FIT = TransferFit(np.nan, np.nan, np.nan)
 
 
-class BusFactor(StrEnum):
-    """Operations by the share of the size that each link carries: NCCL's tests, PERFORMANCE.md."""
+class Limit(IntEnum):
+    """What bounds a collective."""
 
-    ALL_REDUCE = "all_reduce"
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    ALL_TO_ALL = "all_to_all"
+    LATE_RANK = 0
+    LATENCY = 1
+    BANDWIDTH = 2
+    CONGESTION = 3
+    UNKNOWN = 4
 
-    def of(self, n_ranks: int) -> float:
-        """The factor for a number of ranks."""
-        factor = (n_ranks - 1) / n_ranks
-        return 2 * factor if self is BusFactor.ALL_REDUCE else factor
-
-
-class _Limit(StrEnum):
-    LATE_RANK = "late rank"
-    LATENCY = "latency"
-    BANDWIDTH = "bandwidth"
-    CONGESTION = "congestion"
-    UNKNOWN = "unknown"
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.name.lower().replace("_", " ")
 
 
-def measure_bandwidths(matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Bandwidth of matched collectives by operation, group and size.
+def measure_bandwidths(
+    matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame], *, by: BandwidthKey = "size"
+) -> pd.DataFrame:
+    """Bandwidth of matched collectives by operation, group and size, or of each.
 
     Parameters
     ----------
     tables : mapping of int to DataFrame
         The collectives of each rank, schema `answers.COLLECTIVES`.
+    by : {"size", "collective"}
 
     Returns
     -------
@@ -59,74 +68,154 @@ def measure_bandwidths(matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame]
     Notes
     -----
     The rank that arrives last does not wait: the shortest duration of all ranks is the transfer,
-    the rest of the others' durations is waiting. Bandwidth is size by transfer (algbw), times the
-    share of the size that each link carries (busbw), as NCCL's tests define them.
+    the rest of the others' durations is waiting for that rank. This needs no clocks. Bandwidth is
+    size by transfer (algbw), times the share of the size that each link carries (busbw), as NCCL's
+    tests define them. If a rank was not recorded, it may be the last, and a transfer that is slower
+    than the others is no congestion.
     """
+    each = _each(matched, tables)
+    if each.empty:
+        return BANDWIDTHS.empty()
+    keys = ["operation", "group", "n_bytes", *(["match"] if by == "collective" else [])]
+    row = each.groupby(keys, sort=False).ngroup().to_numpy().astype(np.int64)
+    rows = each.groupby(row).agg(
+        operation=("operation", "first"),
+        group=("group", "first"),
+        match=("match", "first"),
+        n_bytes=("n_bytes", "first"),
+        n_ranks=("n_ranks", "max"),
+        n_matched=("n_matched", "min"),
+        is_whole=("is_whole", "all"),
+        n_collectives=("match", "size"),
+        sum_ns=("mean_ns", "sum"),
+        transfer_ns=("transfer_ns", "median"),
+        wait_ns=("wait_ns", "median"),
+        latency_ns=("latency_ns", "first"),
+        ns_per_byte=("ns_per_byte", "first"),
+        fit_error_share=("fit_error_share", "first"),
+    )
+    if by == "size":
+        rows["match"] = -1
+    rows["last_rank"] = _last_ranks(each, row, len(rows))
+    n_bytes, transfer = (rows[name].to_numpy(np.float64) for name in ("n_bytes", "transfer_ns"))
+    size = np.where(n_bytes >= 0, n_bytes, np.nan)
+    rows["algbw_gb_per_s"] = size / np.maximum(transfer, 1)
+    operation, n_ranks = rows["operation"].to_numpy(object), rows["n_ranks"].to_numpy(np.int64)
+    rows["busbw_gb_per_s"] = rows["algbw_gb_per_s"] * bus_factors(operation, n_ranks)
+    rows["fitted_gb_per_s"] = 1 / rows["ns_per_byte"]
+    rows["limit"] = categorical(_limits(rows, size), [one.label for one in Limit])
+    rows = rows.sort_values(
+        ["sum_ns", "operation", "n_bytes", "match"], ascending=[False, True, True, True]
+    )
+    rows = rows.astype(dict.fromkeys(("sum_ns", "transfer_ns", "wait_ns"), np.int64))
+    return BANDWIDTHS.frame({name: rows[name].to_numpy() for name in BANDWIDTHS.columns})
+
+
+def fitted_latencies(
+    matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame], match: I64
+) -> tuple[F64, F64]:
+    """Fitted latency of some matched collectives in ns, and its error as a share; NaN without."""
+    each = _each(matched, tables)
+    if each.empty:
+        return np.full(len(match), np.nan), np.full(len(match), np.nan)
+    fits = each.set_index("match").reindex(match)
+    found = (fits[name].to_numpy(np.float64) for name in ("latency_ns", "fit_error_share"))
+    latency, error = (np.where(fits["n_bytes"] >= 0, values, np.nan) for values in found)
+    return latency, error
+
+
+def _each(matched: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Each matched collective: its transfer, what its ranks waited, and the fit of its kind."""
     sizes = [
-        table[["collective", "n_bytes"]].assign(rank=np.int64(rank))
+        table[["collective", "n_bytes", "n_ranks"]].assign(rank=np.int64(rank))
         for rank, table in tables.items()
     ]
     if not len(matched) or not sizes:
-        return BANDWIDTHS.empty()
+        return pd.DataFrame()
     own = matched.merge(pd.concat(sizes), on=["rank", "collective"])
     own["dur_ns"] = own["end_ns"] - own["start_ns"]
-    each = own.groupby("match").agg(
+    own = own.sort_values(["match", "dur_ns"], kind="stable", ignore_index=True)
+    each = own.groupby("match", sort=False, as_index=False).agg(
         operation=("operation", "first"),
         group=("group", "first"),
-        n_ranks=("rank", "nunique"),
+        n_ranks=("n_ranks", "max"),
+        n_matched=("rank", "nunique"),
+        last_rank=("rank", "first"),
+        is_partial=("is_partial", "any"),
         n_bytes=("n_bytes", "max"),
         transfer_ns=("dur_ns", "min"),
         mean_ns=("dur_ns", "mean"),
     )
-    rows = []
-    for (operation, group), part in each.groupby(["operation", "group"], sort=False):
-        known = part[part["n_bytes"] > 0]
-        fit = fit_transfers(
-            known["n_bytes"].to_numpy(np.int64), known["transfer_ns"].to_numpy(np.int64)
-        )
-        for n_bytes, alike in part.groupby("n_bytes"):
-            rows.append(_row(str(operation), str(group), int(str(n_bytes)), alike, fit))
-    found = pd.DataFrame(rows)
-    labels = [one.value for one in _Limit]
-    found["limit"] = categorical([labels.index(one) for one in found["limit"]], labels)
-    found = found.sort_values(["sum_ns", "operation", "n_bytes"], ascending=[False, True, True])
-    return BANDWIDTHS.frame({name: found[name].to_numpy() for name in BANDWIDTHS.columns})
+    each["n_ranks"] = each[["n_ranks", "n_matched"]].max(axis=1)
+    each["is_whole"] = (each["n_matched"] == each["n_ranks"]) & ~each["is_partial"]
+    each["wait_ns"] = each["mean_ns"] - each["transfer_ns"]
+    fits = np.full((len(each), 3), np.nan)
+    kinds = each.groupby(["operation", "group"], sort=False).indices
+    usable = (each["is_whole"] & (each["n_bytes"] > 0)).to_numpy(dtype=bool)
+    n_bytes, transfer = (each[name].to_numpy(np.int64) for name in ("n_bytes", "transfer_ns"))
+    for rows in kinds.values():
+        known = rows[usable[rows]]
+        fits[rows] = fit_transfers(n_bytes[known], transfer[known]) or _NO_FIT
+    each[["latency_ns", "ns_per_byte", "fit_error_share"]] = fits
+    return each
 
 
-def _row(
-    operation: str, group: str, n_bytes: int, alike: pd.DataFrame, fit: TransferFit | None
-) -> dict[str, object]:
-    """Collectives of one operation, group and size."""
-    transfer_ns = int(alike["transfer_ns"].median())
-    n_ranks = int(alike["n_ranks"].max())
-    wait_ns = int((alike["mean_ns"] - alike["transfer_ns"]).median())
-    algbw = n_bytes / max(transfer_ns, 1) if n_bytes >= 0 else np.nan
-    factor = BusFactor(operation).of(n_ranks) if operation in set(BusFactor) else 1.0
-    return {
-        "operation": operation,
-        "group": group,
-        "n_bytes": n_bytes,
-        "n_ranks": n_ranks,
-        "n_collectives": len(alike),
-        "sum_ns": int((alike["mean_ns"] * 1.0).sum()),
-        "transfer_ns": transfer_ns,
-        "wait_ns": wait_ns,
-        "algbw_gb_per_s": algbw,
-        "busbw_gb_per_s": algbw * factor,
-        "latency_ns": fit.alpha_ns if fit else np.nan,
-        "fitted_gb_per_s": 1 / fit.ns_per_byte if fit else np.nan,
-        "fit_error_share": fit.error if fit else np.nan,
-        "limit": _limit(n_bytes, transfer_ns, wait_ns, fit),
-    }
+def _last_ranks(each: pd.DataFrame, row: I64, n_rows: int) -> I64:
+    """The rank for which most of the waiting of each row is, -1 if that is no single rank."""
+    waits = each[["last_rank", "wait_ns"]].assign(row=row)
+    by_rank = waits.groupby(["row", "last_rank"])["wait_ns"].sum().reset_index()
+    all_ns = by_rank.groupby("row")["wait_ns"].transform("sum")
+    most = by_rank[by_rank["wait_ns"] > _MOST * all_ns]
+    found = np.full(n_rows, -1, dtype=np.int64)
+    found[most["row"].to_numpy(np.int64)] = most["last_rank"].to_numpy(np.int64)
+    return found
 
 
-def _limit(n_bytes: int, transfer_ns: int, wait_ns: int, fit: TransferFit | None) -> str:
-    """What bounds collectives of a size."""
-    if wait_ns > transfer_ns:
-        return _Limit.LATE_RANK
-    if fit is None or n_bytes < 0:
-        return _Limit.UNKNOWN
-    if transfer_ns > _CONGESTED * float(fit.time_ns(n_bytes)):
-        return _Limit.CONGESTION
-    is_latency = fit.alpha_ns > fit.ns_per_byte * n_bytes
-    return _Limit.LATENCY if is_latency else _Limit.BANDWIDTH
+def _limits(rows: pd.DataFrame, size: F64) -> I64:
+    """What bounds each row: codes of `Limit`."""
+    transfer, wait, alpha, slope, error = (
+        rows[name].to_numpy(np.float64)
+        for name in ("transfer_ns", "wait_ns", "latency_ns", "ns_per_byte", "fit_error_share")
+    )
+    moves = slope * size
+    most = (alpha + moves) * np.maximum(_CONGESTED, 1 + _FIT_ERRORS * error)
+    is_slow, is_whole = transfer > most, rows["is_whole"].to_numpy(dtype=bool)
+    return np.select(
+        [wait > transfer, np.isnan(most) | (is_slow & ~is_whole), is_slow, alpha > moves],
+        [Limit.LATE_RANK, Limit.UNKNOWN, Limit.CONGESTION, Limit.LATENCY],
+        Limit.BANDWIDTH,
+    )
+
+
+def slowest_in_words(bandwidths: pd.DataFrame) -> str:
+    """The size whose transfers take longest, its bandwidth and what bounds it; empty if unknown.
+
+    Parameters
+    ----------
+    bandwidths : DataFrame, schema `job_answers.BANDWIDTHS`
+        By size.
+    """
+    moving_ns = bandwidths["transfer_ns"] * bandwidths["n_collectives"]
+    if not len(moving_ns):
+        return ""
+    one = bandwidths.iloc[int(moving_ns.to_numpy().argmax())]
+    if not one["n_bytes"] > 0 or one["limit"] == Limit.UNKNOWN.label:
+        return ""
+    n_bytes = int(one["n_bytes"])
+    size = human_size(n_bytes) if n_bytes >= _KILO else f"{n_bytes} bytes"
+    said = f"{one['operation']} of {size} runs at {one['busbw_gb_per_s']:.3g} GB/s busbw"
+    expected_ns = one["latency_ns"] + one["n_bytes"] / one["fitted_gb_per_s"]
+    share = expected_ns / max(one["transfer_ns"], 1)
+    wait_share = one["wait_ns"] / max(one["wait_ns"] + one["transfer_ns"], 1)
+    last = f", most of it for rank {one['last_rank']}" if one["last_rank"] >= 0 else ""
+    reached = f"{min(share, 1):.0%} of what its sizes reach"
+    return (
+        said
+        + {
+            Limit.LATE_RANK.label: " once all ranks are there, but they wait "
+            f"{wait_share:.0%} of its time{last}",
+            Limit.CONGESTION.label: f", congested: {reached}",
+            Limit.LATENCY.label: ", bound by latency: fewer and larger ones would move more",
+            Limit.BANDWIDTH.label: f", bound by bandwidth: {reached}",
+        }[str(one["limit"])]
+    )

@@ -18,7 +18,7 @@ from htagraph.findings.context import Context
 from htagraph.findings.opening import LONG_OPENING
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
-from htagraph.job.bandwidths import measure_bandwidths
+from htagraph.job.bandwidths import BandwidthKey
 from htagraph.job.damage import (
     RankDamage,
     find_damage,
@@ -323,17 +323,20 @@ class Job(Questions):
         """
         return self.timeline.collectives
 
-    def bandwidths(self) -> pd.DataFrame:
+    def bandwidths(self, *, by: BandwidthKey = "size") -> pd.DataFrame:
         """Size, transfer and bandwidth of matched collectives, and what bounds them.
+
+        Parameters
+        ----------
+        by : {"size", "collective"}
 
         Returns
         -------
         DataFrame, schema `job_answers.BANDWIDTHS`
-            One row per operation, group and size. One rank alone cannot tell waiting from
-            transfer, so only collectives that are matched across ranks count.
+            One row per operation, group and size, or per collective. One rank alone cannot tell
+            waiting from transfer, so only collectives that are matched across ranks count.
         """
-        tables = {rank: one.collectives for rank, one in self.summaries.items()}
-        return measure_bandwidths(self.timeline.collectives, tables)
+        return self.timeline.bandwidths(by)
 
     @cached_property
     def _route(self) -> JobRoute:

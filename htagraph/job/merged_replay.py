@@ -217,6 +217,7 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     late = np.where(left > _NEVER, late, np.minimum(late, at_first))
     late = np.where(roles["is_rendezvous"], np.maximum(late, 0), 0)
     least = np.minimum(late, np.maximum(arrived - _latest_other(match, arrived), 0))
+    latency, error = timeline.fitted_latencies(match)
     found = {}
     for number in begun_ns:
         rows = np.flatnonzero(rank == number)
@@ -238,6 +239,8 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
             late_ns=own,
             least_since_ns=least_begin,
             least_late_ns=least_own,
+            latency_ns=latency[rows],
+            latency_error=error[rows],
         )
     return found
 

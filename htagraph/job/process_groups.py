@@ -65,4 +65,9 @@ def in_process_groups(
     if len(members) == 2:
         paired = on_host & collectives["operation"].isin(POINT_TO_POINT).to_numpy(dtype=bool)
         peer = np.where(paired & (peer < 0), sum(members) - rank, peer)
-    return collectives.assign(group=label.astype(object), peer=peer)
+    n_ranks = np.where(
+        on_host & ~collectives["operation"].isin(POINT_TO_POINT).to_numpy(dtype=bool),
+        len(members),
+        collectives["n_ranks"],
+    )
+    return collectives.assign(group=label.astype(object), peer=peer, n_ranks=n_ranks)

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
+from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_bandwidths
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
@@ -26,6 +29,9 @@ from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals
 from htagraph.job.windows import listed
 
 __all__ = ["Timeline", "apart_in_words"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 
 
 def apart_in_words(ranks: Sequence[int]) -> str:
@@ -54,9 +60,8 @@ class Timeline:
     @cached_property
     def _matching(self) -> Matching:
         summaries = self.graphs.summaries
-        tables = {rank: one.collectives for rank, one in summaries.items()}
         starts = {rank: one.starts for rank, one in summaries.items()}
-        found = match_collectives(tables, self._hosts, starts, self._lost_ns)
+        found = match_collectives(self._tables, self._hosts, starts, self._lost_ns)
         for why in found.unmatched:
             warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
         return found
@@ -125,6 +130,18 @@ class Timeline:
         takers = takers[takers["rank"].isin(self.aligned)]
         return measure_waits(self.members, self.fitted, takers, self._ends)
 
+    def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
+        """How fast matched collectives are, and what bounds them; see `Job.bandwidths`."""
+        return measure_bandwidths(self.collectives, self._tables, by=by)
+
+    def fitted_latencies(self, match: I64) -> tuple[F64, F64]:
+        """Fitted latency of matched collectives in ns, and its error as a share; NaN without."""
+        return fitted_latencies(self.collectives, self._tables, match)
+
+    @property
+    def _tables(self) -> dict[int, pd.DataFrame]:
+        return {rank: one.collectives for rank, one in self.graphs.summaries.items()}
+
     @property
     def _ends(self) -> dict[int, RankEnds]:
         return {rank: one.ends for rank, one in self.graphs.summaries.items()}
@@ -137,10 +154,8 @@ class Timeline:
     @cached_property
     def compared(self) -> list[RankSegment]:
         """The rank segments whose comparison shows why ranks were late."""
-        summaries = self.graphs.summaries
-        tables = {rank: one.collectives for rank, one in summaries.items()}
         late = self.late_arrivals
-        return compare_late_arrivals(late, self.collectives, tables, self._ends, self.clocks)
+        return compare_late_arrivals(late, self.collectives, self._tables, self._ends, self.clocks)
 
     @cached_property
     def excess_times(self) -> pd.DataFrame:
@@ -154,7 +169,7 @@ class Timeline:
         summaries = self.graphs.summaries
         return compare_waits(
             self.collectives,
-            {rank: one.collectives for rank, one in summaries.items()},
+            self._tables,
             {rank: one.ready for rank, one in summaries.items()},
             self._ends,
             self.clocks,

@@ -17,6 +17,7 @@ from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
+from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
@@ -78,9 +79,12 @@ def find_job_bounds(
         for rank, n_last, n_collectives in zip(*columns, strict=True)
     }
     slow = _slow_device(kernels, verdict) if len(ranks) > 1 else ""
+    moved = slowest_in_words(path.timeline.bandwidths())
     found = tuple(
         replace(finding, detail=how_often[finding.ranks[0][0]])
         if finding.cause == Cause.LATE_RANK
+        else replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
+        if finding.cause == Cause.COMMUNICATION
         else replace(finding, detail=slow, to_try=SLOW_DEVICE)
         if finding.cause == Cause.COMPUTE and slow
         else finding

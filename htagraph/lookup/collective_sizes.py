@@ -11,9 +11,11 @@ from htagraph.algorithms.ancestors import nearest
 from htagraph.lookup.operator_work import call_of
 from htagraph.model.dag import Dag
 
-__all__ = ["Recorded", "collective_sizes"]
+__all__ = ["Recorded", "bus_factors", "collective_sizes"]
 
+F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+Texts = npt.NDArray[np.object_]
 
 _NCCL_BYTES = {
     "Char": 1,
@@ -32,6 +34,16 @@ _NCCL_BYTES = {
 """Bytes of the element types that the metadata of collectives have: `c10::ScalarType`."""
 _OF_OUTPUT = "all_gather"
 """The operation whose size is that of its output."""
+_BUS_FACTORS = {
+    "all_reduce": 2,
+    "all_gather": 1,
+    "reduce_scatter": 1,
+    "all_to_all": 1,
+    "gather": 1,
+    "scatter": 1,
+}
+"""Operations in which each link carries this times (n - 1) / n of the size, for n ranks; in all
+others, the size. NCCL's tests, `PERFORMANCE.md`."""
 
 
 class Recorded(NamedTuple):
@@ -39,12 +51,23 @@ class Recorded(NamedTuple):
 
     n_in: I64
     n_out: I64
-    dtype: npt.NDArray[np.object_]
+    dtype: Texts
 
 
-def collective_sizes(
-    dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], recorded: Recorded
-) -> I64:
+def bus_factors(operation: Texts, n_ranks: I64) -> F64:
+    """What each link carries of the size of collectives; NaN where the ranks are unknown.
+
+    Examples
+    --------
+    >>> bus_factors(np.array(["all_reduce", "all_gather", "broadcast"]), np.array([4, 4, 4]))
+    array([1.5 , 0.75, 1.  ])
+    """
+    times = np.array([_BUS_FACTORS.get(str(one), 0) for one in operation], dtype=np.float64)
+    ranks = np.where(n_ranks > 0, n_ranks, np.nan)
+    return np.where(times > 0, times * (ranks - 1) / ranks, 1.0)
+
+
+def collective_sizes(dag: Dag, kernels: I64, operation: Texts, recorded: Recorded) -> I64:
     """Bytes of each collective; -1 if not recorded.
 
     From the metadata; else from the shapes of the operator above the launch, whose tensors are the

@@ -423,6 +423,14 @@ COLLECTIVES = schema(
         "n_elements": "elements sent, -1 if not recorded",
         "dtype": name("element type, empty if not recorded"),
         "n_bytes": count("size: what it gathers, else what it sends; -1 unknown", unit="bytes"),
+        "n_ranks": "ranks that take part, -1 if not recorded",
+        "least_algbw_gb_per_s": number(
+            "GB/s",
+            "n_bytes by duration: a lower bound, as one rank cannot tell waiting from transfer",
+        ),
+        "least_busbw_gb_per_s": number(
+            "GB/s", "the same of what each link carries, by NCCL's tests; NaN if unknown"
+        ),
         "seq": identifier("sequence number in the communicator, -1 if not recorded"),
         "peer": identifier(
             "peer of a send or receive, root of a broadcast or reduce; -1 if not recorded",
@@ -437,7 +445,10 @@ COLLECTIVES = schema(
         ),
         "after": identifier("collective whose end the start of this one depends on, -1 for none"),
     },
-    first="collective operation start_ns end_ns n_bytes n_elements dtype group peer seq",
+    first=(
+        "collective operation start_ns end_ns n_bytes least_busbw_gb_per_s n_elements dtype group "
+        "peer seq"
+    ),
 )
 
 DAMAGE = schema(

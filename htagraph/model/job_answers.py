@@ -136,7 +136,9 @@ BANDWIDTHS = schema(
         "operation": name("all_reduce, all_to_all …"),
         "group": name("communicator, empty if not recorded"),
         "n_bytes": count("size, -1 if not recorded", unit="bytes"),
-        "n_ranks": "ranks that were matched",
+        "n_ranks": "ranks that take part: as recorded, else those that were matched",
+        "n_matched": "ranks that were matched, at least",
+        "match": identifier("number of the collective across ranks, -1 for all of one size"),
         "n_collectives": "collectives of this size",
         "sum_ns": "their durations, mean of the ranks",
         "transfer_ns": "median of the shortest durations of all ranks",
@@ -148,10 +150,14 @@ BANDWIDTHS = schema(
         ),
         "fitted_gb_per_s": number("GB/s", "fitted bandwidth of large transfers; NaN without a fit"),
         "fit_error_share": "median deviation from the fit; NaN without one",
+        "last_rank": identifier(
+            "rank that most waiting is for, as its collectives are the shortest; -1 for none",
+            unit="rank",
+        ),
         "limit": label("what bounds it: late rank, latency, bandwidth, congestion or unknown"),
     },
     first=(
         "operation n_bytes n_collectives sum_ns transfer_ns wait_ns busbw_gb_per_s "
-        "fitted_gb_per_s limit group"
+        "fitted_gb_per_s limit last_rank group"
     ),
 )

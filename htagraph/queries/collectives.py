@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.lookup.collective_sizes import Recorded, collective_sizes
+from htagraph.lookup.collective_sizes import Recorded, bus_factors, collective_sizes
 from htagraph.lookup.host_collectives import given_ranges, host_collectives
 from htagraph.lookup.library_collectives import library_collectives
 from htagraph.lookup.naming import names_or_empty
@@ -160,6 +160,23 @@ def _peers(
     return peer
 
 
+def _n_ranks(
+    dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]
+) -> I64:
+    """Ranks that take part in each collective: as recorded, else those that its group lists.
+
+    A list that was cut (``[0, 1, ...]``) does not tell.
+    """
+    size = _column_above(dag, kernels, "group_size")
+    codes, distinct = pd.factorize(group)
+    listed = [
+        len(re.findall(r"(?<!\d)\d{1,9}(?!\d)", str(text))) * (".." not in str(text)) or -1
+        for text in distinct
+    ]
+    size = np.where(size > 0, size, np.array([*listed, -1], dtype=np.int64)[codes])
+    return np.where(np.isin(operation, POINT_TO_POINT), 2, size)
+
+
 def short_group(group: str) -> str:
     """Shorter, still unique text for a long list of evenly spaced ranks.
 
@@ -218,6 +235,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     label = np.where(is_library, libraries.group, label)
     n_in, n_out = (_column_above(dag, kernels, name) for name in ("msg_in", "msg_out"))
     dtype = gather(events.symbols.array, _column_above(dag, kernels, "dtype"), "")
+    n_bytes = collective_sizes(dag, kernels, operation, Recorded(n_in, n_out, dtype))
+    n_ranks = _n_ranks(dag, kernels, operation, group)
+    rate = np.where(n_bytes >= 0, n_bytes, np.nan) / np.maximum(events.dur_ns[kernels], 1)
     anchor = first_anchor(dag, kernels)[2 * kernels]
     place = np.full(len(events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
@@ -229,7 +249,10 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "group": label,
             "n_elements": n_in,
             "dtype": dtype,
-            "n_bytes": collective_sizes(dag, kernels, operation, Recorded(n_in, n_out, dtype)),
+            "n_bytes": n_bytes,
+            "n_ranks": n_ranks,
+            "least_algbw_gb_per_s": rate,
+            "least_busbw_gb_per_s": rate * bus_factors(operation, n_ranks),
             "seq": _column_above(dag, kernels, "seq"),
             "peer": _peers(dag, kernels, operation, group),
             "start_ns": events.ts_ns[kernels],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
@@ -16,6 +17,9 @@ from htagraph.replay.draft import Draft
 
 __all__ = ["Bandwidth", "Equalise", "bandwidth", "equalise"]
 
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
 _LATENCY_NS = 10_000
 """Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);
 test_collective_changes has both."""
@@ -23,15 +27,16 @@ test_collective_changes has both."""
 
 @dataclass(frozen=True)
 class Bandwidth(Change):
-    """Collectives move data faster by a factor."""
+    """Collectives move data faster by a factor; their latency stays."""
 
     by: float
 
     def apply(self, draft: Draft) -> None:
         """Shorten the transfer part of each collective: all but its latency.
 
-        Matched ranks have known transfers. One rank alone does not know how long a collective
-        waited: at the least, the fastest of its name did not.
+        Matched ranks have known transfers, and a fitted latency if sizes were recorded
+        (`algorithms.transfer_times`); else it is assumed. One rank alone does not know how long a
+        collective waited: at the least, the fastest of its name did not.
         """
         dag, replay = draft.dag, draft.replay
         met = draft.transfers.row
@@ -47,10 +52,7 @@ class Bandwidth(Change):
         np.minimum.at(least, name, lag)
         waits = np.isin(rows, met, invert=True) & (draft.assumption is Assumption.RIGID)
         moves = np.where(waits, np.minimum(lag, least[name]), lag)
-        latency = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}.get(
-            draft.assumption, _LATENCY_NS // 2
-        )
-        transfer = np.maximum(moves - latency, 0)
+        transfer = np.maximum(moves - _latencies_ns(draft, rows), 0)
         draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
 
     def __str__(self) -> str:
@@ -58,10 +60,27 @@ class Bandwidth(Change):
         return f"bandwidth({self.by:g})"
 
 
+def _latencies_ns(draft: Draft, rows: I64) -> F64:
+    """Latency of the transfer of each edge: as fitted, give or take its error, else assumed."""
+    assumed = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}
+    found = np.full(len(rows), float(assumed.get(draft.assumption, _LATENCY_NS // 2)))
+    if draft.members is None:
+        return found
+    met, member = draft.transfers
+    alpha, error = draft.members.latency_ns[member], draft.members.latency_error[member]
+    more = {Assumption.RIGID: 1.0, Assumption.LOOSE: -1.0}.get(draft.assumption, 0.0)
+    known = np.isfinite(alpha) & np.isin(met, rows)
+    fitted = np.maximum(alpha * (1 + more * error), 0)
+    found[np.searchsorted(rows, met[known])] = fitted[known]
+    return found
+
+
 def bandwidth(by: float) -> Bandwidth:
     """Change: collectives move data faster by a factor; their latency stays.
 
-    This is the alpha-beta model: latency plus size over bandwidth (Hockney 1994).
+    This is the alpha-beta model: latency plus size over bandwidth (Hockney 1994). In a job whose
+    collectives have sizes, the latency is that of ``job.bandwidths()``, if there is a fit; else 5
+    us, and between 0 and 10 us by other readings.
 
     Parameters
     ----------

@@ -25,6 +25,7 @@ from htagraph.replay.replay import Replay
 __all__ = ["Members", "Transfers", "transfers", "without_waits"]
 
 Bools = npt.NDArray[np.bool_]
+F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 
@@ -48,6 +49,9 @@ class Members:
         By how much the rank became late, against the median rank, since this time.
     least_since_ns, least_late_ns : ndarray of shape (n,), dtype=int64, unit=ns
         The same against the last of the others.
+    latency_ns, latency_error : ndarray of shape (n,), dtype=float64
+        Fitted latency of its transfer in ns, and the error of the fit as a share; NaN without a
+        fit.
     """
 
     rank: int
@@ -62,6 +66,8 @@ class Members:
     late_ns: I64
     least_since_ns: I64
     least_late_ns: I64
+    latency_ns: F64
+    latency_error: F64
 
     def without(self, matches: npt.NDArray[np.integer]) -> Members:
         """The members, without waits in some of the collectives."""

@@ -41,6 +41,8 @@ def test_collectives_that_each_wait_for_the_other_keep_nobody_waiting() -> None:
             late_ns=nothing,
             least_since_ns=nothing,
             least_late_ns=nothing,
+            latency_ns=np.full(2, np.nan),
+            latency_error=np.full(2, np.nan),
         )
 
     merged = MergedReplay.of({0: replay, 1: replay}, {0: members(0), 1: members(1)})
