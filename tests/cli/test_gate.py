@@ -157,6 +157,17 @@ def test_everything_of_a_comparison_is_there_as_json(run):
     assert {row["noise_ns"] for row in found["kernels"]} == {None}
 
 
+def test_kernels_are_compared_by_the_shapes_of_their_operators(run):
+    """A name of another table is refused with those that there are."""
+    code, out, _ = run("diff", "base.json.gz", "slow.json.gz", "--what", "kernels", "--by", "shape")
+    wrong, _, said = run("diff", "base.json.gz", "slow.json.gz", "--what", "kernels", "--by", "op")
+
+    assert code == 0
+    assert out.startswith("Steps are 8.9% slower")
+    assert wrong != 0
+    assert "shape" in said
+
+
 def test_jobs_are_compared_by_steps_of_all_ranks(run, tmp_path):
     """Kernels of one rank take longer: so does the job."""
     for name, delay_ns in (("before", 0), ("after", 1_500_000)):
