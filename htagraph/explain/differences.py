@@ -62,7 +62,7 @@ class _Side(NamedTuple):
     """Names on one side, how often each occurs, and its time."""
 
     names: list[str]
-    count: I64
+    n: I64
     time_ns: I64
 
     @classmethod
@@ -124,7 +124,7 @@ def _diff(before: _Side, after: _Side) -> pd.DataFrame:
     count, time = np.zeros((2, 2, len(names)), dtype=np.int64)
     for number, side in enumerate((before, after)):
         rows = np.array([place[text] for text in side.names], dtype=np.int64)
-        count[number, rows], time[number, rows] = side.count, side.time_ns
+        count[number, rows], time[number, rows] = side.n, side.time_ns
     delta = time[1] - time[0]
     change = np.select(
         [count[0] == 0, count[1] == 0, delta > 0, delta < 0], [0, 1, 2, 3], default=4
