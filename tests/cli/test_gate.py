@@ -94,6 +94,7 @@ def test_settings_of_a_project_are_used_and_options_win(run, folder, monkeypatch
     """Those of the nearest pyproject.toml; a baseline is relative to it."""
     (folder / "pyproject.toml").write_text(
         '[tool.htagraph]\nbaseline = "baseline.json"\nfail-above = "5%"\nmax-step = "1ms"\n'
+        '[tool.htagraph.peaks."GPU 9000"]\nmemory_tbps = 2.0\n'
     )
     monkeypatch.chdir(folder / "project")
     trace = folder / "same.json.gz"
