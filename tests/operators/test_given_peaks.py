@@ -77,7 +77,7 @@ def test_a_roofline_is_drawn_against_them(project):
 def test_wrong_peaks_of_a_project_are_an_error_that_names_its_file(project, text, said):
     project(f"[tool.htagraph.peaks]\n{text}")
 
-    with pytest.raises(QueryError, match="pyproject.toml") as error:
+    with pytest.raises(QueryError, match=r"pyproject\.toml") as error:
         peaks_of(_Z)
     assert said in f"{error.value} {error.value.hint}"
 
