@@ -45,10 +45,11 @@ def roof_arguments(dag: Dag) -> Mapping[str, tuple[I64, npt.NDArray[Any]]]:
     tflops, gigabytes = calls.of_calls("flops") / seconds / 1e12, n_bytes / seconds / 1e9
     share = roofs.roof_ns / np.maximum(roofs.device_ns, 1)
     limit = np.array(Limit.labels(), dtype=object)[roofs.limit]
+    judged = rows[gather(roofs.limit, call[rows]) != Limit.UNKNOWN]
     multiplies = rows[gather(tflops, call[rows]) > 0]
     return {
         "roof_tflops_per_s": (multiplies, np.round(tflops[call[multiplies]], 1)),
         "roof_gb_per_s": (rows, np.round(gigabytes[call[rows]], 1)),
-        "roof_share": (rows, np.round(share[call[rows]], 3)),
-        "roof_limit": (rows, limit[call[rows]]),
+        "roof_share": (judged, np.round(share[call[judged]], 3)),
+        "roof_limit": (judged, limit[call[judged]]),
     }

@@ -124,7 +124,7 @@ _BY_NAME = (
 )
 """Dense peaks by name; the first that is found. Names of AMD devices may be empty or general."""
 
-_AMD_BY_UNITS = {304: _MI300X, 104: _MI210}
+_AMD_BY_UNITS = {304: _MI300X, 104: _MI210._replace(name="MI210 or MI250")}
 """By compute units, where an AMD device has no name of its own."""
 
 
