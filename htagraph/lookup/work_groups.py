@@ -54,16 +54,18 @@ def named(dag: Dag, events: I64) -> Groups:
 def by_shape_of(dag: Dag, operator: I64, *, typed: bool = True) -> Groups:
     """By an operator and the shapes and types of its inputs, -1 for no operator."""
     known = np.unique(operator[operator >= 0])
-    inputs = [dag.events.column(name)[known] for name in ("arg_dims", "arg_types")]
-    keys = np.stack([dag.events.name[known].astype(np.int64), *inputs])
-    _, first, kind = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    kind, _ = pd.factorize(dag.events.name[known])
+    for column in ("arg_dims", "arg_types"):
+        inputs = dag.events.column(column)[known]
+        kind, _ = pd.factorize(kind * (inputs.max(initial=0) + 2) + inputs + 1)
+    _, first = np.unique(kind, return_index=True)
     calls = (call_of(dag, one) for one in known[first].tolist())
     labels = [
         (call.label if typed else call.untyped_label) if call else name
         for call, name in zip(calls, dag.events.names(known[first]), strict=True)
     ]
     code = np.full(len(dag.events), len(labels), dtype=np.int64)
-    code[known] = kind.reshape(-1)
+    code[known] = kind
     # Shapes that differ only outside tensors have one label.
     one, text = pd.factorize(np.array([*labels, ""], dtype=object))
     return Groups(one[gather(code, operator, len(labels))].astype(np.int64), np.asarray(text))
