@@ -367,6 +367,7 @@ def write_path_trace(
         The file.
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
+    from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
     from htagraph.explain.segment_causes import segment_causes  # noqa: PLC0415
     from htagraph.lookup.edges import work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
@@ -385,6 +386,7 @@ def write_path_trace(
         findings=findings or {},
         links=work_links(dag),
         critical_events=events[events >= 0],
+        computed=roof_arguments(dag),
         counters=counter_tracks(dag),
         window=path.window_name,
         description=f"Critical path of {path.window_name}. {_ABOUT}{moved}",

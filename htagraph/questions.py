@@ -272,9 +272,13 @@ class Questions(ABC):
         """Host and device time under annotations, or under their projections onto the device."""
         return self._ask("annotation_breakdown", name=name, on=on)
 
-    def operator_breakdown(self) -> pd.DataFrame:
+    def operator_breakdown(
+        self,
+        *,
+        by: Literal["name", "shape", "module", "annotation", "step", "phase"] = "name",
+    ) -> pd.DataFrame:
         """Inclusive and exclusive host time, and device time, by operator."""
-        return self._ask("operator_breakdown")
+        return self._ask("operator_breakdown", by=by)
 
     def operator_tree(self, *, max_depth: int = 100) -> pd.DataFrame:
         """Call tree of operators with inclusive and exclusive time."""

@@ -134,8 +134,8 @@ class KernelsTool(TableTool, RunTool):
     """
 
     name = "kernels"
-    by: Literal["name", "class", "op", "stream"] = Field(
-        "name", description="Group by kernel, class, operator or stream."
+    by: Literal["name", "class", "op", "stream", "shape", "module"] = Field(
+        "name", description="Group of kernels."
     )
 
     def answer(self, session: Session) -> dict[str, Any]:
@@ -233,6 +233,9 @@ class DiffTool(TableTool):
     before: str = Field(description="Trace of one rank, or a folder with the ranks of a job.")
     after: str = Field(description="The same after the change.")
     by: Literal["bound", "op", "name"] = Field("bound", description="Groups of the path.")
+    kernels_by: Literal["name", "shape", "module"] = Field(
+        "name", description="Group; shape: two devices."
+    )
     window: Window = ""
 
     def answer(self, session: Session) -> dict[str, Any]:
@@ -244,7 +247,7 @@ class DiffTool(TableTool):
             runs.append(run_profile(target.run, name=name))
             notes += target.notes
         found = RunDiff(*runs)
-        path, kernels = found.critical_path(by=self.by), found.kernels()
+        path, kernels = found.critical_path(by=self.by), found.kernels(by=self.kernels_by)
         bound = [] if self.by == "bound" else ["bound"]
         return self.fitted(
             {

@@ -61,7 +61,13 @@ def diff(
             "everything as JSON."
         ),
     ] = What.PATH,
-    by: Annotated[str, typer.Option(help="For paths: bound, op or name.")] = "bound",
+    by: Annotated[
+        str,
+        typer.Option(
+            help="For paths: bound, op or name. For kernels: name, shape, module, annotation or "
+            "phase; shapes compare devices and precisions."
+        ),
+    ] = "",
     fail_above: Annotated[
         str,
         typer.Option(
@@ -126,10 +132,10 @@ def _asked(found: RunDiff, what: What, by: str) -> pd.DataFrame:
     """The table that is asked for."""
     match what:
         case What.KERNELS:
-            return found.kernels()
+            return found.kernels(by=by or "name")  # type: ignore[arg-type]
         case What.OPS:
             return found.ops()
         case What.DEVICES:
             return found.device_time()
         case _:
-            return found.critical_path(by=by)  # type: ignore[arg-type]
+            return found.critical_path(by=by or "bound")  # type: ignore[arg-type]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import typer
 
 from htagraph.errors import one_of
+from htagraph.model.settings import project_settings
 
 __all__ = ["KEYS", "settings_near"]
 
@@ -15,7 +15,8 @@ KEYS = ("max-step", "max-exposed", "max-idle", "max-unexplained", "baseline", "f
         "accept-damage")  # fmt: skip
 """Keys of the table: the options of `htagraph check` by their names."""
 
-_FILE = "pyproject.toml"
+PEAKS = "peaks"
+"""A table of its own, for all verbs: see `htagraph.operators.peaks`."""
 
 
 def settings_near(folder: Path) -> dict[str, str]:
@@ -23,26 +24,20 @@ def settings_near(folder: Path) -> dict[str, str]:
 
     Empty if there is no such file or table. The path of a baseline is relative to that file.
     """
-    folder = folder.resolve()
-    file = next(
-        (place / _FILE for place in (folder, *folder.parents) if (place / _FILE).is_file()), None
-    )
-    if file is None:
-        return {}
     try:
-        tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError) as exc:
-        raise typer.BadParameter(f"{file}: {exc}") from exc
-    table = tool.get("htagraph", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        raise typer.BadParameter(f"{file}: tool.htagraph must be a table.")
-    return {key: _text(file, key, value) for key, value in table.items()}
+        found = project_settings(folder)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc)) from exc
+    if found is None:
+        return {}
+    file, table = found
+    return {key: _text(file, key, value) for key, value in table.items() if key != PEAKS}
 
 
 def _text(file: Path, key: str, value: object) -> str:
     """The value of a key as an option would have it."""
     if key not in KEYS:
-        meant = one_of(key.replace("_", "-"), KEYS)
+        meant = one_of(key.replace("_", "-"), (*KEYS, PEAKS))
         raise typer.BadParameter(f"{file}: unknown key {key!r} in [tool.htagraph]: {meant}")
     if key == "accept-damage":
         if not isinstance(value, bool):

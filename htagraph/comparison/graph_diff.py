@@ -12,6 +12,7 @@ from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
+from htagraph.lookup.work_groups import ComparedBy
 from htagraph.path import BreakdownKey, write_runs
 
 __all__ = ["GraphDiff"]
@@ -34,11 +35,13 @@ class GraphDiff:
         """How much longer the second window is."""
         return self.after.dur_ns - self.before.dur_ns
 
-    def ops(self, *, short_names: bool = False) -> pd.DataFrame:
-        """Operators added, removed, grown and shrunk, by count and time; schema `answers.DIFF`.
+    def ops(self, *, by: ComparedBy = "name", short_names: bool = False) -> pd.DataFrame:
+        """Operators added, removed, grown and shrunk, by count and time; schema `frames.DIFF`.
 
         Parameters
         ----------
+        by : {"name", "shape", "module", "annotation", "phase"}
+            Shapes are those of inputs, without types.
         short_names : bool, default=False
             Join names that differ only in template arguments and parameters.
         """
@@ -47,16 +50,22 @@ class GraphDiff:
             self.after.dag,
             before_window=self.before.interval,
             after_window=self.after.interval,
+            by=by,
             short_names=short_names,
         )
 
-    def kernels(self, *, short_names: bool = False) -> pd.DataFrame:
-        """Kernels added, removed, grown and shrunk; schema `answers.DIFF`, options as of `ops`."""
+    def kernels(self, *, by: ComparedBy = "name", short_names: bool = False) -> pd.DataFrame:
+        """Kernels added, removed, grown and shrunk; schema `frames.DIFF`, options as of `ops`.
+
+        Where two devices or precisions run other kernels, ``by="shape"`` compares what their
+        operators have to do.
+        """
         return kernel_diff(
             self.before.dag,
             self.after.dag,
             before_window=self.before.interval,
             after_window=self.after.interval,
+            by=by,
             short_names=short_names,
         )
 

@@ -7,12 +7,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.comparison.run_profile import OTHER, Part, RunProfile
+from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
 from htagraph.comparison.samples import Samples, device_work_began, graph_samples
 from htagraph.explain.breakdown import split_by_steps
 from htagraph.graph import TraceGraph
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.work_groups import COMPARED_BY, Groups, named
 from htagraph.model.dag import Dag
 from htagraph.model.damage import damage_in_words
 from htagraph.model.step_markers import without_step_number
@@ -25,7 +26,7 @@ __all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
 
 I64 = npt.NDArray[np.int64]
 
-_TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "operator": 150}
+_TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
 
 Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by
@@ -41,11 +42,11 @@ _N_STEPS = 200
 _NO_OPERATOR = "(no operator)"
 
 
-def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+def _named(names: npt.NDArray[np.object_], none: str = _NO_OPERATOR) -> npt.NDArray[np.object_]:
     """Names without step numbers, which runs have in common."""
     codes, known = pd.factorize(names)
-    shared = [without_step_number(str(name))[:_LONGEST_NAME] or _NO_OPERATOR for name in known]
-    return gather(np.array(shared, dtype=object), codes, default=_NO_OPERATOR)
+    shared = [without_step_number(str(name))[:_LONGEST_NAME] or none for name in known]
+    return gather(np.array(shared, dtype=object), codes, default=none)
 
 
 def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int = 1) -> list[Part]:
@@ -146,20 +147,22 @@ def _sample_at(dag: Dag, steps: pd.DataFrame, rows: I64, time_ns: I64) -> I64:
     return gather(place, step_at(periods, time_ns), default=-1)
 
 
-def _by_name(dag: Dag, events: I64, row: I64) -> pd.DataFrame:
-    """Events by sample and by name."""
+def _by_group(
+    dag: Dag, events: I64, row: I64, groups: Groups, none: str = _NO_OPERATOR
+) -> pd.DataFrame:
+    """Events by sample and by group."""
     inside = row >= 0
     found = pd.DataFrame(
         {
             "row": row[inside],
-            "code": dag.events.name[events[inside]],
+            "code": groups.code[inside],
             "calls": 1,
             "dur_ns": dag.events.dur_ns[events[inside]],
         }
     )
     sums = found.groupby(["row", "code"], as_index=False)[["calls", "dur_ns"]].sum()
-    names = dag.events.symbols.array[sums.pop("code").to_numpy(np.int64)]
-    return sums.assign(bound="", name=_named(names))
+    names = groups.names[sums.pop("code").to_numpy(np.int64)]
+    return sums.assign(bound="", name=_named(names, none))
 
 
 def _device_parts(dag: Dag, steps: pd.DataFrame, kind: I64) -> list[Part]:
@@ -191,10 +194,23 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64, kind: I64) -> list[Part
     work, began_ns = device_work_began(dag)
     marks = find_steps(dag.events)["event"].to_numpy(np.int64)
     host = np.setdiff1d(np.flatnonzero(dag.events.is_host), marks)
-    kernels = _by_name(dag, work, _sample_at(dag, steps, rows, began_ns))
-    operators = _by_name(dag, host, _sample_at(dag, steps, rows, dag.events.ts_ns[host]))
+    row = _sample_at(dag, steps, rows, began_ns)
+    kernels = _by_group(dag, work, row, named(dag, work))
+    operators = _by_group(
+        dag, host, _sample_at(dag, steps, rows, dag.events.ts_ns[host]), named(dag, host)
+    )
     return [
         *reduced(kernels, "kernel", kind, top=_TOP["kernel"]),
+        *(
+            part
+            for by, grouped in COMPARED_BY.items()
+            for part in reduced(
+                _by_group(dag, work, row, grouped(dag, work), f"(no {by})"),
+                KERNEL_PARTS[by],
+                kind,
+                top=_TOP["group"],
+            )
+        ),
         *reduced(operators, "operator", kind, top=_TOP["operator"]),
         *_device_parts(dag, steps, kind),
     ]

@@ -14,8 +14,9 @@ from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
 from htagraph.comparison.comparability import Pairs, matched_kinds, why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
-from htagraph.comparison.run_profile import OTHER, PATH_PARTS, RunProfile
-from htagraph.errors import GraphError, QueryError
+from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
+from htagraph.errors import GraphError, QueryError, one_of
+from htagraph.lookup.work_groups import ComparedBy
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
@@ -145,9 +146,38 @@ class RunDiff:
             raise GraphError(f"the differences by {by} do not add up to that of the steps.")
         return frame
 
-    def kernels(self) -> pd.DataFrame:
-        """Device work per step: added, removed, grown and shrunk; schema `frames.STEP_DIFF`."""
-        return self._table("kernel")
+    def kernels(self, *, by: ComparedBy = "name") -> pd.DataFrame:
+        """Device work per step: added, removed, grown and shrunk; schema `frames.STEP_DIFF`.
+
+        Parameters
+        ----------
+        by : {"name", "shape", "module", "annotation", "phase"}
+            All but names compare runs whose kernels differ, on other devices or in other
+            precisions: by operator and shapes without types, or by where they were launched.
+
+        Raises
+        ------
+        QueryError
+            If `by` is none of these, or a stored baseline does not have them.
+        """
+        if by not in KERNEL_PARTS:
+            raise QueryError(
+                f"kernels cannot be compared by {by!r}.", hint=one_of(by, tuple(KERNEL_PARTS), "by")
+            )
+        for side, run in (("before", self.before), ("after", self.after)):
+            parts = {part.part for part in run.parts}
+            if KERNEL_PARTS["name"] in parts and KERNEL_PARTS[by] not in parts:
+                raise QueryError(
+                    f"the run {side} has no kernels by {by}: it was stored by an earlier version.",
+                    hint="store it again with htagraph report TRACE --json FILE.",
+                )
+        frame = self._table(KERNEL_PARTS[by])
+        whole = self._table(KERNEL_PARTS["name"])
+        off_ns = int(frame["delta_ns"].sum()) - int(whole["delta_ns"].sum())
+        # Means over ranks are whole nanoseconds.
+        if abs(off_ns) > len(frame) + len(whole):
+            raise GraphError(f"the differences by {by} do not add up to that of kernels.")
+        return frame
 
     def ops(self) -> pd.DataFrame:
         """Host operators per step, with what they call; schema `frames.STEP_DIFF`."""

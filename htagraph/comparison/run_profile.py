@@ -19,13 +19,22 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.readers.content import first_bytes
 from htagraph.writers.output_file import write_text
 
-__all__ = ["OTHER", "PATH_PARTS", "Kind", "Part", "RunProfile", "is_baseline"]
+__all__ = ["KERNEL_PARTS", "OTHER", "PATH_PARTS", "Kind", "Part", "RunProfile", "is_baseline"]
 
 OTHER = "(other)"
 """Group of all that is too short for a row of its own."""
 
 PATH_PARTS = ("bound", "op", "name")
 """Breakdowns of the critical path: each adds up to the steps."""
+
+KERNEL_PARTS = {
+    "name": "kernel",
+    "shape": "kernel_shape",
+    "module": "kernel_module",
+    "annotation": "kernel_annotation",
+    "phase": "kernel_phase",
+}
+"""Breakdowns of device work: each adds up to the same time."""
 
 _HEAD = 4_096
 """Bytes in which a stored report names its schema, which is its first key: a block of a file."""

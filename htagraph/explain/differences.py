@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped, device_work
+from htagraph.lookup.work_groups import COMPARED_BY, ComparedBy, by_shape_of
 from htagraph.model.dag import Dag
 from htagraph.model.frames import DIFF, PATH_DIFF
+from htagraph.model.kinds import EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
@@ -53,38 +58,74 @@ def _same_name(name: str, *, short: bool) -> str:
     return short_name(step) if short else step
 
 
-def _sums(dag: Dag, work: Clipped, *, short: bool) -> tuple[list[str], I64, I64]:
-    """Names of events, how often each occurs, and its time."""
-    symbol, n_symbols = dag.events.name[work.event], len(dag.events.symbols)
-    count, time = (
-        np.bincount(symbol, minlength=n_symbols),
-        sum_by_code(symbol, work.dur_ns, n_symbols),
+class _Side(NamedTuple):
+    """Names on one side, how often each occurs, and its time."""
+
+    names: list[str]
+    n: I64
+    time_ns: I64
+
+    @classmethod
+    def of(
+        cls,
+        texts: npt.NDArray[np.object_],
+        count: I64,
+        time_ns: I64,
+        spelled: Callable[[str], str] = without_step_number,
+    ) -> _Side:
+        """Those that occur; texts that are spelled alike are one name."""
+        used = np.flatnonzero(count)
+        shared = np.array([spelled(text) for text in texts[used]], dtype=object)
+        code, names = pd.factorize(shared, sort=True)
+        sums = (sum_by_code(code, values[used], len(names)) for values in (count, time_ns))
+        return cls(names.tolist(), *sums)
+
+
+def _by_name(dag: Dag, work: Clipped, *, short: bool) -> _Side:
+    """Events by name, with their time."""
+    symbol, n = dag.events.name[work.event], len(dag.events.symbols)
+    return _Side.of(
+        dag.events.symbols.array,
+        np.bincount(symbol, minlength=n),
+        sum_by_code(symbol, work.dur_ns, n),
+        partial(_same_name, short=short),
     )
-    used = np.flatnonzero(count)
-    texts = [_same_name(text, short=short) for text in dag.events.symbols.array[used]]
-    names = sorted(set(texts))
-    place = {text: number for number, text in enumerate(names)}
-    number = np.array([place[text] for text in texts], dtype=np.int64)
-    return (
+
+
+def _work_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
+    """Device work by where it was launched."""
+    code, names = COMPARED_BY[by](dag, work.event)
+    return _Side.of(
         names,
-        sum_by_code(number, count[used], len(names)),
-        sum_by_code(number, time[used], len(names)),
+        np.bincount(code, minlength=len(names)),
+        sum_by_code(code, work.dur_ns, len(names)),
     )
 
 
-def _diff(before: tuple[Dag, Clipped], after: tuple[Dag, Clipped], *, short: bool) -> pd.DataFrame:
+def _operators_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
+    """Operators by shape, or by where they ran; time of nested ones counts once."""
+    event = work.event
+    code, names = (
+        by_shape_of(dag, event, typed=False) if by == "shape" else COMPARED_BY[by](dag, event)
+    )
+    n, n_lanes = len(names), max(len(dag.events.lanes), 1)
+    running = union(code * n_lanes + dag.events.lane[event], work.start_ns, work.end_ns)
+    return _Side.of(
+        names,
+        np.bincount(code, minlength=n),
+        sum_by_code(running.group // n_lanes, running.end - running.start, n),
+    )
+
+
+def _diff(before: _Side, after: _Side) -> pd.DataFrame:
     """Counts and times of both sides by name."""
-    sides = [_sums(dag, work, short=short) for dag, work in (before, after)]
-    names = sorted(set(sides[0][0]) | set(sides[1][0]))
+    names = sorted({*before.names, *after.names})
     place = {text: number for number, text in enumerate(names)}
-    count, time = np.zeros((2, len(sides), len(names)), dtype=np.int64)
-    for side, (texts, n, total) in enumerate(sides):
-        rows = np.array([place[text] for text in texts], dtype=np.int64)
-        count[side, rows], time[side, rows] = n, total
+    count, time = np.zeros((2, 2, len(names)), dtype=np.int64)
+    for number, side in enumerate((before, after)):
+        rows = np.array([place[text] for text in side.names], dtype=np.int64)
+        count[number, rows], time[number, rows] = side.n, side.time_ns
     delta = time[1] - time[0]
-    expected = int(after[1].dur_ns.sum()) - int(before[1].dur_ns.sum())
-    if int(delta.sum()) != expected:
-        raise GraphError(f"the differences by name do not add up to {expected:,} ns.")
     change = np.select(
         [count[0] == 0, count[1] == 0, delta > 0, delta < 0], [0, 1, 2, 3], default=4
     )
@@ -104,12 +145,20 @@ def _diff(before: tuple[Dag, Clipped], after: tuple[Dag, Clipped], *, short: boo
     return frame.take(order).reset_index(drop=True)
 
 
+def _check_sum(found: pd.DataFrame, before: Clipped, after: Clipped) -> None:
+    """Differences add up to that of all time."""
+    expected = int(after.dur_ns.sum()) - int(before.dur_ns.sum())
+    if int(found["delta_ns"].sum()) != expected:
+        raise GraphError(f"the differences by group do not add up to {expected:,} ns.")
+
+
 def op_diff(
     before: Dag,
     after: Dag,
     *,
     before_window: Window | None = None,
     after_window: Window | None = None,
+    by: ComparedBy = "name",
     short_names: bool = False,
 ) -> pd.DataFrame:
     """Counts and times of host operators, API calls and annotations, before and after.
@@ -118,6 +167,9 @@ def op_diff(
     ----------
     before_window, after_window : Window, optional
         Default is the whole trace; take a step of each, as captures differ in length.
+    by : {"name", "shape", "module", "annotation", "phase"}
+        All but names are groups of operators only: by the shapes of their inputs, or by where they
+        ran.
     short_names : bool, default=False
         Whether names that differ in template arguments only are one.
 
@@ -126,11 +178,19 @@ def op_diff(
     DataFrame, schema `frames.DIFF`
         Largest change of time first. Times are inclusive. ``ProfilerStep#n`` is one name.
     """
+    runs = ((before, before_window or before.span), (after, after_window or after.span))
+    if by != "name":
+        operators = [
+            (dag, clipped(dag, np.flatnonzero(dag.events.kind == EventKind.OP), window))
+            for dag, window in runs
+        ]
+        return _diff(*(_operators_by(dag, work, by) for dag, work in operators))
     sides = [
-        (dag, clipped(dag, np.flatnonzero(dag.events.is_host), window or dag.span))
-        for dag, window in ((before, before_window), (after, after_window))
+        (dag, clipped(dag, np.flatnonzero(dag.events.is_host), window)) for dag, window in runs
     ]
-    return _diff(sides[0], sides[1], short=short_names)
+    found = _diff(*(_by_name(dag, work, short=short_names) for dag, work in sides))
+    _check_sum(found, *(work for _, work in sides))
+    return found
 
 
 def kernel_diff(
@@ -139,6 +199,7 @@ def kernel_diff(
     *,
     before_window: Window | None = None,
     after_window: Window | None = None,
+    by: ComparedBy = "name",
     short_names: bool = False,
 ) -> pd.DataFrame:
     """Counts and times of kernels, copies and fills, before and after.
@@ -147,6 +208,9 @@ def kernel_diff(
     ----------
     before_window, after_window : Window, optional
         Default is the whole trace; take a step of each, as captures differ in length.
+    by : {"name", "shape", "module", "annotation", "phase"}
+        All but names compare runs whose kernels differ, on other devices or in other precisions:
+        by operator and shapes without types, or by where they were launched.
     short_names : bool, default=False
         Whether names that differ in template arguments only are one.
 
@@ -170,7 +234,14 @@ def kernel_diff(
         (dag, device_work(dag, window or dag.span))
         for dag, window in ((before, before_window), (after, after_window))
     ]
-    return _diff(sides[0], sides[1], short=short_names)
+    found = _diff(
+        *(
+            _by_name(dag, work, short=short_names) if by == "name" else _work_by(dag, work, by)
+            for dag, work in sides
+        )
+    )
+    _check_sum(found, *(work for _, work in sides))
+    return found
 
 
 def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd.DataFrame:

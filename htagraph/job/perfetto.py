@@ -17,6 +17,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.explain.counter_tracks import counter_tracks
+from htagraph.explain.roof_arguments import roof_arguments
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.edges import work_links
 from htagraph.model.events import EventTable, LaneTable
@@ -93,6 +94,7 @@ def _write_rank(
         place=rank + 2,
         links=work_links(dag),
         critical_events=critical,
+        computed=roof_arguments(dag),
         counters=[
             replace(counter, ts_ns=clock.to_common(counter.ts_ns))
             for counter in counter_tracks(dag)

@@ -1,14 +1,16 @@
-"""Device work grouped by where it was launched: shapes, module, annotation, step, phase."""
+"""Work grouped by where it ran or was launched: shapes, module, annotation, step, phase."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, innermost
 from htagraph.lookup.naming import MODULE, frames_at
@@ -18,14 +20,26 @@ from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["BY_LAUNCH", "Groups", "by_shape_of", "named"]
+__all__ = ["BY_LAUNCH", "COMPARED_BY", "ComparedBy", "Groups", "by_shape_of", "named"]
 
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 
+ComparedBy = Literal["name", "shape", "module", "annotation", "phase"]
+"""Groups that two runs have in common."""
+
+_OF_A_LIBRARY = re.compile(
+    r"(?i)cudnn|miopen|mkldnn|^aiter::|^flash_attn|(flash|efficient|fused)_?attention"
+    r"|attention_math"
+)
+"""Operators that PyTorch chooses by device and type; their caller is the same everywhere.
+
+Pinned by `test_differences.py::test_two_vendors_compare_by_the_operator_that_both_call`.
+"""
+
 
 class Groups(NamedTuple):
-    """The group of each piece of device work, and what the groups are called; "" for none."""
+    """The group of each event, and what the groups are called; "" for none."""
 
     code: I64
     names: Text
@@ -38,20 +52,22 @@ def named(dag: Dag, events: I64) -> Groups:
     return Groups(code, np.append(dag.events.symbols.array, ""))
 
 
-def by_shape_of(dag: Dag, operator: I64) -> Groups:
+def by_shape_of(dag: Dag, operator: I64, *, typed: bool = True) -> Groups:
     """By an operator of `Dag.unrolled` and the shapes and types of its inputs, -1 for none."""
     dag = dag.unrolled
     known = np.unique(operator[operator >= 0])
-    inputs = [dag.events.column(name)[known] for name in ("arg_dims", "arg_types")]
-    keys = np.stack([dag.events.name[known].astype(np.int64), *inputs])
-    _, first, kind = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    kind, _ = pd.factorize(dag.events.name[known])
+    for column in ("arg_dims", "arg_types"):
+        inputs = dag.events.column(column)[known]
+        kind, _ = pd.factorize(kind * (inputs.max(initial=0) + 2) + inputs + 1)
+    _, first = np.unique(kind, return_index=True)
     calls = (call_of(dag, one) for one in known[first].tolist())
     labels = [
-        call.label if call else name
+        (call.label if typed else call.untyped_label) if call else name
         for call, name in zip(calls, dag.events.names(known[first]), strict=True)
     ]
     code = np.full(len(dag.events), len(labels), dtype=np.int64)
-    code[known] = kind.reshape(-1)
+    code[known] = kind
     # Shapes that differ only outside tensors have one label.
     one, text = pd.factorize(np.array([*labels, ""], dtype=object))
     return Groups(one[gather(code, operator, len(labels))].astype(np.int64), np.asarray(text))
@@ -59,6 +75,17 @@ def by_shape_of(dag: Dag, operator: I64) -> Groups:
 
 def _by_shape(dag: Dag, work: I64) -> Groups:
     return by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,)))
+
+
+def _by_common_shape(dag: Dag, work: I64) -> Groups:
+    """By shapes without types, of the innermost operator that does not name a library."""
+    dag = dag.unrolled
+    of_library = dag.events.named(dag.events.symbols.searched(_OF_A_LIBRARY))
+    common = nearest(
+        dag.parent, host_of(dag, work), (dag.events.kind == EventKind.OP) & ~of_library
+    )
+    own = innermost(dag, work, (EventKind.OP,))
+    return by_shape_of(dag, np.where(common >= 0, common, own), typed=False)
 
 
 def _by_module(dag: Dag, work: I64) -> Groups:
@@ -90,4 +117,12 @@ BY_LAUNCH: Mapping[str, Callable[[Dag, I64], Groups]] = {
     "step": _by_step,
     "phase": _by_phase,
 }
-"""Per way to group: the groups of device work."""
+"""Per way to group: the groups of device work, or of host events."""
+
+COMPARED_BY: Mapping[str, Callable[[Dag, I64], Groups]] = {
+    "shape": _by_common_shape,
+    "module": _by_module,
+    "annotation": _by_annotation,
+    "phase": _by_phase,
+}
+"""The same for two runs, on other devices or in other precisions."""

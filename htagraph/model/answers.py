@@ -179,7 +179,7 @@ IDLE_CATEGORIES = schema(
 KERNEL_BREAKDOWN = schema(
     "KERNEL_BREAKDOWN",
     {
-        "group": name("class, name, op, stream or rule"),
+        "group": name("class, name, op … as asked for; empty for none"),
         "class": _CLASS,
         "n_kernels": "kernels, memcpys and memsets that overlap the window",
         **_SPREAD,
@@ -319,7 +319,7 @@ ANNOTATION_BREAKDOWN = schema(
 OPERATOR_BREAKDOWN = schema(
     "OPERATOR_BREAKDOWN",
     {
-        "name": name("operator, API call, annotation or module"),
+        "name": name("operator, API call, annotation or module; else the group, empty for none"),
         "kind": label("kind of event", unit="EventKind"),
         "n_calls": "calls that overlap the window",
         "host_ns": "time in the calls, in the window; recursion counts once",

@@ -24,12 +24,18 @@ import numpy.typing as npt
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
 
-__all__ = ["FIELD", "Supplement", "recorded_facts"]
+__all__ = ["COMPUTED", "FIELD", "Supplement", "recorded_facts"]
 
 I64 = npt.NDArray[np.int64]
 
 FIELD = 77_710
 """Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
+
+COMPUTED = "roof_"
+"""How the names of arguments begin that htagraph computes: they are no part of the recording.
+
+`test_perfetto_own.py::test_arguments_about_the_roof_are_no_part_of_the_recording`.
+"""
 
 _VERSION = 1
 """Of the packet's layout."""

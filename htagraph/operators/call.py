@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -190,9 +190,22 @@ class Call:
         >>> Call("aten::add", [[8, 4], [8, 4]], ["float", "float"]).label
         'aten::add 2x fp32[8, 4]'
         """
+        return self._labelled(f"{one.dtype}{list(one.dims)}" for one in self.tensors)
+
+    @property
+    def untyped_label(self) -> str:
+        """The same without types: runs in two precisions have it in common.
+
+        Examples
+        --------
+        >>> Call("aten::mm", [[8, 4], [4, 2]], ["float", "float"]).untyped_label
+        'aten::mm [8, 4] [4, 2]'
+        """
+        return self._labelled(str(list(one.dims)) for one in self.tensors)
+
+    def _labelled(self, tensors: Iterable[str]) -> str:
         listed = (f"[{len(one)} tensors]" for one in self.lists)
-        alike = groupby(f"{one.dtype}{list(one.dims)}" for one in self.tensors)
-        counted = ((shape, len(list(several))) for shape, several in alike)
+        counted = ((shape, len(list(several))) for shape, several in groupby(tensors))
         shapes = (f"{n}x {shape}" if n > 1 else shape for shape, n in counted)
         return " ".join([self.name, *listed, *shapes])
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from htagraph.errors import QueryError, one_of
 from htagraph.model.devices import DeviceProperties
+from htagraph.model.settings import project_settings
 
 __all__ = ["DevicePeaks", "device_peaks", "peaks_of"]
 
@@ -119,12 +124,27 @@ _BY_NAME = (
 )
 """Dense peaks by name; the first that is found. Names of AMD devices may be empty or general."""
 
-_AMD_BY_UNITS = {304: _MI300X, 104: _MI210}
+_AMD_BY_UNITS = {304: _MI300X, 104: _MI210._replace(name="MI210 or MI250")}
 """By compute units, where an AMD device has no name of its own."""
 
 
 _GIVEN: dict[str, DevicePeaks] = {}
 """Peaks that a user gave, by a part of the name."""
+
+_HOST_GBPS = 64.0
+"""Bandwidth to the host unless it is given: PCIe 5.0 with 16 lanes."""
+
+_RATES = {
+    "memory_tbps": 0.0,
+    "fp32_tflops": 0.0,
+    "cache_mb": 0.0,
+    "link_gbps": 0.0,
+    "host_gbps": _HOST_GBPS,
+}
+"""What peaks have besides element types, and what they are unless given."""
+
+_MULTIPLIED = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8")
+"""Element types that matrix units multiply."""
 
 
 def device_peaks(
@@ -134,10 +154,13 @@ def device_peaks(
     fp32_tflops: float = 0.0,
     cache_mb: float = 0.0,
     link_gbps: float = 0.0,
-    host_gbps: float = 64.0,
+    host_gbps: float = _HOST_GBPS,
     **tflops: float,
 ) -> DevicePeaks:
     """Give the peaks of a device that is not known, or other ones, in this process.
+
+    Without code, and in processes that read ranks of a job, the same numbers in the nearest
+    pyproject.toml, in ``[tool.htagraph.peaks."GPU 9000"]``.
 
     Parameters
     ----------
@@ -156,17 +179,67 @@ def device_peaks(
     -------
     DevicePeaks
 
+    Raises
+    ------
+    QueryError
+        If an element type is not known, or a number is not positive.
+
     Examples
     --------
     >>> import htagraph as hg
     >>> hg.device_peaks("GPU 9000", memory_tbps=2.0, bf16=400).flops_per_s("bf16")
     400000000000000.0
     """
-    found = DevicePeaks(
-        name, dict(tflops), fp32_tflops, memory_tbps, cache_mb, link_gbps, host_gbps, "given"
-    )
-    _GIVEN[name] = found
-    return found
+    rates = {"fp32_tflops": fp32_tflops, "cache_mb": cache_mb, "link_gbps": link_gbps}
+    rates |= {"memory_tbps": memory_tbps, "host_gbps": host_gbps}
+    _GIVEN[name] = _given(name, rates | tflops)
+    return _GIVEN[name]
+
+
+def _given(name: str, numbers: Mapping[str, Any], place: str = "hg.device_peaks") -> DevicePeaks:
+    """Peaks from numbers by name, which are checked."""
+    known = (*_RATES, *_MULTIPLIED)
+    for key, value in numbers.items():
+        if key not in known:
+            raise QueryError(f"{place}: {name!r} has no {key!r}.", hint=one_of(key, known))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < float("inf"):
+            raise QueryError(f"{place}: {key} of {name!r} must be a number >= 0, not {value!r}.")
+    if not numbers.get("memory_tbps"):
+        raise QueryError(
+            f"{place}: {name!r} needs its memory bandwidth.",
+            hint="memory_tbps = 3.35, for example.",
+        )
+    rates = {key: float(numbers.get(key, default)) for key, default in _RATES.items()}
+    tflops = {key: float(value) for key, value in numbers.items() if key in _MULTIPLIED}
+    return DevicePeaks(name, tflops, **rates, source="given")
+
+
+@cache
+def _of_project(folder: Path) -> dict[str, DevicePeaks]:
+    """Peaks in the nearest pyproject.toml; none if it cannot be read, which others say."""
+    try:
+        found = project_settings(folder)
+    except ValueError:
+        return {}
+    peaks = found.table.get("peaks", {}) if found else {}
+    if found is None or not isinstance(peaks, dict):
+        return {}
+    place = f"{found.file}, [tool.htagraph.peaks]"
+    for name, numbers in peaks.items():
+        if not isinstance(numbers, dict):
+            raise QueryError(
+                f"{place}: {name!r} is no table.", hint=f'[tool.htagraph.peaks."{name}"].'
+            )
+    return {name: _given(name, numbers, place) for name, numbers in peaks.items()}
+
+
+def _here() -> Path:
+    """The working directory, or the root if it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
 
 
 def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
@@ -178,7 +251,10 @@ def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     >>> found.name, found.flops_per_s("bf16"), found.bytes_per_s
     ('H100 SXM', 989400000000000.0, 3350000000000.0)
     """
-    given = (peaks for name, peaks in _GIVEN.items() if name in device.name)
+    all_given = _GIVEN | {
+        name: peaks for name, peaks in _of_project(_here()).items() if name not in _GIVEN
+    }
+    given = (peaks for name, peaks in all_given.items() if name in device.name)
     if (own := next(given, None)) is not None:
         return own
     for pattern, peaks in _BY_NAME:

@@ -1,4 +1,4 @@
-"""Inclusive and exclusive time of operators on host and device, by name."""
+"""Inclusive and exclusive time of operators on host and device, by name or where they ran."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from htagraph.errors import GraphError
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work, host_work
+from htagraph.lookup.work_groups import BY_LAUNCH, named
 from htagraph.model.answers import OPERATOR_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -24,8 +25,8 @@ __all__ = ["operator_breakdown"]
 I64 = npt.NDArray[np.int64]
 
 
-def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
-    """Operators, API calls and annotations by name, with their host time and device time.
+def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.DataFrame:
+    """Operators, API calls and annotations by group, with their host time and device time.
 
     ::
 
@@ -33,6 +34,12 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
         stream 7 |                       [gemm <a         ]    under linear, mm and launch
 
     The operator of gemm is mm.
+
+    Parameters
+    ----------
+    by : {"name", "shape", "module", "annotation", "step", "phase"}
+        A ``shape`` is that of the innermost operator's inputs; others are the groups of
+        `kernel_breakdown`. A group with events of several kinds has a row for each.
 
     Returns
     -------
@@ -56,8 +63,8 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     """
     host, work, events = host_work(dag, window), device_work(dag, window), dag.events
     n_kinds = len(EventKind)
-    code_of_event = events.name.astype(np.int64) * n_kinds + events.kind
-    codes, code = np.unique(code_of_event[host.event], return_inverse=True)
+    groups = named(dag, host.event) if by == "name" else BY_LAUNCH[by](dag, host.event)
+    codes, code = np.unique(groups.code * n_kinds + events.kind[host.event], return_inverse=True)
     n = len(codes)
     of_event = np.full(len(events), -1, dtype=np.int64)
     of_event[host.event] = code
@@ -74,7 +81,7 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     owner = np.where(gather(of_event, owner) >= 0, owner, launch)
     frame = OPERATOR_BREAKDOWN.frame(
         {
-            "name": events.symbols.array[codes // n_kinds],
+            "name": groups.names[codes // n_kinds],
             "kind": categorical(codes % n_kinds, EventKind.labels()),
             "n_calls": np.bincount(code, minlength=n),
             "host_ns": sum_by_code(running.group // n_lanes, running.end - running.start, n),

@@ -81,6 +81,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     seconds = np.maximum(device_ns[kept], 1) / _NS
     known = (kept % 2 == 1) & roofs.has_peaks
     limit = main_limit(of_call, roofs, size)[kept]
+    known &= limit != Limit.UNKNOWN
     frame = ROOFLINE.frame(
         {
             "group": groups.names[kept // 2],

@@ -59,9 +59,8 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     family = np.zeros(n, dtype=np.int64)
     family[of_call] = joined.of_calls("family")
     share = roof_ns / np.maximum(device_ns, 1)
-    best = np.zeros(len(Family))
-    np.maximum.at(best, family, share)
-    attainable_ns = np.minimum(roof_ns / np.maximum(best[family], 1e-9), device_ns)
+    limit = main_limit(of_call, roofs, n)
+    attainable_ns = np.minimum(roof_ns / _best(share, family, limit), device_ns)
     replay = Rehearsal(dag, window).expected.replay
     group = np.full(len(dag.events), -1, dtype=np.int64)
     group[work.event] = gather(of_call, joined.call)
@@ -76,10 +75,12 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
             "n_calls": [len(of_call), *np.bincount(of_call, minlength=n)],
             "device_ns": [int(device_ns.sum()), *device_ns],
             "roof_ns": [roof_ns.sum(), *roof_ns],
-            "roof_share": [roof_ns.sum() / max(int(device_ns.sum()), 1), *share],
+            "roof_share": [
+                roof_ns.sum() / max(int(device_ns.sum()), 1),
+                *np.where(limit == Limit.UNKNOWN, np.nan, share),
+            ],
             "limit": categorical(
-                [*main_limit(np.zeros_like(of_call), roofs, 1), *main_limit(of_call, roofs, n)],
-                Limit.labels(),
+                [*main_limit(np.zeros_like(of_call), roofs, 1), *limit], Limit.labels()
             ),
             "drag_ns": drags_ns[0],
             "drag_share": drags_ns[0] / max(window.dur_ns, 1),
@@ -90,6 +91,17 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
         ["drag_ns", "device_ns", "group"], ascending=[False, False, True]
     )
     return pd.concat([frame.iloc[:1], rest], ignore_index=True)
+
+
+def _best(share: F64, family: I64, limit: I64) -> F64:
+    """The largest share of the roof in the family of each operator; 1 where none is comparable.
+
+    Work in the cache is faster than its roof, and launch-sized work says nothing of larger work.
+    """
+    best = np.zeros(len(Family))
+    comparable = np.isin(limit, (Limit.COMPUTE, Limit.MEMORY, Limit.HOST_LINK))
+    np.maximum.at(best, family[comparable], share[comparable])
+    return np.where(best > 0, best, 1.0)[family]
 
 
 def _drags_ns(window: Window, replay: Replay, group: I64, spared: F64) -> I64:

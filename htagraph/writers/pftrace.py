@@ -54,6 +54,7 @@ _WORTH_PACKING, _PACKED = 1 << 20, 1
 
 _NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+_NOTHING_COMPUTED: Mapping[str, tuple[I64, npt.NDArray[Any]]] = MappingProxyType({})
 _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -93,7 +94,12 @@ def _arrows(
     )
 
 
-def _event_args(events: EventTable, critical: I64) -> list[Arg]:
+def _event_args(
+    events: EventTable,
+    critical: I64,
+    computed: Mapping[str, tuple[I64, npt.NDArray[Any]]],
+    strings: Strings,
+) -> list[Arg]:
     """Annotations of events: everything besides time and name."""
     args = [Arg("critical", critical, np.ones(len(critical), dtype=np.int64), "flag")]
     for name in ("correlation", "external_id", "device", "stream"):
@@ -102,6 +108,10 @@ def _event_args(events: EventTable, critical: I64) -> list[Arg]:
         args.append(Arg(name, at, values[at], "int"))
     for name, column in events.columns.items():
         args.append(_column_arg(name, column, len(events.symbols)))
+    for name, (row, value) in computed.items():
+        is_text = value.dtype.kind == "O"
+        values = strings.add(value) if is_text else value
+        args.append(Arg(name, row, values, "text" if is_text else "float"))
     return [arg for arg in args if len(arg.row)]
 
 
@@ -116,7 +126,7 @@ def _column_arg(name: str, column: SparseColumn, n_symbols: int) -> Arg:
 
 
 def _event_slices(
-    events: EventTable, ts_ns: I64, tracks: Tracks, critical: I64, flows: Flows
+    events: EventTable, ts_ns: I64, tracks: Tracks, args: Sequence[Arg], flows: Flows
 ) -> tuple[Slices, LaneTracks]:
     layered = rows(events.lane, events.ts_ns, events.end_ns)
     lanes = lane_tracks(tracks, events, layered.row)
@@ -131,7 +141,7 @@ def _event_slices(
         color=np.zeros(len(events), dtype=np.int64),
         is_instant=among(events.kind, _POINTS) & (events.dur_ns == 0),
         boundary=layered.boundary,
-        args=_event_args(events, critical),
+        args=args,
         flows=flows,
     )
     return slices, lanes
@@ -243,6 +253,7 @@ def write_pftrace(
     segments: pd.DataFrame | None = None,
     links: Ends | None = None,
     critical_events: npt.ArrayLike = (),
+    computed: Mapping[str, tuple[I64, npt.NDArray[Any]]] = _NOTHING_COMPUTED,
     counters: Sequence[CounterTrack] = (),
     window: str = "",
     description: str = "",
@@ -276,6 +287,8 @@ def write_pftrace(
         Arrows from event to event (launch to device work, forward to backward).
     critical_events : array_like of int
         Events to annotate with ``critical``.
+    computed : mapping of str to (ndarray of int64, ndarray), optional
+        More annotations by name: events, ascending, and their values, floats or texts.
     description : str
         Help text of the critical path's track.
     findings : mapping of str to str, optional
@@ -323,7 +336,8 @@ def write_pftrace(
         findings=findings,
     )
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
-    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, event_arrows)
+    args = _event_args(events, critical, computed, strings)
+    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, args, event_arrows)
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
     if zero_ns >= 0:

@@ -94,6 +94,7 @@ def test_settings_of_a_project_are_used_and_options_win(run, folder, monkeypatch
     """Those of the nearest pyproject.toml; a baseline is relative to it."""
     (folder / "pyproject.toml").write_text(
         '[tool.htagraph]\nbaseline = "baseline.json"\nfail-above = "5%"\nmax-step = "1ms"\n'
+        '[tool.htagraph.peaks."GPU 9000"]\nmemory_tbps = 2.0\n'
     )
     monkeypatch.chdir(folder / "project")
     trace = folder / "same.json.gz"
@@ -155,6 +156,17 @@ def test_everything_of_a_comparison_is_there_as_json(run):
     assert code == 0
     assert sum(row["delta_ns"] for row in found["by_bound"]) == found["delta_ns"]
     assert {row["noise_ns"] for row in found["kernels"]} == {None}
+
+
+def test_kernels_are_compared_by_the_shapes_of_their_operators(run):
+    """A name of another table is refused with those that there are."""
+    code, out, _ = run("diff", "base.json.gz", "slow.json.gz", "--what", "kernels", "--by", "shape")
+    wrong, _, said = run("diff", "base.json.gz", "slow.json.gz", "--what", "kernels", "--by", "op")
+
+    assert code == 0
+    assert out.startswith("Steps are 8.9% slower")
+    assert wrong != 0
+    assert "shape" in said
 
 
 def test_jobs_are_compared_by_steps_of_all_ranks(run, tmp_path):

@@ -89,6 +89,28 @@ def test_more_calls_are_told_from_slower_ones():
     )
 
 
+def test_a_baseline_without_groups_of_kernels_does_not_compare_by_them():
+    """It was stored before there were any."""
+    with pytest.raises(QueryError, match="has no kernels by shape"):
+        RunDiff(BASE, BASE).kernels(by="shape")
+
+
+def test_kernels_are_not_compared_by_what_no_profile_has():
+    with pytest.raises(QueryError, match="cannot be compared by 'colour'"):
+        RunDiff(BASE, BASE).kernels(by="colour")
+
+
+@pytest.mark.parametrize("by", ["name", "shape", "module", "annotation", "phase"])
+def test_every_grouping_of_kernels_has_the_same_sum(by):
+    """Between a run that copies pageable memory and one that does not."""
+    slow, fast = (hg.load(hg.demo_trace(name)) for name in ("dataloader", "none"))
+    runs = hg.diff(slow, fast).runs
+    kernels = hg.diff(slow, fast).kernels(by=by)
+
+    assert kernels["delta_ns"].sum() == hg.diff(slow, fast).kernels()["delta_ns"].sum()
+    assert runs.kernels(by=by)["delta_ns"].sum() == runs.kernels()["delta_ns"].sum()
+
+
 @pytest.mark.parametrize(("delta_us", "is_change"), [(900, False), (1_100, True)])
 def test_a_run_must_differ_by_one_percent(delta_us, is_change):
     """Of 100 ms, however quiet its steps are."""

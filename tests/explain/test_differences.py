@@ -5,10 +5,14 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff, short_name
 from htagraph.model.window import Window
 from htagraph.synth import timeline
+from tests.queries.recorded_shapes import Op, recorded
+
+_IMAGES = [[8, 3, 224, 224], [64, 3, 7, 7]]
 
 
 def _dag(drawing: str, **options):
@@ -60,6 +64,61 @@ def test_short_names_put_instances_of_a_template_together():
     assert kernel_diff(before, after)["change"].tolist() == ["added", "removed"]
     assert kernel_diff(before, after, short_names=True)[["name", "change"]].to_numpy().tolist() == [
         ["scale", "equal"]
+    ]
+
+
+def _convolved(library: str, dtype: str, *kernels: tuple[str, int]) -> hg.TraceGraph:
+    return recorded(
+        Op(f"aten::{library}_convolution", _IMAGES, list(kernels), [dtype] * 2, "aten::convolution")
+    )
+
+
+def test_two_vendors_compare_by_the_operator_that_both_call():
+    """Libraries, kernels and types differ; the convolution and its shapes do not."""
+    before = _convolved("cudnn", "float", ("sm90_fprop", 200))
+    after = _convolved("miopen", "c10::BFloat16", ("transpose", 40), ("igemm_fwd", 100))
+    found = hg.diff(before, after)
+    shown = ["name", "change", "n_delta", "delta_ns"]
+    expected = [["aten::convolution [8, 3, 224, 224] [64, 3, 7, 7]", "shrunk", 1, -60_000]]
+
+    assert found.kernels(by="shape")[shown].to_numpy().tolist() == expected
+    assert found.kernels()["change"].tolist() == ["removed", "added", "added"]
+
+
+def test_a_run_on_another_device_compares_step_by_step():
+    """The same, per step: one step each is too few to tell a change from noise."""
+    before = _convolved("cudnn", "float", ("sm90_fprop", 200))
+    after = _convolved("miopen", "c10::BFloat16", ("transpose", 40), ("igemm_fwd", 100))
+    found = hg.diff(before, after).runs.kernels(by="shape")
+
+    assert found[["name", "calls_after", "delta_ns"]].to_numpy().tolist() == [
+        ["aten::convolution [8, 3, 224, 224] [64, 3, 7, 7]", 2, -60_000]
+    ]
+
+
+def test_operators_compare_by_the_shapes_of_their_inputs():
+    """One product grew larger, another stays; both are aten::mm."""
+    small, large = ([[n, n], [n, n]] for n in (64, 128))
+    before, after = (
+        recorded(Op("aten::mm", small, [("gemm", 5)]), Op("aten::mm", dims, [("gemm", 5)]))
+        for dims in (small, large)
+    )
+    found = hg.diff(before, after).ops(by="shape")
+
+    assert found[["name", "change", "n_delta"]].to_numpy().tolist() == [
+        ["aten::mm 2x [128, 128]", "added", 1],
+        ["aten::mm 2x [64, 64]", "shrunk", -1],
+    ]
+
+
+def test_operators_under_an_annotation_count_nested_ones_once():
+    """aten::linear has aten::mm inside; aten::relu follows it, and is gone after the change."""
+    before = _dag("cpu 1 |{block [aten::linear [aten::mm]][relu   ]}")
+    after = _dag("cpu 1 |{block [aten::linear [aten::mm]]}")
+    found = op_diff(before, after, by="annotation")
+
+    assert found[["name", "n_before", "before_ns", "after_ns"]].to_numpy().tolist() == [
+        ["block", 3, 34_000, 25_000]
     ]
 
 

@@ -19,6 +19,7 @@ from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.lookup.operator_work import call_of, operator_work
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
+from tests.light_table import LAWS, light_row
 from tests.real_traces import CAPTURES, TRACES, case, cases, located
 
 _RELATIVE = 5e-3
@@ -106,6 +107,24 @@ def test_no_operator_is_faster_than_its_device(name):
 
     assert wrong == []
     assert (roofs.roof_ns <= roofs.device_ns).all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    cases(
+        [
+            "hta/trace_diff/control/control.json.gz",
+            "kineto/worker0.1623143089861.pt.trace.json.gz",
+            *_EXPECTED,
+        ]
+    ),
+)
+def test_a_row_of_the_table_is_possible(name):
+    """No share above 1, and no operator without a roof among those furthest from it."""
+    found = light_row(name)
+
+    assert [said for said, is_broken in LAWS.items() if is_broken(found)] == []
+    assert "unknown" not in {one["limit"] for one in found["furthest"]}
 
 
 @pytest.mark.parametrize(

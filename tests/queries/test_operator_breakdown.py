@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.synth import timeline
+from tests.queries.recorded_shapes import Op, recorded
 
 _DAG = compile_events(
     timeline("""
@@ -79,3 +82,45 @@ def test_an_api_call_that_an_operator_overhangs_launched_nothing_of_it():
         "cudaLaunchKernel": 10_000,
         "cudaStreamIsCapturing": 0,
     }
+
+
+_SMALL, _LARGE = (
+    Op("aten::mm", [[n, n], [n, n]], [("gemm", 5 * n)], inside="aten::linear") for n in (4, 64)
+)
+
+
+def test_calls_of_an_operator_are_told_apart_by_the_shapes_of_their_inputs():
+    found = recorded(_SMALL, _LARGE, _LARGE).operator_breakdown(by="shape")
+    products = found[found["name"].str.startswith("aten::mm") & (found["kind"] == "op")]
+
+    assert products[["name", "n_calls", "self_device_ns"]].to_numpy().tolist() == [
+        ["aten::mm 2x bf16[64, 64]", 2, 640_000],
+        ["aten::mm 2x bf16[4, 4]", 1, 20_000],
+    ]
+
+
+@pytest.mark.parametrize("by", ["name", "shape", "module", "annotation", "step", "phase"])
+def test_every_grouping_adds_up_to_the_time_of_the_thread_and_of_its_kernels(by):
+    """Three steps of 999 us, and kernels of 660 us."""
+    found = recorded(_SMALL, _LARGE, _LARGE).operator_breakdown(by=by)
+
+    assert found["self_ns"].sum() == 3 * 999_000
+    assert found["self_device_ns"].sum() == 660_000
+
+
+def test_operators_under_an_annotation():
+    """Product and launch are in the block; relu follows it."""
+    dag = compile_events(
+        timeline("""
+            cpu 1    |{block [aten::mm [launch >a]] }[aten::relu]
+            stream 7 |                          [gemm <a     ]
+        """)
+    )
+    found = operator_breakdown(dag, dag.span, by="annotation").sort_values(["name", "kind"])
+
+    assert found[["name", "kind", "n_calls", "self_device_ns"]].to_numpy().tolist() == [
+        ["", "op", 1, 0],
+        ["block", "op", 1, 14_000],
+        ["block", "runtime", 1, 0],
+        ["block", "annotation", 1, 0],
+    ]

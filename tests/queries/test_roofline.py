@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.queries.recorded_shapes import Op, recorded
@@ -72,6 +73,30 @@ def test_a_copy_to_the_host_is_judged_by_its_link():
     found = rows(recorded(copied))
 
     assert found["aten::copy_"] == (1, 1, 2_000_000, 0.52, "host link")
+
+
+def test_a_short_copy_to_the_host_is_judged_by_the_shortest_kernel():
+    """32 bytes over 64 GB/s would take half a nanosecond; no work on the device is that short."""
+    short = Op("aten::relu_", [[4]], [("relu", 2)])
+    copied = Op("aten::copy_", [[16], [16]], [("Memcpy DtoH (Device -> Pinned)", 4)])
+    found = rows(recorded(*[short] * 200, copied))
+
+    assert found["aten::copy_"] == (1, 1, 4_000, 0.5, "launch")
+
+
+def test_tensors_of_unknown_type_have_no_roof():
+    """The profiler does not record it for tensors in a list: of 1 byte or of 8."""
+    joined = Op(
+        "aten::cat", [[[8192, 8192], [8192, 8192]], []], [("cat", 400)], ["TensorList", "Scalar"]
+    )
+    graph = recorded(joined, ADDED)
+    found = graph.roofline().set_index("group")
+    light = graph.speed_of_light().set_index("group")
+
+    assert found.loc["aten::cat", ["n_calls", "excess_ns", "limit"]].tolist() == [1, 0, "unknown"]
+    assert np.isnan(found.loc["aten::cat", "roof_share"])
+    assert np.isnan(light.loc["aten::cat [2 tensors]", "roof_share"])
+    assert light.loc["aten::cat [2 tensors]", "drag_ns"] == 0
 
 
 def test_an_unknown_device_has_no_roof():

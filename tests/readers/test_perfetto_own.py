@@ -19,6 +19,7 @@ from htagraph.model.recording import STACKS
 from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.reader import read_perfetto
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
+from tests.queries.recorded_shapes import Op, recorded
 from tests.readers.conftest import event, file_of
 from tests.real_traces import cases, located
 from tests.synth.program import Program
@@ -268,3 +269,12 @@ def test_a_real_trace_is_read_back_as_it_was(tmp_path: Path, name: str) -> None:
         first.rank_source,
         first.world_size,
     )
+
+
+def test_arguments_about_the_roof_are_no_part_of_the_recording(tmp_path):
+    """They are drawn on kernels and operators, and left out when the file is read."""
+    graph = recorded(Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)]))
+    out = graph.critical_path().to_perfetto(tmp_path / "again.pftrace")
+
+    assert b"roof_share" in out.read_bytes()
+    assert_equal(graph.dag.events, hg.load(out).compile().dag.events)

@@ -37,6 +37,7 @@ from htagraph.reports import plots
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 from htagraph.reports.plots.thinning import thin_line, thin_path
 from tests.queries.gridded import gridded
+from tests.queries.recorded_shapes import Op, recorded
 
 pytest.importorskip("plotly")
 
@@ -428,3 +429,51 @@ def test_utilisation_adds_up_to_the_device() -> None:
         "no kernel runs": [20.0],
     }
     assert figure.layout.title.text == "A kernel runs 80% of the time, on 25% of the SMs (estimate)"
+
+
+@pytest.fixture(scope="module")
+def modelled() -> pd.DataFrame:
+    """Of 200 us for a product the H100 needs 139, of 240 for a sum 120; 100 have no model."""
+    return recorded(
+        Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)]),
+        Op("aten::add", [[8192, 8192], [8192, 8192]], [("add", 240)]),
+        Op("mylib::own", [[4096, 4096]], [("own", 100)]),
+    ).roofline()
+
+
+def test_time_at_roof_is_drawn_up_to_the_time_of_each_operator(modelled: pd.DataFrame) -> None:
+    """Largest excess first; the share is that of all device time, modelled or not."""
+    figure = plots.time_at_roof(modelled)
+    drawn = bars(figure)
+
+    assert list(figure.layout.yaxis.ticktext) == ["aten::add", "aten::mm"]
+    assert drawn["at the roof"] == pytest.approx([120.2, 138.9], abs=0.1)
+    assert drawn["beyond it"] == pytest.approx([119.8, 61.1], abs=0.1)
+    assert figure.layout.xaxis.title.text == "device time, us"
+    assert figure.layout.title.text.endswith(
+        "aten::add takes 120 us more than the device needs; "
+        "all operators together 33% of device time"
+    )
+
+
+def test_the_roofline_bends_where_memory_feeds_the_peak(modelled: pd.DataFrame) -> None:
+    """989.4 TFLOP/s at 3.35 TB/s are 295 FLOP/byte; a product of 1,365 is right of it."""
+    figure = plots.roofline(modelled)
+    roof, operators = figure.data
+
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
+    assert (roof.name, roof.x[1], roof.y[1]) == ("bf16", pytest.approx(295.3, abs=0.1), 989.4)
+    assert roof.y[0] == pytest.approx(3.35 * roof.x[0])
+    assert roof.y[2] == 989.4
+    assert roof.x[0] < operators.x[0] < roof.x[2]
+    assert operators.x[0] == pytest.approx(1365.3, abs=0.1)
+    assert operators.y[0] == pytest.approx(687.2, abs=0.1)
+    assert len(operators.x) == 1  # the sum has no operations of matrix units
+    assert "aten::mm reaches 687 TFLOP/s, 69% of its roof on H100 SXM" in figure.layout.title.text
+
+
+def test_no_known_roof_is_said_in_the_title() -> None:
+    unknown = recorded(Op("aten::mm", [[64, 64], [64, 64]], [("gemm", 9)]), device=None).roofline()
+
+    for plot in (plots.roofline, plots.time_at_roof):
+        assert "No operator has a known roof" in str(plot(unknown).layout)

@@ -20,7 +20,7 @@ from htagraph.model.events import (
 )
 from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
-from htagraph.model.supplement import FIELD, Supplement
+from htagraph.model.supplement import COMPUTED, FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_kinds import event_kinds
@@ -241,7 +241,7 @@ def _columns(found: TraceContent, chosen: I64) -> dict[str, SparseColumn]:
     out = {}
     for symbol, form, event, value in found.annotations(chosen).columns():
         name = found.symbols.texts[symbol]
-        if name and name != _FLAG:
+        if name and name != _FLAG and not name.startswith(COMPUTED):
             typed = value.astype(np.int32) if form == "text" else value
             out[name] = SparseColumn(event, typed)
     return out
