@@ -48,6 +48,8 @@ def run(machine: Machine, out: Path, parts: Sequence[str]) -> dict[str, Any]:
     """Run some parts, and what they found."""
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
+    if not machine.is_gpu:
+        torch.set_num_threads(1)  # several wait for each other on a busy machine
     results: dict[str, Any] = {
         "device": machine.name,
         "torch": torch.__version__,

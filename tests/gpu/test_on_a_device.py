@@ -82,13 +82,15 @@ def test_operators_have_the_work_that_is_known_by_hand(tmp_path, device):
 
 @ON_BOTH
 def test_a_device_is_no_faster_than_its_peaks(tmp_path, device):
-    """A GPU whose peaks are known reaches most of them, and a trace shows the same rates."""
+    """And a trace shows the rates that its own clock shows, but of copies that the host stages."""
     rows = found("roofs", device, tmp_path)["roofs"]["rows"]
 
     assert {"product, fp32", "product, bf16", "memory, copy"} <= {row["roof"] for row in rows}
     assert all(row["tera_per_s"] > 0 for row in rows)
     assert [row for row in rows if row["share"] > _BOOST] == []
     for row in rows if device == "cuda" else ():
+        if "pageable" in row["roof"]:
+            continue
         assert row["traced_tera_per_s"] == pytest.approx(row["tera_per_s"], rel=0.25), row["roof"]
 
 
@@ -120,13 +122,17 @@ def test_repairs_are_measured_and_predicted(tmp_path, device):
 
 @pytest.mark.parametrize("device", [ON_GPU])
 def test_a_replayed_graph_has_the_operators_of_its_capture(tmp_path, device):
-    """Products of each replay, if captures can be given beside a trace."""
+    """Products of each replay, if its capture can be joined: CUDA may not name what it captured."""
     for row in found("graphs", device, tmp_path)["graphs"]["rows"]:
         replay, capture = tmp_path / row["replay"], tmp_path / row["capture"]
         try:
-            graph = hg.load(replay, beside=[capture]).compile()
+            trace = hg.load(replay, beside=[capture])
         except TraceFormatError as error:
             pytest.skip(f"captures cannot be joined: {error}")
+        said = trace.attached.iloc[0]
+        if not said["n_matched"]:
+            pytest.skip(f"this capture cannot be joined: {said['detail']}")
+        graph = trace.compile()
         products = graph.roofline(by="family").set_index("group").loc["gemm"]
 
         assert products["n_calls"] == row["n_products"]
