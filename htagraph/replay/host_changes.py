@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.codes import distinct
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.compiled_work import graph_launches
@@ -25,6 +28,7 @@ from htagraph.replay.draft import Draft
 __all__ = ["Graphed", "Prefetch", "graphed", "prefetch"]
 
 Bools = npt.NDArray[np.bool_]
+I64 = npt.NDArray[np.int64]
 
 _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
 """Longest code between two operators, and longest stretch within one, that only launches (PyTorch:
@@ -129,7 +133,9 @@ class Prefetch(Change):
             raise QueryError("no host range that loads data was recorded.", hint=hint)
         outer = np.flatnonzero(loads & ~under_mask(dag, loads))
         outer = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
-        draft.clear(draft.own_time(draft.nested(loads)))
+        own = draft.own_time(draft.nested(loads))
+        dur_ns = events.dur_ns - _taken_off(draft, own, outer)
+        draft.clear(own)
         same = events.lane[outer][1:] == events.lane[outer][:-1]
         before, after = outer[:-1][same], outer[1:][same]
         # The first batch is waited for. In the tightest reading the others cost their handoff, or
@@ -137,10 +143,10 @@ class Prefetch(Change):
         own_ns = np.zeros(len(events), dtype=np.int64)
         if draft.assumption is Assumption.RIGID:
             own_ns[after] = np.minimum(
-                events.dur_ns[after], np.maximum(_HANDOFF_NS, _CONTENDED * events.dur_ns[after])
+                dur_ns[after], np.maximum(_HANDOFF_NS, _CONTENDED * dur_ns[after])
             )
         first = np.setdiff1d(outer, after)
-        own_ns[first] = events.dur_ns[first]
+        own_ns[first] = dur_ns[first]
         ends = draft.replay.node[draft.replay.head]
         rows = np.flatnonzero((draft.replay.kind == EdgeKind.THREAD) & np.isin(ends, 2 * outer + 1))
         draft.lag_ns[rows] = own_ns[ends[rows] >> 1]
@@ -149,7 +155,7 @@ class Prefetch(Change):
                 Rule.PROGRAM_ORDER,
                 2 * before + 1,
                 2 * after + 1,
-                lag_ns=events.dur_ns[after],
+                lag_ns=dur_ns[after],
                 event=after,
             )
         )
@@ -157,6 +163,16 @@ class Prefetch(Change):
     def __str__(self) -> str:
         """Write it."""
         return "prefetch()"
+
+
+def _taken_off(draft: Draft, own: Bools, tops: I64) -> I64:
+    """By how much earlier changes shortened each event, for some events with their own edges."""
+    is_top = np.zeros(len(draft.dag.events), dtype=bool)
+    is_top[tops] = True
+    rows = np.flatnonzero(own & (draft.lag_ns != DROPPED))
+    top = nearest(draft.dag.parent, draft.replay.owner[rows].astype(np.int64), is_top)
+    less = (draft.replay.lag_ns - draft.lag_ns)[rows]
+    return sum_by_code(top, less, len(is_top))
 
 
 def prefetch() -> Prefetch:

@@ -24,6 +24,15 @@ def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_
     assert hg.what_if(graph, hg.prefetch(), on="window").saves_ns[:3] == (0, 16_000, 16_000)
 
 
+def test_a_batch_that_an_earlier_change_shortened_is_prefetched_as_short():
+    """Two workers load 14 us in 7: the first batch and three steps of 8 us are left of 66."""
+    graph = drawn("""
+        cpu 1 |{data_loading}[work  ]{data_loading}[work  ]{data_loading}[work  ]
+    """)
+
+    assert saved_us(graph, hg.scale("data_loading", by=0.5), hg.prefetch()) == 66 - 7 - 3 * 8
+
+
 def test_a_graphed_step_costs_one_launch():
     """All is launched by a call of 10 us: the last of three kernels ends at 30, in place of 48."""
     graph = drawn("""
