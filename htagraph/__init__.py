@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from htagraph.compiler.classes import ClassRule
     from htagraph.demo_traces import demo_trace
     from htagraph.graph import TraceGraph
+    from htagraph.job.dumps import Dumps, load_dumps
     from htagraph.job.job import Job
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
@@ -46,6 +47,7 @@ __all__ = [
     "Bound",
     "ClassRule",
     "CriticalPath",
+    "Dumps",
     "EdgeKind",
     "EventKind",
     "GraphDiff",
@@ -80,6 +82,7 @@ __all__ = [
     "kernel",
     "launch",
     "load",
+    "load_dumps",
     "load_graph",
     "load_job",
     "no_wait",
@@ -102,6 +105,7 @@ _HOMES = {
     "Bound": "model.kinds",
     "ClassRule": "compiler.classes",
     "CriticalPath": "path",
+    "Dumps": "job.dumps",
     "EdgeKind": "model.kinds",
     "EventKind": "model.kinds",
     "GraphDiff": "comparison.graph_diff",
@@ -135,6 +139,7 @@ _HOMES = {
     "kernel": "selection",
     "launch": "selection",
     "load": "trace",
+    "load_dumps": "job.dumps",
     "load_graph": "compiled",
     "load_job": "job.loading",
     "no_wait": "replay.changes",

@@ -32,8 +32,10 @@ __all__ = [
     "EDGES",
     "EVENTS",
     "FAILURES",
+    "HANGS",
     "JOB_ATTRIBUTED_TIME",
     "JOB_SEGMENTS",
+    "LAST_COLLECTIVES",
     "PATH_DIFF",
     "RANK_LENGTHS",
     "RANK_SEGMENTS",
@@ -324,4 +326,43 @@ CAPTURES = schema(
         "path": name("file"),
         "note": text("why a file is not a trace, or what is uncertain"),
     },
+)
+
+HANGS = schema(
+    "HANGS",
+    {
+        "kind": label(
+            "missing, other operation, other size, other dtype, not completed, no counterpart, "
+            "no dump",
+            dtype="object",
+        ),
+        "operation": name("all_reduce, barrier, send …"),
+        "seq": identifier("its number among the collectives of the group, from 1"),
+        "group": name("process group"),
+        "description": name("what the program calls the group"),
+        "ranks": name("ranks that never entered it, entered another one, or left no dump"),
+        "entered": name("ranks that entered it"),
+        "since_ns": instant("when the first of them entered it, since 1970"),
+        "waited_ns": "how long it had waited when the files were written; -1 if not known",
+        "is_open": "it may be in flight: a short wait, or one of unknown length",
+        "is_explained": "each of those ranks waits in another row",
+        "detail": text("the same as a sentence"),
+    },
+    first="kind operation seq group ranks entered waited_ns is_open",
+)
+
+LAST_COLLECTIVES = schema(
+    "LAST_COLLECTIVES",
+    {
+        "rank": identifier("rank", unit="rank"),
+        "operation": name("the last collective, send or receive that it entered"),
+        "seq": identifier("its number in the group"),
+        "group": name("process group"),
+        "start_ns": "when it entered it, since 1970",
+        "is_waiting": "some member never entered it, entered another one, or did not complete it",
+        "state": name("as recorded, where the backend writes states; else empty"),
+        "code": name("the program's line that called it; empty without stacks"),
+        "stack": text("all frames, innermost first"),
+    },
+    first="rank operation seq group is_waiting state code",
 )

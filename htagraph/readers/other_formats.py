@@ -1,7 +1,8 @@
 """Files of other profilers that htagraph does not read: what they are, and which tool reads them.
 
 They are recognized by their first bytes, and by their names where these tell nothing. Nothing is
-unpickled: a pickle runs the code that it names.
+unpickled: a pickle runs the code that it names. Of these, only dumps of the Flight Recorder are
+read, by `htagraph hang`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from htagraph.errors import TraceFormatError
 from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
-__all__ = ["FROM_ROCM", "OtherFormat", "is_other_format", "other_format", "refuse_other_format"]
+__all__ = [
+    "FLIGHT_RECORDER",
+    "FROM_ROCM",
+    "OtherFormat",
+    "is_other_format",
+    "other_format",
+    "refuse_other_format",
+]
 
 _HEAD = 1 << 12
 """First bytes in which a format shows (chosen): the name of the first plane, or the first keys."""
@@ -41,6 +49,9 @@ class OtherFormat(NamedTuple):
     begins: Callable[[bytes], bool]
     suffixes: tuple[str, ...] = ()
 
+
+FLIGHT_RECORDER = "a flight recorder dump of PyTorch"
+"""Name of what `htagraph.load_dumps` reads."""
 
 FROM_ROCM = (
     "`rocpd convert -i FILE --output-format pftrace` (rocprofv3) or `rpd2tracing.py FILE OUT.json` "
@@ -82,14 +93,14 @@ _FORMATS = (
         _is_snapshot,
     ),
     OtherFormat(
-        "a flight recorder dump of PyTorch",
-        "`torchfrtrace` reads the dumps of all ranks.",
+        FLIGHT_RECORDER,
+        "`htagraph hang FOLDER` reads the dumps of all ranks.",
         _is_dump,
     ),
     OtherFormat(
         "a pickle",
         "it may be a memory snapshot (https://pytorch.org/memory_viz) or a flight recorder dump "
-        "(`torchfrtrace`) of PyTorch.",
+        "(`htagraph hang FOLDER`) of PyTorch.",
         _is_pickle,
         (".pickle", ".pkl"),
     ),
@@ -153,6 +164,6 @@ def refuse_other_format(source: str | Path | bytes, **_options: object) -> NoRet
     found = other_format(source)
     assert found is not None
     path = None if isinstance(source, bytes) else source
-    raise TraceFormatError(
-        f"this is {found.name}, which htagraph does not read.", path=path, hint=found.hint
-    )
+    is_read = found.name == FLIGHT_RECORDER
+    what = "which is no trace" if is_read else "which htagraph does not read"
+    raise TraceFormatError(f"this is {found.name}, {what}.", path=path, hint=found.hint)
