@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
+    from htagraph.job.workers import Workers, load_workers
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -64,6 +65,7 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "Workers",
     "at_roof",
     "bandwidth",
     "code",
@@ -85,6 +87,7 @@ __all__ = [
     "load_dumps",
     "load_graph",
     "load_job",
+    "load_workers",
     "no_wait",
     "op",
     "overlap",
@@ -122,6 +125,7 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "Workers": "job.workers",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
@@ -142,6 +146,7 @@ _HOMES = {
     "load_dumps": "job.dumps",
     "load_graph": "compiled",
     "load_job": "job.loading",
+    "load_workers": "job.workers",
     "no_wait": "replay.changes",
     "op": "selection",
     "overlap": "replay.device_changes",

@@ -1,8 +1,8 @@
 """Files of other profilers that htagraph does not read: what they are, and which tool reads them.
 
 They are recognized by their first bytes, and by their names where these tell nothing. Nothing is
-unpickled: a pickle runs the code that it names. Of these, only dumps of the Flight Recorder are
-read, by `htagraph hang`.
+unpickled: a pickle runs the code that it names. Dumps of the Flight Recorder and timelines of
+workers have readers of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from htagraph.readers.rank_paths import file_of
 __all__ = [
     "FLIGHT_RECORDER",
     "FROM_ROCM",
+    "WORKER_TIMELINE",
     "OtherFormat",
     "is_other_format",
     "other_format",
@@ -52,6 +53,8 @@ class OtherFormat(NamedTuple):
 
 FLIGHT_RECORDER = "a flight recorder dump of PyTorch"
 """Name of what `htagraph.load_dumps` reads."""
+WORKER_TIMELINE = "a timeline of all workers of a job"
+"""Name of what `htagraph.load_workers` reads."""
 
 FROM_ROCM = (
     "`rocpd convert -i FILE --output-format pftrace` (rocprofv3) or `rpd2tracing.py FILE OUT.json` "
@@ -70,6 +73,11 @@ _OF_DUMPS = (b"pg_config", b"collective_seq_id", b"nccl_comm_state")
 _OF_TRACES = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 
 
+_EVENTS = re.compile(rb'\s{0,9}(?:\{\s{0,9}"traceEvents"\s{0,9}:\s{0,9})?\[')
+_OF_BATCHES = (b'"mb_id"', b'"seq_id"', b'"model_chunk"')
+_PIPELINE = b'"PP rank 0, TP rank 0, '
+
+
 def _is_pickle(head: bytes, *words: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and all(word in head for word in words)
 
@@ -86,7 +94,18 @@ def _is_dump(head: bytes) -> bool:
     return is_json or _is_pickle(head)
 
 
+def _is_worker_timeline(head: bytes) -> bool:
+    """Whether it is a list of events of micro-batches, or of threads of pipeline ranks."""
+    is_events = _EVENTS.match(head) is not None
+    return is_events and (all(key in head for key in _OF_BATCHES) or _PIPELINE in head)
+
+
 _FORMATS = (
+    OtherFormat(
+        WORKER_TIMELINE,
+        "`htagraph report FILE` and `htagraph.load_workers` read it.",
+        _is_worker_timeline,
+    ),
     OtherFormat(
         "a memory snapshot of PyTorch",
         "open it at https://pytorch.org/memory_viz.",
@@ -164,6 +183,6 @@ def refuse_other_format(source: str | Path | bytes, **_options: object) -> NoRet
     found = other_format(source)
     assert found is not None
     path = None if isinstance(source, bytes) else source
-    is_read = found.name == FLIGHT_RECORDER
-    what = "which is no trace" if is_read else "which htagraph does not read"
+    is_read = found.name in (FLIGHT_RECORDER, WORKER_TIMELINE)
+    what = "which is no trace of one rank" if is_read else "which htagraph does not read"
     raise TraceFormatError(f"this is {found.name}, {what}.", path=path, hint=found.hint)

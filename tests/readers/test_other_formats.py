@@ -139,7 +139,7 @@ def test_the_command_says_what_a_file_is_and_runs_nothing(tmp_path: Path) -> Non
     file.write_bytes(pickle.dumps({"pg_config": Runs(f"touch {tmp_path}/ran")}))
 
     assert said_of(file) == (
-        f"error: {file}: this is a flight recorder dump of PyTorch, which is no trace. "
+        f"error: {file}: this is a flight recorder dump of PyTorch, which is no trace of one rank. "
         "Hint: `htagraph hang FOLDER` reads the dumps of all ranks.\n"
     )
     assert "nccl_trace_rank_0 is a flight recorder dump of PyTorch" in said_of(tmp_path)
