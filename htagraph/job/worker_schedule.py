@@ -51,7 +51,7 @@ def scheduled(table: pd.DataFrame) -> tuple[pd.DataFrame, Rendezvous]:
     Rendezvous
         Slices are rows of that frame.
     """
-    n_pp = int(table["pp"].max()) + 1
+    n_pp = int(table["pp"].max()) + 1 if len(table) else 1
     stage = np.maximum(table["chunk"], 0) * n_pp + table["pp"]
     position = _positions(table)
     batch = table["mb"].where(table["mb"] >= 0, position)  # in order, where it has no number
@@ -68,7 +68,7 @@ def scheduled(table: pd.DataFrame) -> tuple[pd.DataFrame, Rendezvous]:
 
 def _positions(table: pd.DataFrame) -> pd.Series[int]:
     """Position of each slice among those of its name on its worker, in the step."""
-    order = table.sort_values([*_WORKER, "name", "seq", "start_ns"], kind="stable")
+    order = table.sort_values([*_WORKER, "name", "start_ns", "seq"], kind="stable")
     return order.groupby([*_WORKER, "name"]).cumcount().reindex(table.index)
 
 
@@ -78,7 +78,7 @@ def _schedule(table: pd.DataFrame) -> tuple[Rendezvous, set[int]]:
     is_transfer = table["name"].isin(_TRANSFERS)
     compute, others = table[is_compute], table[~is_compute & ~is_transfer]
     last = int(compute["stage"].max()) if len(compute) else 0
-    edges, meetings = [_in_turn(compute, _WORKER)], []
+    edges, meetings = [_in_turn(table[is_compute | (table["kind"] == COMPUTE)], _WORKER)], []
     for direction, before in zip(DIRECTIONS, (-1, 1), strict=True):
         own, meeting = _passed_on(table, direction, before, last)
         edges += own

@@ -10,7 +10,7 @@ Large Model Training Using What-if Analysis", 2025, ask the same.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -401,13 +401,15 @@ _REPAIRS: dict[str, Callable[[Workers, I64], _Repair | None]] = {
 """What is asked, in this order."""
 
 
-def load_workers(source: str | Path | bytes) -> Workers:
+def load_workers(source: str | Path | bytes, *, steps: Collection[int] | None = None) -> Workers:
     """The workers of a job from one timeline, as ByteDance's StragglerAnalysis publishes them.
 
     Parameters
     ----------
     source : str, Path or bytes
         The file, plain or gzip, or its content.
+    steps : collection of int, optional
+        Only these, by their numbers in the file.
 
     Returns
     -------
@@ -427,8 +429,10 @@ def load_workers(source: str | Path | bytes) -> Workers:
             hint="threads are named 'PP rank 0, TP rank 0, compute'; `hg.load` reads other traces.",
         )
     slices, n_lost = read_worker_timeline(source)
+    if steps is not None:
+        slices = slices[slices["step"].isin(list(steps))].reset_index(drop=True)
     table, schedule = scheduled(slices)
     if table.empty or not table["name"].isin(COMPUTES).any():
-        raise TraceFormatError("no step of this timeline is whole.", path=path)
+        raise TraceFormatError("the timeline has no such step that is whole.", path=path)
     n_left_out = int(slices["step"].nunique() - table["step"].nunique())
     return Workers(table, schedule, n_left_out, n_lost)

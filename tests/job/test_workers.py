@@ -164,6 +164,32 @@ def test_a_step_that_lacks_a_slice_is_left_out() -> None:
         assert "Left out: 1 step that lack slices." in workers.verdict()
 
 
+def test_steps_can_be_chosen() -> None:
+    """By their numbers in the file; the steps of one job differ."""
+
+    def growing(*where: object) -> float:
+        return usual(*where) * (where[-1] - 9)
+
+    content, _ = file_of(Job(cost=growing))
+    chosen = hg.load_workers(content, steps=[11])
+
+    twice = Job(cost=lambda *where: 2 * usual(*where))
+    assert chosen.step_ns == pytest.approx(length_of(twice) * 1e6)
+    with pytest.raises(TraceFormatError, match="no such step"):
+        hg.load_workers(content, steps=[99])
+
+
+def test_a_pause_of_one_worker_takes_its_time() -> None:
+    """A garbage collection between two micro-batches, in its thread for compute."""
+    content, mean = file_of(Job(stages=1, batches=3, steps=1))
+    content = json.loads(gzip.decompress(content))
+    begun = next(one for one in content if one["name"] == "forward-compute")
+    pause = {**begun, "name": "gc", "dur": 500, "ts": begun["ts"] + 20_000}
+
+    with_pause = hg.load_workers(json.dumps([*content, pause]).encode())
+    assert with_pause.step_ns == pytest.approx(mean * 1e6 + 500e3)
+
+
 def test_a_timeline_of_workers_is_no_trace_of_one_rank(tmp_path: Path) -> None:
     """Gaps of a worker are waits, and no code of the program."""
     file = tmp_path / "timeline.json.gz"

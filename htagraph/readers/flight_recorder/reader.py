@@ -27,6 +27,10 @@ _PEERS = re.compile(r"(\d{1,9})\s*(->|<-)\s*(\d{1,9})")
 _MAX_DUMPS = 1 << 20
 """Files at most: a job has no more ranks. A limit of memory."""
 
+_N_STACKS = 256
+"""Last entries of a dump whose stacks are kept (chosen): what a rank waits in is among them. Only
+the memory for thousands of ranks changes with it."""
+
 
 class Entry(NamedTuple):
     """One collective, send or receive that a rank entered.
@@ -42,7 +46,7 @@ class Entry(NamedTuple):
     started_ns, completed_ns : int
         When the backend noticed it; 0 if it did not, or notices nothing.
     frames : sequence of str
-        Stack of the caller, innermost first; empty in JSON.
+        Stack of the caller, innermost first; empty in JSON, and of entries long before the end.
     """
 
     group: str
@@ -131,8 +135,10 @@ def read_dump(path: Path, rank: int | None = None) -> Dump:
     try:
         is_json = content.lstrip()[:1] == b"{"
         document: Any = json.loads(content) if is_json else plain_data(content)
-        entries = [_entry(one) for one in document["entries"]]
-        first = document["entries"][0] if entries else {}
+        raw = list(document["entries"])
+        n_old = len(raw) - _N_STACKS
+        entries = [_entry(one, has_stack=at >= n_old) for at, one in enumerate(raw)]
+        first = raw[0] if raw else {}
         members = _members(document.get("pg_config") or {})
     except TraceFormatError as exc:
         raise TraceFormatError(exc.message, path=path, hint=exc.hint) from exc
@@ -171,7 +177,7 @@ def _members(groups: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _entry(raw: Mapping[str, Any]) -> Entry:
+def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
     """An entry of a dump, whose numbers may be text, and whose absent times are None or 0."""
     backend, _, name = str(raw["profiling_name"]).rpartition(":")
     operation, _, peers = name.partition(" ")
@@ -195,7 +201,7 @@ def _entry(raw: Mapping[str, Any]) -> Entry:
         str(raw.get("state", "")),
         bool(raw.get("retired")),
         _whole(raw.get("timeout_ms")) * 1_000_000,
-        tuple(_frame(one) for one in raw.get("frames") or ()),
+        tuple(_frame(one) for one in raw.get("frames") or ()) if has_stack else (),
     )
 
 
