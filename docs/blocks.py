@@ -50,6 +50,7 @@ _COMMAND = re.compile(
 _LANGUAGES = ("bash", "console", "python")
 _ROOT = Path(__file__).parents[1]
 _REAL_JOB = Path("tests/data/captures/jobs/ddp_sleep_4")
+_REAL_HANG = Path("tests/data/captures/flight_recorder/hangs/other_order")
 WIDTH = "100"
 """Columns of the terminal of documents."""
 
@@ -173,7 +174,8 @@ def write_captures(folder: Path) -> None:
         shutil.copy(demo_trace(fault), runs)
     shutil.copytree(demo_trace("job"), runs / "job")
     shutil.copytree(demo_trace("job"), folder / "traces")
-    shutil.copytree(_ROOT / _REAL_JOB, folder / _REAL_JOB)
+    for real in (_REAL_JOB, _REAL_HANG):
+        shutil.copytree(_ROOT / real, folder / real)
     simulate(training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
 
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from htagraph.compiler.classes import ClassRule
     from htagraph.demo_traces import demo_trace
     from htagraph.graph import TraceGraph
+    from htagraph.job.dumps import Dumps, load_dumps
     from htagraph.job.job import Job
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
+    from htagraph.job.workers import Workers, load_workers
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -46,6 +48,7 @@ __all__ = [
     "Bound",
     "ClassRule",
     "CriticalPath",
+    "Dumps",
     "EdgeKind",
     "EventKind",
     "GraphDiff",
@@ -62,6 +65,7 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "Workers",
     "at_roof",
     "bandwidth",
     "code",
@@ -80,8 +84,10 @@ __all__ = [
     "kernel",
     "launch",
     "load",
+    "load_dumps",
     "load_graph",
     "load_job",
+    "load_workers",
     "no_wait",
     "op",
     "overlap",
@@ -102,6 +108,7 @@ _HOMES = {
     "Bound": "model.kinds",
     "ClassRule": "compiler.classes",
     "CriticalPath": "path",
+    "Dumps": "job.dumps",
     "EdgeKind": "model.kinds",
     "EventKind": "model.kinds",
     "GraphDiff": "comparison.graph_diff",
@@ -118,6 +125,7 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "Workers": "job.workers",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
@@ -135,8 +143,10 @@ _HOMES = {
     "kernel": "selection",
     "launch": "selection",
     "load": "trace",
+    "load_dumps": "job.dumps",
     "load_graph": "compiled",
     "load_job": "job.loading",
+    "load_workers": "job.workers",
     "no_wait": "replay.changes",
     "op": "selection",
     "overlap": "replay.device_changes",

@@ -82,6 +82,10 @@ class Root:
         path = Path(path)
         return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
 
+    def holds(self, path: Path) -> bool:
+        """Whether a file is inside, after links."""
+        return path.resolve().is_relative_to(self.folder)
+
     def captures(self, folder: Path) -> tuple[pd.DataFrame, list[str]]:
         """The captures in a folder, and a note on links in it that lead outside.
 
@@ -91,7 +95,7 @@ class Root:
             Without those links.
         """
         found = find_traces(folder)
-        inside = [path for path in found if path.resolve().is_relative_to(self.folder)]
+        inside = [path for path in found if self.holds(path)]
         n_outside = len(found) - len(inside)
         note = f"{human_count(n_outside, 'link')} to files outside of the root left out."
         if not inside:

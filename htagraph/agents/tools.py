@@ -20,11 +20,15 @@ from htagraph.comparison.run_diff import RunDiff
 from htagraph.errors import QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
+from htagraph.job.dumps import load_dumps
 from htagraph.job.job import JOB_QUESTIONS, Job
+from htagraph.job.workers import load_workers
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS
+from htagraph.readers.flight_recorder.reader import find_dumps
+from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.prediction import (
     bounds_of,
@@ -44,6 +48,8 @@ _KERNELS = (
 )
 _CHANGE = ("change", "before_ns", "after_ns", "delta_ns", "noise_ns")
 _KERNEL_CHANGE = ["name", *_CHANGE, "calls_before", "calls_after"]
+_N_MISSING = 32
+"""Chosen: ranks without a dump that an answer lists."""
 _MORE = "a larger max_tokens."
 
 
@@ -85,6 +91,12 @@ class VerdictTool(RunTool):
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The findings of a report."""
+        file = session.root.existing(self.path)
+        if is_worker_timeline(file):
+            workers = load_workers(file)
+            head = {"verdict": plain(workers.verdict().split("\n"), longest=None)}
+            tables = ("stages", workers.stages()), ("savings", workers.savings())
+            return self.fitted(head, *(rows_part(name, one, _MORE) for name, one in tables))
         head, parts = verdict_parts(self.target(session))
         return self.fitted(head, *parts)
 
@@ -261,6 +273,33 @@ class DiffTool(TableTool):
         )
 
 
+class HangTool(TableTool):
+    """Say where a job hangs, from Flight Recorder dumps: one file per rank, JSON or pickle.
+
+    For each group of ranks, the first collective that a member never entered, or entered as
+    another one; and where each rank waits, since when, at which line.
+    """
+
+    name = "hang"
+    path: str = Field(description="Folder with the dumps of all ranks; other files are ignored.")
+
+    def answer(self, session: Session) -> dict[str, Any]:
+        """The differences between ranks."""
+        folder = session.root.existing(self.path)
+        dumps = load_dumps([path for path in find_dumps(folder) if session.root.holds(path)])
+        last = dumps.last_collectives().sort_values("is_waiting", ascending=False, kind="stable")
+        head = {
+            "verdict": plain(dumps.verdict().split("\n")[0], longest=None),
+            "n_ranks": len(dumps.ranks),
+            "missing_ranks": dumps.missing_ranks[:_N_MISSING],
+        }
+        return self.fitted(
+            head,
+            self.rows("hangs", dumps.hangs().drop(columns="description")),
+            self.rows("last_collectives", last.drop(columns="stack")),
+        )
+
+
 class QuestionsTool(Tool):
     """List the questions for `ask`: their options with defaults, and what they answer."""
 
@@ -335,6 +374,7 @@ TOOLS: dict[str, type[Tool]] = {
         KernelsTool,
         WhatIfTool,
         DiffTool,
+        HangTool,
         QuestionsTool,
         AskTool,
     )

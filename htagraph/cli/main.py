@@ -25,6 +25,7 @@ VERBS = (
     "ask",
     "diff",
     "check",
+    "hang",
     "info",
     "view",
     "dot",

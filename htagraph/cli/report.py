@@ -23,14 +23,17 @@ from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
+from htagraph.job.workers import load_workers
 from htagraph.model.colors import COLORS
+from htagraph.model.frames import WORKER_SAVINGS
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.json_document import job_document, json_document, records
 from htagraph.reports.markdown import job_tables
 from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
@@ -86,6 +89,9 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
+    if len(paths) == 1 and is_worker_timeline(paths[0]):
+        _report_workers(paths[0], json_file, quiet=quiet)
+        return
     _check_files(out, files=files, open_page=open_page)
     source = given(paths, rank, capture, beside)
     captures = source.captures
@@ -117,6 +123,30 @@ def report(
             _print_files(written, quiet=quiet, has_page=files)
         if open_page:
             _open(written)
+
+
+def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
+    """Print what a job loses whose workers are in one timeline; no files are written."""
+    with shown_progress(quiet=quiet):
+        begin_stage("Replaying the workers")
+        workers = load_workers(path)
+        verdict, stages, savings = workers.verdict(), workers.stages(), workers.savings()
+    if json_file:
+        tables = {"stages": records(stages), "savings": records(savings)}
+        document = {"verdict": verdict.split("\n"), "slowdown": workers.slowdown, **tables}
+        text = json.dumps(document, indent=2) + "\n"
+        if json_file == "-":
+            typer.echo(text, nl=False)
+            return
+        write_text(Path(json_file), text)
+    console = output()
+    console.print(path.name, style="bold", markup=False)
+    console.print(workers.facts, markup=False)
+    console.print()
+    console.print(verdict, markup=False)
+    print_titled(console, "A step of each pipeline rank, on average", stages)
+    shown = savings[WORKER_SAVINGS.shown(savings)]
+    print_titled(console, "What each repair would save of a step", shown)
 
 
 def _trace_summary(

@@ -32,8 +32,10 @@ __all__ = [
     "EDGES",
     "EVENTS",
     "FAILURES",
+    "HANGS",
     "JOB_ATTRIBUTED_TIME",
     "JOB_SEGMENTS",
+    "LAST_COLLECTIVES",
     "PATH_DIFF",
     "RANK_LENGTHS",
     "RANK_SEGMENTS",
@@ -45,6 +47,8 @@ __all__ = [
     "STEPS",
     "STEP_DIFF",
     "STEP_SHARES",
+    "WORKER_SAVINGS",
+    "WORKER_STAGES",
 ]
 
 
@@ -324,4 +328,78 @@ CAPTURES = schema(
         "path": name("file"),
         "note": text("why a file is not a trace, or what is uncertain"),
     },
+)
+
+HANGS = schema(
+    "HANGS",
+    {
+        "kind": label(
+            "missing, other operation, other size, other dtype, not completed, no counterpart, "
+            "no dump",
+            dtype="object",
+        ),
+        "operation": name("all_reduce, barrier, send …"),
+        "seq": identifier("its number among the collectives of the group, from 1"),
+        "group": name("process group"),
+        "description": name("what the program calls the group"),
+        "ranks": name("ranks that never entered it, entered another one, or left no dump"),
+        "entered": name("ranks that entered it"),
+        "since_ns": instant("when the first of them entered it, since 1970"),
+        "waited_ns": "how long it had waited when the files were written; -1 if not known",
+        "is_open": "it may be in flight: a short wait, or one of unknown length",
+        "is_explained": "each of those ranks waits in another row",
+        "detail": text("the same as a sentence"),
+    },
+    first="kind operation seq group ranks entered waited_ns is_open",
+)
+
+LAST_COLLECTIVES = schema(
+    "LAST_COLLECTIVES",
+    {
+        "rank": identifier("rank", unit="rank"),
+        "operation": name("the last collective, send or receive that it entered"),
+        "seq": identifier("its number in the group"),
+        "group": name("process group"),
+        "start_ns": "when it entered it, since 1970",
+        "is_waiting": "some member never entered it, entered another one, or did not complete it",
+        "state": name("as recorded, where the backend writes states; else empty"),
+        "code": name("the program's line that called it; empty without stacks"),
+        "stack": text("all frames, innermost first"),
+    },
+    first="rank operation seq group is_waiting state code",
+)
+
+WORKER_STAGES = schema(
+    "WORKER_STAGES",
+    {
+        "pp": identifier("pipeline rank"),
+        "dur_ns": duration("length of a step; the next seven add up to it", dtype="float64"),
+        "gather_ns": duration("before its first compute: parameters", dtype="float64"),
+        "warm_up_ns": duration("then until its first compute", dtype="float64"),
+        "forward_ns": duration("forward of all micro-batches", dtype="float64"),
+        "backward_ns": duration("backward of all micro-batches", dtype="float64"),
+        "stall_ns": duration("between these: waits and transfers", dtype="float64"),
+        "drain_ns": duration("from its last compute to the last of its replica", dtype="float64"),
+        "after_ns": duration("from there: gradients, optimizer", dtype="float64"),
+    },
+)
+
+WORKER_SAVINGS = schema(
+    "WORKER_SAVINGS",
+    {
+        "change": label(
+            "what becomes as its peers: worker, workers, replica, stage, micro-batch, transfer; "
+            "no transfer: takes no time"
+        ),
+        "stage": identifier("stage, counted over all chunks; -1 for several"),
+        "dp": identifier("data-parallel rank, -1 for several"),
+        "pp": identifier("pipeline rank, -1 for several"),
+        "tp": identifier("tensor-parallel rank, -1 for several"),
+        "ratio": number("1", "how many times as long as its peers it takes"),
+        "saves_ns": duration("shorter step, after the causes before it", dtype="float64"),
+        "alone_ns": duration("shorter step by this alone", dtype="float64"),
+        "share": share("saves_ns of a step"),
+        "is_cause": flag("saves enough, and is slower than its peers by enough, to be named"),
+    },
+    first="change stage dp tp ratio saves_ns share is_cause",
 )

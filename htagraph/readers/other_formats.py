@@ -1,7 +1,8 @@
 """Files of other profilers that htagraph does not read: what they are, and which tool reads them.
 
 They are recognized by their first bytes, and by their names where these tell nothing. Nothing is
-unpickled: a pickle runs the code that it names.
+unpickled: a pickle runs the code that it names. Dumps of the Flight Recorder and timelines of
+workers have readers of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from htagraph.errors import TraceFormatError
 from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
-__all__ = ["FROM_ROCM", "OtherFormat", "is_other_format", "other_format", "refuse_other_format"]
+__all__ = [
+    "FLIGHT_RECORDER",
+    "FROM_ROCM",
+    "WORKER_TIMELINE",
+    "OtherFormat",
+    "is_other_format",
+    "other_format",
+    "refuse_other_format",
+]
 
 _HEAD = 1 << 12
 """First bytes in which a format shows (chosen): the name of the first plane, or the first keys."""
@@ -42,6 +51,11 @@ class OtherFormat(NamedTuple):
     suffixes: tuple[str, ...] = ()
 
 
+FLIGHT_RECORDER = "a flight recorder dump of PyTorch"
+"""Name of what `htagraph.load_dumps` reads."""
+WORKER_TIMELINE = "a timeline of all workers of a job"
+"""Name of what `htagraph.load_workers` reads."""
+
 FROM_ROCM = (
     "`rocpd convert -i FILE --output-format pftrace` (rocprofv3) or `rpd2tracing.py FILE OUT.json` "
     "(rocmProfileData) writes a trace that is read here."
@@ -57,6 +71,11 @@ _VERSION = re.compile(rb"[\x05-\x7f]\x01?\x0a[\x03-\x10]v?\d{1,3}\.\d{1,3}")
 _FIRST_KEY = re.compile(rb'\s{0,9}\{\s{0,9}"(comm_lib_version|nccl_version|version|entries)"')
 _OF_DUMPS = (b"pg_config", b"collective_seq_id", b"nccl_comm_state")
 _OF_TRACES = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
+
+
+_EVENTS = re.compile(rb'\s{0,9}(?:\{\s{0,9}"traceEvents"\s{0,9}:\s{0,9})?\[')
+_OF_BATCHES = (b'"mb_id"', b'"seq_id"', b'"model_chunk"')
+_PIPELINE = b'"PP rank 0, TP rank 0, '
 
 
 def _is_pickle(head: bytes, *words: bytes) -> bool:
@@ -75,21 +94,32 @@ def _is_dump(head: bytes) -> bool:
     return is_json or _is_pickle(head)
 
 
+def _is_worker_timeline(head: bytes) -> bool:
+    """Whether it is a list of events of micro-batches, or of threads of pipeline ranks."""
+    is_events = _EVENTS.match(head) is not None
+    return is_events and (all(key in head for key in _OF_BATCHES) or _PIPELINE in head)
+
+
 _FORMATS = (
+    OtherFormat(
+        WORKER_TIMELINE,
+        "`htagraph report FILE` and `htagraph.load_workers` read it.",
+        _is_worker_timeline,
+    ),
     OtherFormat(
         "a memory snapshot of PyTorch",
         "open it at https://pytorch.org/memory_viz.",
         _is_snapshot,
     ),
     OtherFormat(
-        "a flight recorder dump of PyTorch",
-        "`torchfrtrace` reads the dumps of all ranks.",
+        FLIGHT_RECORDER,
+        "`htagraph hang FOLDER` reads the dumps of all ranks.",
         _is_dump,
     ),
     OtherFormat(
         "a pickle",
         "it may be a memory snapshot (https://pytorch.org/memory_viz) or a flight recorder dump "
-        "(`torchfrtrace`) of PyTorch.",
+        "(`htagraph hang FOLDER`) of PyTorch.",
         _is_pickle,
         (".pickle", ".pkl"),
     ),
@@ -153,6 +183,6 @@ def refuse_other_format(source: str | Path | bytes, **_options: object) -> NoRet
     found = other_format(source)
     assert found is not None
     path = None if isinstance(source, bytes) else source
-    raise TraceFormatError(
-        f"this is {found.name}, which htagraph does not read.", path=path, hint=found.hint
-    )
+    is_read = found.name in (FLIGHT_RECORDER, WORKER_TIMELINE)
+    what = "which is no trace of one rank" if is_read else "which htagraph does not read"
+    raise TraceFormatError(f"this is {found.name}, {what}.", path=path, hint=found.hint)

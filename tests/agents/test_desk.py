@@ -16,6 +16,7 @@ from htagraph.agents import loaded as loading
 from htagraph.agents.budget import LONGEST_NAME
 from htagraph.agents.desk import Desk
 from htagraph.agents.files import Root
+from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
@@ -72,6 +73,18 @@ def test_captures_lists_files_as_later_calls_name_them(desk):
     assert [one["path"] for one in files if one["world_size"] == 3] == [
         f"job/rank{rank}.pt.trace.json.gz" for rank in range(3)
     ]
+
+
+def test_hang_names_the_collective_and_who_waits(tmp_path):
+    """From the dumps in a folder; links that lead outside are not followed."""
+    dumps = CAPTURES / "flight_recorder" / "hangs" / "other_order"
+    shutil.copytree(dumps, tmp_path / "dumps")
+    (tmp_path / "dumps" / "nccl_trace_rank_9").symlink_to(dumps / "nccl_trace_rank_0")
+    answer = ask(Desk(Root.of(tmp_path)), "hang", path="dumps")
+
+    assert answer["n_ranks"] == 3
+    assert rows(answer["hangs"])[0]["ranks"] == "2"
+    assert [one["is_waiting"] for one in rows(answer["last_collectives"])] == [True] * 3
 
 
 def test_a_verdict_has_findings_and_a_path_that_adds_up(desk):

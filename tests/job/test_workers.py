@@ -1,248 +1,239 @@
-"""Workers that are slow, die or run out of memory: what it costs a job, and what is said of it."""
+"""Timelines of workers: what each repair saves is what the repaired job takes less."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
-import signal
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
-from typing import Any
-from uuid import uuid4
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from htagraph.errors import IncompleteTraceWarning, RankFailedError
-from htagraph.graph import TraceGraph
-from htagraph.job import executors
-from htagraph.job.executors import IsolatedProcesses, Workers, failure_in_words
-from htagraph.job.loading import load_job
-from htagraph.model.progress import Progress, listening
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.job_sections import job_sections
-from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
-from tests.synth.simulator import simulate_job
-from tests.synth.training import training_job
+import htagraph as hg
+from htagraph.errors import TraceFormatError
+from htagraph.job.workers import Workers
+from tests.job.worker_timelines import Job, file_of, usual
 
-pytestmark = pytest.mark.slow
+ST = Path(os.environ.get("HTAGRAPH_TRACES", "")) / ".." / "straggler" / "timeline-ST.json.gz"
 
 
-class Counting(ThreadPoolExecutor):
-    """Threads that count what they are given, and may do something before."""
-
-    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
-        super().__init__(2)
-        self.given: Counter[str] = Counter()
-        self._before = before
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Count it."""
-        self._before()
-        self.given[fn.__name__] += 1
-        return super().submit(fn, *args, **kwargs)
+def heavy_last(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+    """The last of four stages takes twice as long."""
+    return usual(direction, stage, dp, mb, step) * (2 if stage == 3 else 1)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the traces of four ranks, of which rank 2 is late."""
-    path = tmp_path_factory.mktemp("job")
-    simulate_job(training_job(ranks=4, steps=2, layers=1, straggler=2)).write(path)
-    return path
+def one_slow(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+    """One worker takes half as long again."""
+    return usual(direction, stage, dp, mb, step) * (1.5 if (dp, stage) == (0, 1) else 1)
 
 
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Executor]:
-    """Dask in this process, where a store in memory is seen."""
-    distributed = pytest.importorskip("distributed", reason="needs distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        distributed.LocalCluster(processes=False, **options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client.get_executor()
+def slow_replica(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+    """All workers of one replica take a quarter longer."""
+    return usual(direction, stage, dp, mb, step) * (1.25 if dp == 1 else 1)
 
 
-WAITED_FOR = Event()
+def uneven(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+    """Micro-batches of other lengths, as many long as short ones in a step."""
+    order = np.random.default_rng([dp, step]).permutation(6)
+    return usual(direction, stage, dp, mb, step) * (1 + 0.15 * (order[mb] - 2.5))
 
 
-def wait_if_first(number: int) -> bool:
-    """Wait for the others, as a worker that is slow."""
-    return number > 0 or WAITED_FOR.wait(20)
+def workers_of(job: Job) -> Workers:
+    return hg.load_workers(file_of(job)[0])
 
 
-def die_once(number: int, mark: Path) -> int:
-    """End this process as the kernel does when memory runs out, but not the second time."""
-    if number == 1 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return os.getpid()
+def length_of(job: Job) -> float:
+    return file_of(job)[1]
 
 
-def need_too_much(graph: TraceGraph) -> int:
-    """Ask for more memory than there is, on rank 1."""
-    return graph.rank if graph.rank != 1 else int(np.empty(1 << 50).sum())
+def test_the_replay_takes_what_the_job_took() -> None:
+    """Whatever takes time."""
+    for cost in (usual, heavy_last, one_slow, uneven):
+        content, mean = file_of(Job(cost=cost, replicas=3))
 
-
-def test_a_report_visits_each_rank_once(folder: Path) -> None:
-    """For its findings, its tables and its page, once it was prepared; no other opens its graph."""
-    opened: list[str] = []
-
-    def note(event: str, args: tuple[object, ...]) -> None:
-        if event == "open" and str(args[0]).endswith(".npz") and noting:
-            opened.append(str(args[0]))
-
-    with Counting() as pool:
-        job, noting = load_job(folder, executor=pool), True
-        sys.addaudithook(note)
-        summary = JobSummary(job, also=job_page_work(len(job)))
-        assert summary.verdict.findings
-        assert list(job_sections(summary, RankAnswers.of(summary)))
-        noting = False
-    assert sorted(opened) == sorted(str(one.graph) for one in job.summaries.values())
-    assert pool.given == {"prepare_rank": 4, "_visit": 4}
-
-
-def test_the_progress_line_names_a_slow_rank() -> None:
-    """The others do the rest meanwhile."""
-    heard: list[Progress] = []
-    WAITED_FOR.clear()
-
-    def hear(progress: Progress) -> None:
-        heard.append(progress)
-        if progress.awaited == "rank 0":
-            WAITED_FOR.set()
-
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        ThreadPoolExecutor(2) as pool,
-        listening(hear),
-    ):
-        patch.setattr(executors, "_PATIENCE_S", 0.05)
-        tasks = {number: (wait_if_first, (number,)) for number in range(20)}
-        found = Workers(pool).run(tasks, named="rank {}".format)
-
-    assert found == dict.fromkeys(range(20), True)
-    assert list(found) == list(range(20))
-    assert Progress("", "rank", 19, 20, "rank 0") in heard
-    assert heard[-1] == Progress("", "rank", 20, 20)
+        assert hg.load_workers(content).step_ns == pytest.approx(mean * 1e6, rel=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("n_ranks", "megabytes", "is_small"),
-    [(2, 59, True), (2, 61, False), (31, 0, True), (32, 0, False)],
+    ("cost", "change", "place"),
+    [
+        (heavy_last, "stage", {"stage": 3}),
+        (one_slow, "worker", {"stage": 1, "dp": 0, "pp": 1}),
+        (slow_replica, "replica", {"dp": 1}),
+        (uneven, "micro-batch", {}),
+    ],
 )
-def test_small_jobs_run_in_this_process(
-    monkeypatch: pytest.MonkeyPatch, n_ranks: int, megabytes: int, is_small: bool
-) -> None:
-    """Below 64 MB of files, a rank counting as 2 MB: to start processes takes longer."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    workers = Workers(n_tasks=n_ranks, n_bytes=megabytes << 20)
-    found = workers.run(dict.fromkeys(range(2), (os.getpid, ())))
+def test_a_planted_cause_is_the_only_one(cost, change, place) -> None:
+    """A slow worker is no heavy stage, and a heavy stage no uneven micro-batch."""
+    causes = workers_of(Job(cost=cost, replicas=3)).causes()
 
-    assert (set(found.values()) == {os.getpid()}) is is_small
+    assert causes["change"].tolist() == [change]
+    assert {name: causes[name][0] for name in place} == place
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_one_pool_serves_all_and_who_dies_is_tried_again_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may have had too little memory beside the others, and answers now."""
-    monkeypatch.setattr(executors, "SMALL_BYTES", 0)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    workers = Workers(n_tasks=4)
-    found = workers.run({number: (die_once, (number, tmp_path / "mark")) for number in range(4)})
-    pids = set(found.values())
+@pytest.mark.parametrize(("cost", "change"), [(one_slow, "worker"), (slow_replica, "replica")])
+def test_the_saving_of_a_slow_worker_is_what_the_job_without_it_takes_less(cost, change) -> None:
+    """Also of two replicas: one is compared with the other, not with the mean of both."""
+    for replicas in (2, 3):
+        found = workers_of(Job(cost=cost, replicas=replicas)).causes()
+        truth = length_of(Job(cost=cost)) - length_of(Job())
 
-    assert all(isinstance(pid, int) for pid in pids)
-    again = workers.run({number: (die_once, (number, tmp_path / "mark")) for number in range(4)})
-    assert len(pids | set(again.values())) <= 3
+        assert found["change"][0] == change
+        assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
 
 
-def test_a_worker_without_memory_costs_one_rank(folder: Path) -> None:
-    """And says so; the libraries' own words differ."""
-    job = load_job(folder, on_error="skip")
-    with pytest.warns(
-        IncompleteTraceWarning, match="rank 1 is left out: its worker ran out of mem"
+def test_the_saving_of_equal_stages_keeps_the_work() -> None:
+    """Four stages of a mean of 1.25 times the usual."""
+    found = workers_of(Job(cost=heavy_last)).causes()
+    truth = length_of(Job(cost=heavy_last)) - length_of(
+        Job(cost=lambda *where: 1.25 * usual(*where))
+    )
+
+    assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
+    assert found["ratio"][0] == pytest.approx(2)
+
+
+def test_the_saving_of_even_batches_keeps_the_work() -> None:
+    found = workers_of(Job(cost=uneven)).causes()
+
+    truth = length_of(Job(cost=uneven)) - length_of(Job())
+    assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
+
+
+def test_equal_workers_have_no_cause() -> None:
+    """Nor those that vary by some percent: less than 3% of a step is no cause."""
+
+    def noisy(*where: object) -> float:
+        return usual(*where) * (1 + 0.02 * np.random.default_rng([*where[1:]]).standard_normal())
+
+    for cost in (usual, noisy):
+        workers = workers_of(Job(cost=cost, replicas=3))
+
+        assert workers.causes().empty
+        assert workers.verdict().startswith("No worker, stage, micro-batch or transfer costs 3%")
+
+
+def test_a_worker_is_slow_from_a_twentieth_on() -> None:
+    """With so few micro-batches, a worker 6% slower costs 4% of a step, and one 4% slower 3%."""
+
+    def slower(by: float) -> Job:
+        def cost(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+            factor = 1 + by * ((dp, stage) == (0, 0))
+            return usual(direction, stage, dp, mb, step) * factor
+
+        return Job(cost=cost, stages=2, batches=30, replicas=3, gather=0, reduce=0, optimizer=0)
+
+    assert workers_of(slower(0.06)).causes()["change"].tolist() == ["worker"]
+    assert workers_of(slower(0.04)).causes().empty
+
+
+def test_the_ideal_is_a_slowdown_of_one() -> None:
+    assert workers_of(Job()).slowdown == pytest.approx(1)
+    assert workers_of(Job(cost=heavy_last)).slowdown > 1.3
+
+
+def test_stages_add_up_to_the_step() -> None:
+    """Stage 0 of four: six forwards and backwards, no warm-up, no drain."""
+    job = Job()
+    stages = workers_of(job).stages()
+    parts = stages.drop(columns=["pp", "dur_ns"]).sum(axis=1)
+
+    assert parts.tolist() == pytest.approx(stages["dur_ns"].tolist())
+    first = stages.iloc[0] / 1e6
+    assert first[["gather_ns", "warm_up_ns", "forward_ns", "backward_ns"]].tolist() == [
+        *(5, 0, 120, 240)
+    ]
+    assert (first["drain_ns"], first["after_ns"]) == (0, 8 + 1 + 10)
+    assert stages["warm_up_ns"].tolist() == pytest.approx([0, 21e6, 42e6, 63e6])
+
+
+def test_a_step_that_lacks_a_slice_is_left_out() -> None:
+    """Whichever it is: a compute, a send, a collective of one member."""
+    job = Job()
+    job.run()
+    content = json.loads(gzip.decompress(file_of(Job())[0]))
+    names = [event for event in content if event["ph"] == "M"]
+    for name in ("forward-compute", "backward-send", "grads-reduce-scatter"):
+        lost = next(one for one in job.events if one["name"] == name and one["pid"] == 1)
+        kept = [one for one in job.events if one is not lost]
+        workers = hg.load_workers(json.dumps([*kept, *names]).encode())
+
+        assert workers.n_left_out == 1
+        assert workers.step_ns == pytest.approx(length_of(Job()) * 1e6)
+        assert "Left out: 1 step that lack slices." in workers.verdict()
+
+
+def test_steps_can_be_chosen() -> None:
+    """By their numbers in the file; the steps of one job differ."""
+
+    def growing(*where: object) -> float:
+        return usual(*where) * (where[-1] - 9)
+
+    content, _ = file_of(Job(cost=growing))
+    chosen = hg.load_workers(content, steps=[11])
+
+    twice = Job(cost=lambda *where: 2 * usual(*where))
+    assert chosen.step_ns == pytest.approx(length_of(twice) * 1e6)
+    with pytest.raises(TraceFormatError, match="no such step"):
+        hg.load_workers(content, steps=[99])
+
+
+def test_a_pause_of_one_worker_takes_its_time() -> None:
+    """A garbage collection between two micro-batches, in its thread for compute."""
+    content, mean = file_of(Job(stages=1, batches=3, steps=1))
+    content = json.loads(gzip.decompress(content))
+    begun = next(one for one in content if one["name"] == "forward-compute")
+    pause = {**begun, "name": "gc", "dur": 500, "ts": begun["ts"] + 20_000}
+
+    with_pause = hg.load_workers(json.dumps([*content, pause]).encode())
+    assert with_pause.step_ns == pytest.approx(mean * 1e6 + 500e3)
+
+
+def test_a_timeline_of_workers_is_no_trace_of_one_rank(tmp_path: Path) -> None:
+    """Gaps of a worker are waits, and no code of the program."""
+    file = tmp_path / "timeline.json.gz"
+    file.write_bytes(file_of(Job())[0])
+    with pytest.raises(TraceFormatError, match="a timeline of all workers of a job") as caught:
+        hg.load(file)
+    assert "htagraph report FILE" in str(caught.value.hint)
+
+    with pytest.raises(TraceFormatError, match="no timeline of workers"):
+        hg.load_workers(hg.demo_trace("none"))
+
+
+def test_a_damaged_timeline_is_refused() -> None:
+    content = gzip.decompress(file_of(Job())[0])
+    for broken in (
+        content[: len(content) // 2],
+        content.replace(b'"dur"', b'"took"'),
+        content.replace(b"PP rank", b"rank"),
     ):
-        found = job.map(need_too_much)
-    assert found == {0: 0, 2: 2, 3: 3}
-    assert found.failed[1].endswith("give it more, or run fewer workers on one machine.")
+        with pytest.raises(TraceFormatError):
+            hg.load_workers(broken)
 
 
-def test_a_file_that_vanishes_after_it_was_found_costs_one_rank(tmp_path: Path) -> None:
-    """The others answer; the path is theirs."""
-    simulate_job(training_job(ranks=3, steps=1, layers=1)).write(tmp_path)
-    gone = tmp_path / "rank1.pt.trace.json.gz"
-    with Counting(before=lambda: gone.unlink(missing_ok=True)) as pool:
-        with pytest.warns(IncompleteTraceWarning, match="1 file of 3 could not be used"):
-            job = load_job(tmp_path, executor=pool, on_error="skip")
-        assert set(job.critical_path().segments["rank"]) <= {0, 2}
+@pytest.mark.skipif(not ST.exists(), reason="needs ByteDance's ST")
+def test_the_published_job_loses_what_is_published() -> None:
+    """Slowdown 1.17870 (Lin et al., 2025), by a last stage that holds the loss."""
+    workers = hg.load_workers(ST)
+    stages, savings = workers.stages() / 1e9, workers.savings().set_index("change")
 
-    assert (job.ranks, job.missing_ranks) == ((0, 2), (1,))
-    assert job.failures["error"][0].startswith(f"{gone}: no such file or folder. Hint: ")
-
-
-def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> None:
-    """A report answers of the others, and names it; other jobs raise."""
-    job, strict = load_job(folder, on_error="skip"), load_job(folder)
-    for one in (job, strict):
-        one.summaries[2].graph.write_bytes(b"")
-    with pytest.warns(
-        IncompleteTraceWarning, match="rank 2 is left out: .*not a valid saved graph"
+    assert (workers.step_ns, workers.ideal_step_ns) == pytest.approx((2.1727e9, 1.8433e9), rel=1e-4)
+    assert workers.slowdown == pytest.approx(1.1787, rel=1e-4)
+    assert workers.verdict().startswith("Stage 3, the last stage, takes 1.63 times as long")
+    assert workers.causes()["change"].tolist() == ["stage"]
+    compute = stages["forward_ns"] + stages["backward_ns"]
+    for found, published in (
+        (compute, [0.840, 0.841, 0.845, 1.373]),
+        (stages["gather_ns"], [0.027, 0.024, 0.024, 0.026]),
+        (stages["warm_up_ns"], [0, 0.069, 0.136, 0.201]),
+        (stages["stall_ns"], [1.165, 0.953, 0.739, 0]),
+        (stages["drain_ns"], [0, 0.143, 0.287, 0.431]),
     ):
-        summary = JobSummary.of_answering(job, "job")
-
-    assert set(summary.path.segments["rank"]) <= {0, 1, 3}
-    assert summary.job.missing_ranks == (2,)
-    assert [Path(path).name for path in summary.failures["path"]] == ["rank2.pt.trace.json.gz"]
-    with pytest.raises(RankFailedError, match="rank 2: "):
-        _ = JobSummary.of_answering(strict, "job").path
-
-
-def test_processes_start_when_there_is_work_for_them() -> None:
-    """``--workers 1000000`` had no files left to open."""
-    with IsolatedProcesses(1_000_000) as pool:
-        found = Workers(pool).run({k: (abs, (-k,)) for k in range(2)})
-
-    assert found == {0: 0, 1: 1}
-
-
-@pytest.mark.dask
-def test_a_job_in_a_store_is_worked_on_by_dask(folder: Path, dask: Executor) -> None:
-    """Its path, late ranks and quality are those of the files on disk."""
-    fsspec = pytest.importorskip("fsspec", reason="needs fsspec")
-    root = f"/{uuid4()}/job"
-    fsspec.filesystem("memory").put(str(folder), root, recursive=True)
-    here, there = load_job(folder), load_job(f"memory:/{root}", executor=dask)
-
-    pd.testing.assert_frame_equal(there.critical_path().segments, here.critical_path().segments)
-    pd.testing.assert_frame_equal(there.stragglers(), here.stragglers())
-    pd.testing.assert_frame_equal(there.quality(), here.quality())
-
-
-@pytest.mark.dask
-def test_dask_hands_out_small_pieces(dask: Executor) -> None:
-    """A worker that does not end keeps few tasks from the others."""
-    WAITED_FOR.clear()
-
-    def hear(progress: Progress) -> None:
-        if progress.done >= 30:
-            WAITED_FOR.set()
-
-    tasks = {number: (wait_if_first, (number,)) for number in range(40)}
-    with listening(hear):
-        found = Workers(dask).run(tasks)
-    assert found == dict.fromkeys(range(40), True)
-
-
-@pytest.mark.dask
-def test_what_dask_says_of_a_killed_worker_is_one_line() -> None:
-    """Its own words are a paragraph."""
-    scheduler = pytest.importorskip("distributed.scheduler", reason="needs distributed")
-    raised = scheduler.KilledWorker("prepare_rank", None, 3)
-    assert failure_in_words(raised) == "every worker that tried it died: killed, or out of memory."
+        assert found.tolist() == pytest.approx(published, rel=0.01, abs=6e-4)
+    alone = savings["alone_ns"] / 1e9
+    assert alone[["stage", "transfer", "no transfer"]].tolist() == pytest.approx(
+        [0.293, 0.027, 0.121], rel=0.01
+    )
+    assert alone[["workers", "micro-batch"]].tolist() == pytest.approx([0.001, 0], abs=6e-4)

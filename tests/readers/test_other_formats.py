@@ -39,8 +39,8 @@ DUMP = {"version": "2.10", "pg_config": {"0": {}}, "entries": [{"collective_seq_
 PLANE = b"\x08\x01" + field(2, b"/device:GPU:0") + field(3, b"\x08\x07")
 CONTENTS = {
     "a memory snapshot": (pickle.dumps(SNAPSHOT), "pytorch.org/memory_viz"),
-    "a flight recorder dump": (pickle.dumps(DUMP), "torchfrtrace"),
-    "a flight recorder dump ": (json.dumps(DUMP).encode(), "torchfrtrace"),
+    "a flight recorder dump": (pickle.dumps(DUMP), "htagraph hang"),
+    "a flight recorder dump ": (json.dumps(DUMP).encode(), "htagraph hang"),
     "a pickle": (pickle.dumps([1, 2]), "memory snapshot"),
     "an XPlane": (field(1, PLANE), "TensorBoard"),
     "an XPlane ": (field(1, field(2, b"/host:CPU")), "trace.json.gz"),
@@ -139,8 +139,8 @@ def test_the_command_says_what_a_file_is_and_runs_nothing(tmp_path: Path) -> Non
     file.write_bytes(pickle.dumps({"pg_config": Runs(f"touch {tmp_path}/ran")}))
 
     assert said_of(file) == (
-        f"error: {file}: this is a flight recorder dump of PyTorch, which htagraph does not read. "
-        "Hint: `torchfrtrace` reads the dumps of all ranks.\n"
+        f"error: {file}: this is a flight recorder dump of PyTorch, which is no trace of one rank. "
+        "Hint: `htagraph hang FOLDER` reads the dumps of all ranks.\n"
     )
     assert "nccl_trace_rank_0 is a flight recorder dump of PyTorch" in said_of(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["nccl_trace_rank_0"]

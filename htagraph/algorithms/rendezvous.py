@@ -1,0 +1,95 @@
+"""Rendezvous: a run of slices, some of which begin together, under other durations.
+
+A collective, or a send and its receive, begins when its last member has come; each member ends
+after its own transfer. All other slices begin alone. A slice comes when those before it have
+ended::
+
+    worker 0  [compute  ][meet|==]
+    worker 1  [compute]       [==]
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.retime import retime
+
+__all__ = ["Rendezvous", "rendezvous_of"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+class Rendezvous(NamedTuple):
+    """Slices by the group that they begin with.
+
+    Parameters
+    ----------
+    group : ndarray, dtype=int64
+        Of each slice; those of one group begin together.
+    before : ndarray, dtype=int64
+        Slices that others wait for, by the group that waits.
+    offsets, tail : ndarray
+        Of those edges between groups, as `retime` takes them.
+    order : ndarray, dtype=int32
+        A topological order of the groups.
+    cyclic : ndarray, dtype=int64
+        Groups that wait for themselves, and those behind them: never to begin.
+    """
+
+    group: I64
+    before: I64
+    offsets: I64
+    tail: I32
+    order: I32
+    cyclic: I64
+
+    def starts(self, dur_ns: I64) -> I64:
+        """When each slice begins if slices take these times."""
+        release = np.zeros(len(self.offsets) - 1, dtype=np.int64)
+        weights = dur_ns[self.before]
+        begin = retime(self.offsets, self.tail, weights, release, self.order)
+        return begin[self.group]
+
+
+def rendezvous_of(group: I64, before: I64, after: I64) -> Rendezvous:
+    """The run of slices with these groups, in which each `after` waits for the end of its `before`.
+
+    Examples
+    --------
+    Slices 1 and 3 begin together, after 0 and 2.
+
+    >>> one = rendezvous_of(np.array([0, 2, 1, 2]), np.array([0, 2]), np.array([1, 3]))
+    >>> one.starts(np.array([10, 2, 30, 4])).tolist()
+    [0, 30, 0, 30]
+    """
+    n = int(group.max(initial=-1)) + 1
+    tail, head = group[before], group[after]
+    by_head = np.argsort(head, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(head, minlength=n))])
+    order = _topological(tail, head, n)
+    cyclic = np.setdiff1d(np.arange(n), order)
+    every: I32 = np.concatenate([order, cyclic]).astype(np.int32)
+    tails = tail[by_head].astype(np.int32)
+    return Rendezvous(group, before[by_head], offsets, tails, every, cyclic)
+
+
+def _topological(tail: I64, head: I64, n: int) -> I64:
+    """Nodes by depth (Kahn, 1962); without those on cycles, and behind them."""
+    by_tail = np.argsort(tail, kind="stable")
+    heads = head[by_tail]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(tail, minlength=n))])
+    n_before = np.bincount(head, minlength=n)
+    front = np.flatnonzero(n_before == 0)
+    found = [front]
+    while len(front):
+        sizes = offsets[front + 1] - offsets[front]
+        starts = np.repeat(offsets[front] - np.cumsum(sizes) + sizes, sizes)
+        reached, counts = np.unique(heads[starts + np.arange(len(starts))], return_counts=True)
+        n_before[reached] -= counts
+        front = reached[n_before[reached] == 0]
+        found.append(front)
+    return np.concatenate(found)
