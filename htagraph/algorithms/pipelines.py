@@ -65,9 +65,7 @@ class Schedule(NamedTuple):
         weights = np.column_stack([self.lag_ns + dur, transfer + dur])
         there = tails >= 0
         offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-        return retime(
-            offsets, tails[there].astype(np.int32), weights[there], self.release_ns + dur
-        )
+        return retime(offsets, tails[there].astype(np.int32), weights[there], self.release_ns + dur)
 
 
 def _found(keys: I64, wanted: I64) -> I64:

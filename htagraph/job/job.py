@@ -28,6 +28,7 @@ from htagraph.job.damage import (
 )
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
+from htagraph.job.pipeline import Pipeline
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
 from htagraph.job.ranks import (
@@ -46,6 +47,7 @@ from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
+from htagraph.model.job_answers import PIPELINE, PIPELINE_SAVINGS
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
@@ -62,7 +64,9 @@ JOB_QUESTIONS = (
     "collectives",
     "delay_costs",
     "opportunities",
+    "pipeline",
     "pipeline_bubbles",
+    "pipeline_savings",
     "stragglers",
 )
 """Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
@@ -342,7 +346,7 @@ class Job(Questions):
         if not ends:
             hint = "name a step that all ranks recorded."
             raise QueryError("no rank of the job has this window.", hint=hint)
-        tables = {rank: self.summaries[rank].collectives for rank in ends}
+        tables = {rank: timeline.tables[rank] for rank in ends}
         matched = timeline.collectives[timeline.collectives["rank"].isin(ends)]
         rank_segments = find_rank_segments(tables, ends, matched, timeline.clocks)
         starts = [timeline.clocks[rank].to_common(end.start_ns) for rank, end in ends.items()]
@@ -503,6 +507,47 @@ class Job(Questions):
         kernels = self.kernel_breakdown(by="name")
         found = find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
+
+    def _pipeline(self) -> Pipeline | None:
+        """The pipeline in the job's window: the steps of which most is in it."""
+        found = self.timeline.pipeline
+        if found is None or self.asked_window == self.graphs.window:
+            return found
+        return found.within(
+            {
+                rank: tuple(
+                    map(int, self.clock(rank).to_common(np.array([one.start_ns, one.end_ns])))
+                )
+                for rank, one in self._rank_ends().items()
+            }
+        )
+
+    def pipeline(self) -> pd.DataFrame:
+        """What each stage of a pipeline did in each step, and where it waited.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE`
+            Each row adds up to the rank's step. Empty if the ranks are no pipeline, or it is not
+            recorded which actions they did: annotations of `torch.distributed.pipelining`, or sends
+            and receives of one host.
+        """
+        found = self._pipeline()
+        return PIPELINE.empty() if found is None else found.table()
+
+    def pipeline_savings(self) -> pd.DataFrame:
+        """What would shorten the steps of a pipeline: ranks, stages, micro-batches, transfers.
+
+        Each is replayed with the order of every rank kept, and with the changes before it that are
+        causes: a slow rank is no uneven stage, and a slow stage no uneven micro-batch.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE_SAVINGS`
+            In the order of asking; empty as for `pipeline`.
+        """
+        found = self._pipeline()
+        return PIPELINE_SAVINGS.empty() if found is None else found.savings()
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

@@ -12,7 +12,7 @@ slow transfer. Else one slow machine would also be a stage that has too many lay
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import ONE_HOST_NS, Clock
-from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import Cover
 from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, schedule_of
 from htagraph.job.pipeline_actions import RankActions
@@ -28,7 +27,7 @@ from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.job_answers import PIPELINE, PIPELINE_SAVINGS
 from htagraph.model.schema import categorical
 
-__all__ = ["Pipeline", "join_ranks"]
+__all__ = ["Pipeline", "join_ranks", "with_peers"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -43,6 +42,9 @@ _SLOWER = 1.1
 Chosen above what equal stages differ by. Pinned by
 `test_pipeline.py::test_a_stage_is_slow_from_a_tenth_on`.
 """
+
+_PARTS = 64
+"""Tensors of one action that are told apart. A limit of the numbering, far above what models pass."""
 
 MIN_SAVING = 0.03
 """Share of the step that a repair saves at least, to be called a cause.
@@ -62,11 +64,14 @@ class Pipeline:
         Columns ``rank``, ``step``, ``start_ns``, ``end_ns``: one row per rank and step.
     waits : DataFrame
         Columns ``rank``, ``start_ns``, ``end_ns``: where ranks were blocked in sends and receives.
+    step_numbers : mapping of str to int
+        The number of each step, by its name.
     """
 
     actions: pd.DataFrame
     steps: pd.DataFrame
     waits: pd.DataFrame
+    step_numbers: Mapping[str, int] = field(default_factory=dict)
 
     def _column(self, name: str) -> I64:
         column = self.actions[name]
@@ -105,7 +110,7 @@ class Pipeline:
         steps = self.actions.groupby("step")
         return (steps["end_ns"].max() - steps["begin_ns"].min()).to_numpy(np.int64)
 
-    def _last_ends(self, ends: I64) -> I64:
+    def last_ends(self, ends: I64) -> I64:
         """The last end of each step."""
         step = self._numbers("step")[self.schedule.order]
         out = np.zeros(int(step.max()) + 1, dtype=np.int64)
@@ -128,7 +133,22 @@ class Pipeline:
         none = np.zeros(len(dur), dtype=np.int64)
         ends = one._replace(lag_ns=none, release_ns=none).ends(dur, none)
         n_ranks = self.actions["rank"].nunique()
-        return float(1 - dur.sum() / (n_ranks * max(int(self._last_ends(ends).sum()), 1)))
+        return float(1 - dur.sum() / (n_ranks * max(int(self.last_ends(ends).sum()), 1)))
+
+    def within(self, windows: Mapping[int, tuple[int, int]]) -> Pipeline | None:
+        """The steps of which each rank has most in its window; None if there is none."""
+        steps = self.steps[self.steps["rank"].isin(windows.keys())]
+        bounds = np.array([windows[rank] for rank in steps["rank"].tolist()]).reshape(-1, 2)
+        part = np.minimum(steps["end_ns"], bounds[:, 1]) - np.maximum(
+            steps["start_ns"], bounds[:, 0]
+        )
+        inside = 2 * part > steps["end_ns"] - steps["start_ns"]
+        kept = inside.groupby(steps["step"]).all()
+        numbers = kept.index[kept]
+        if not len(numbers):
+            return None
+        acts, steps = (one[one["step"].isin(numbers)] for one in (self.actions, self.steps))
+        return replace(self, actions=acts.reset_index(drop=True), steps=steps)
 
     def table(self) -> pd.DataFrame:
         """What each rank did in each step, schema `job_answers.PIPELINE`; adds up to the step."""
@@ -197,6 +217,15 @@ class Pipeline:
                 )
         return out
 
+    def of_one_stage(self, collectives: pd.DataFrame) -> Bools:
+        """Whether the members of each matched collective all are of the same stages."""
+        number = self.actions.groupby("rank")["stage"].agg(lambda one: tuple(sorted(set(one))))
+        codes = pd.Series(pd.factorize(number)[0], index=number.index)
+        own = collectives["rank"].map(codes).fillna(-1)
+        spans = own.groupby(collectives["match"])
+        same: Bools = (spans.transform("min") == spans.transform("max")).to_numpy(bool)
+        return same
+
     def savings(self) -> pd.DataFrame:
         """What would shorten a step, schema `job_answers.PIPELINE_SAVINGS`, in order of asking."""
         return _Causes(self).table()
@@ -207,11 +236,10 @@ def _low_median(values: F64) -> float:
     return float(np.sort(values)[(len(values) - 1) // 2]) if len(values) else 1.0
 
 
-def _against_others(times: F64) -> tuple[F64, float]:
-    """Each time over the usual one of the others than the longest, and that usual one."""
+def _against_others(times: F64) -> F64:
+    """Each time over the usual one of all but the longest."""
     others = np.delete(times, int(times.argmax()))
-    usual = _low_median(others)
-    return times / max(usual, 1.0), usual
+    return times / max(_low_median(others), 1.0)
 
 
 class _Causes:
@@ -226,7 +254,7 @@ class _Causes:
         )
         self.dur = self.schedule.dur_ns.astype(np.float64)
         self.transfer = self.schedule.transfer_ns
-        self.ends_ns = pipeline._last_ends(self.schedule.ends())
+        self.ends_ns = pipeline.last_ends(self.schedule.ends())
         self.step_ns = float(pipeline.step_ns.mean())
         self.rows: list[dict[str, object]] = []
 
@@ -234,7 +262,7 @@ class _Causes:
         ends = self.schedule.ends(
             np.round(dur).astype(np.int64), self.transfer if transfer is None else transfer
         )
-        return float((self.ends_ns - self.pipeline._last_ends(ends)).mean())
+        return float((self.ends_ns - self.pipeline.last_ends(ends)).mean())
 
     def _note(
         self, change: str, which: tuple[int, int, int], ratio: float, dur: F64, evenly: F64 | None
@@ -274,7 +302,7 @@ class _Causes:
 
     def _ask_rank(self) -> None:
         times = self._by_stage(self._work())
-        if times["replica"].nunique() > 1:
+        if times["replica"].max() > 0:
             usual = times.groupby("stage")["dur"].transform(lambda one: _low_median(one.to_numpy()))
         elif (times.groupby("rank")["stage"].size() > 1).all():
             usual = pd.Series(_low_median(times["dur"].to_numpy()), index=times.index)
@@ -284,14 +312,16 @@ class _Causes:
         rank = int(ratio.idxmax())
         slow = float(ratio.max())
         mine = self.cell["rank"].to_numpy() == rank
-        self._note("rank", (rank, -1, -1), slow, np.where(mine, self.dur / max(slow, 1), self.dur), None)
+        self._note(
+            "rank", (rank, -1, -1), slow, np.where(mine, self.dur / max(slow, 1), self.dur), None
+        )
 
     def _ask_stage(self) -> None:
         work = self._work()
         times = work.groupby("stage")["dur"].median()
         if len(times) < 2:
             return
-        ratio, usual = _against_others(times.to_numpy(np.float64))
+        ratio = _against_others(times.to_numpy(np.float64))
         stage = self.cell["stage"].to_numpy(np.int64)
         place = np.searchsorted(times.index.to_numpy(np.int64), stage)
         worst = int(ratio.argmax())
@@ -321,10 +351,13 @@ class _Causes:
     def _ask_action(self) -> None:
         keys = ["rank", "stage", "phase"]
         usual = self.cell.assign(dur=self.dur).groupby(keys)["dur"].transform("median").to_numpy()
-        ratio = self.dur / np.maximum(usual, 1.0)
-        worst = int((self.dur - usual).argmax())
+        # In most steps: what is slow once is the machine's noise.
+        once = self.cell.assign(ratio=self.dur / np.maximum(usual, 1.0))
+        every = once.groupby([*keys, "micro_batch"])["ratio"]
+        ratio = every.transform(lambda one: _low_median(one.to_numpy())).to_numpy()
+        worst = int(((ratio - 1) * usual).argmax())
         which = tuple(int(self.cell[name].iloc[worst]) for name in ("rank", "stage", "micro_batch"))
-        equal = np.where(ratio >= _SLOWER, usual, self.dur)
+        equal = np.where(ratio >= _SLOWER, np.minimum(usual, self.dur), self.dur)
         rank, stage, micro_batch = which
         self._note("action", (rank, stage, micro_batch), float(ratio[worst]), equal, None)
 
@@ -368,12 +401,13 @@ class _Causes:
 
 
 def join_ranks(
-    found: Mapping[int, RankActions], clocks: Mapping[int, Clock]
+    found: Mapping[int, RankActions], clocks: Mapping[int, Clock], *, is_timed: bool = True
 ) -> Pipeline | None:
     """The pipeline of some ranks, in common time; None if they are none, or it is not clear how.
 
     Ranks without recorded stages are stages in the order in which they begin; this has to agree
-    with all times: no action begins before the one that it needs has ended.
+    with all times: no action begins before the one that it needs has ended. Without `is_timed`,
+    clocks are not those of one host, and stages are recorded.
     """
     if len(found) < 2:
         return None
@@ -385,7 +419,9 @@ def join_ranks(
         for column in ("begin_ns", "end_ns"):
             own[column] = clock.to_common(own[column].to_numpy(np.int64))
         actions.append(own)
-        start, end = (clock.to_common(one.steps[n].to_numpy(np.int64)) for n in ("start_ns", "end_ns"))
+        start, end = (
+            clock.to_common(one.steps[n].to_numpy(np.int64)) for n in ("start_ns", "end_ns")
+        )
         steps.append(pd.DataFrame({"rank": rank, "name": names, "start_ns": start, "end_ns": end}))
         held = clock.to_common(one.waits.reshape(-1)).reshape(-1, 2)
         waits.append(pd.DataFrame({"rank": rank, "start_ns": held[:, 0], "end_ns": held[:, 1]}))
@@ -404,13 +440,56 @@ def join_ranks(
     table = _with_stages(table)
     if table is None or not _is_whole(table):
         return None
-    columns = {
-        name: table[name].to_numpy() for name in PIPELINE_ACTIONS.columns if name != "phase"
-    }
+    columns = {name: table[name].to_numpy() for name in PIPELINE_ACTIONS.columns if name != "phase"}
     phases = categorical(table["phase"], PHASES)
     frame = PIPELINE_ACTIONS.frame({**columns, "phase": phases})
-    pipeline = Pipeline(frame, bounds, pd.concat(waits, ignore_index=True))
-    return pipeline if pipeline.overlap_ns <= ONE_HOST_NS else None
+    pipeline = Pipeline(frame, bounds, pd.concat(waits, ignore_index=True), number)
+    return pipeline if not is_timed or pipeline.overlap_ns <= ONE_HOST_NS else None
+
+
+def with_peers(
+    tables: Mapping[int, pd.DataFrame], found: Mapping[int, RankActions], pipeline: Pipeline
+) -> dict[int, pd.DataFrame]:
+    """Collectives of ranks, `answers.COLLECTIVES`, with peers and numbers of sends and receives.
+
+    A number is that of what is passed: its step, direction, receiving stage and micro-batch.
+    """
+    acts = pipeline.actions
+    most = int(acts["micro_batch"].max()) + 1
+    held = acts[["replica", "stage", "rank"]].drop_duplicates().set_index(["replica", "stage"])
+    replica = acts.groupby("rank")["replica"].first()
+    alone = acts.groupby("rank")["stage"].agg(["first", "nunique"])
+    out = dict(tables)
+    for rank, one in found.items():
+        told, table = one.messages, tables[rank]
+        stage = told["stage"].to_numpy(np.int64)
+        stage = np.where(stage >= 0, stage, alone.loc[rank, "first"])
+        forward = told["phase"].to_numpy(np.int64) == FORWARD
+        sends = told["sends"].to_numpy(bool)
+        other = np.where(forward == sends, stage + 1, stage - 1)
+        keys = pd.MultiIndex.from_arrays([np.full(len(told), replica[rank]), other])
+        peer = held["rank"].reindex(keys).to_numpy(np.float64)
+        receiver = np.where(sends, other, stage)
+        names = one.steps["name"].to_numpy(object)[told["step"].to_numpy(np.int64)]
+        step = pd.Series(names).map(pipeline.step_numbers).to_numpy(np.float64)
+        code = ((step * 2 + forward) * (pipeline.n_stages + 1) + receiver) * most
+        code += told["micro_batch"].to_numpy(np.int64)
+        parts = pd.Series(code).groupby([code, sends]).cumcount().to_numpy(np.int64)
+        known = ~np.isnan(peer) & ~np.isnan(step) & (parts < _PARTS)
+        events = told["event"].to_numpy(np.int64)[known]
+        order = np.argsort(events)
+        place = np.searchsorted(events[order], table["event"].to_numpy(np.int64))
+        place = order[np.minimum(place, len(order) - 1)] if len(order) else place
+        hit = events[place] == table["event"] if len(order) else np.zeros(len(table), dtype=bool)
+        values = {
+            "peer": peer[known].astype(np.int64),
+            "seq": (code[known] * _PARTS + parts[known]).astype(np.int64),
+        }
+        if len(order):
+            out[rank] = table.assign(
+                **{name: np.where(hit, own[place], table[name]) for name, own in values.items()}
+            )
+    return out
 
 
 def _with_stages(table: pd.DataFrame) -> pd.DataFrame | None:

@@ -29,7 +29,7 @@ from htagraph.algorithms.pipelines import PHASES
 from htagraph.graph import TraceGraph
 from htagraph.lookup.host_collectives import host_ranges
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.model.collective_names import operation_of
+from htagraph.model.collective_names import HOST_CALL, operation_of
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
@@ -46,7 +46,12 @@ _CALL = re.compile(r"^c10d::(send|recv|recv_any_source)_?$")
 _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
 
 _A_CALL_NS = 50_000
-"""Most that a call of ``wait`` takes by itself, as far as none is shorter. Chosen."""
+"""Below this, the shortest wait of a rank is what the call takes by itself. Chosen.
+
+Pinned by `test_pipeline_actions.py::test_a_call_that_need_not_wait_is_no_wait`.
+"""
+
+_MESSAGE = re.compile(r"^PP:(\d{1,6})(SEND|RECV)_([FB])(\d{1,6})$")
 
 _KINDS = [EventKind.OP, EventKind.ANNOTATION]
 
@@ -63,11 +68,24 @@ class RankActions(NamedTuple):
         Columns ``step``, ``name``, ``start_ns``, ``end_ns``.
     waits : ndarray of shape (n, 2), unit=ns
         Begin and end of each wait.
+    messages : DataFrame
+        Sends and receives: columns ``event`` (as in `answers.COLLECTIVES`), ``sends``, and
+        ``stage``, ``phase``, ``micro_batch``, ``step`` of the action of this rank whose result is
+        sent, or that needs what is received.
     """
 
     actions: pd.DataFrame
     steps: pd.DataFrame
     waits: I64
+    messages: pd.DataFrame
+
+    def since(self, step: int) -> RankActions:
+        """The same from one of the steps on."""
+        actions, messages = (
+            table[table["step"] >= step].reset_index(drop=True)
+            for table in (self.actions, self.messages)
+        )
+        return self._replace(actions=actions, messages=messages)
 
 
 def _point_to_point(events: EventTable, ranges: I64) -> I64:
@@ -87,7 +105,12 @@ def _waits(events: EventTable, lane: int, ranges: I64) -> I64:
     last = np.searchsorted(times, end, side="right") - 1
     begin = np.maximum(gather(times, last, 0), events.ts_ns[ranges])
     # The call itself takes a while, also if there is nothing to wait for.
-    begin = np.minimum(begin + (end - begin).min(initial=_A_CALL_NS), end)
+    dur = np.maximum(end - begin, 0)
+    for name in np.unique(events.name[ranges]).tolist():
+        own = events.name[ranges] == name
+        least = int(dur[own].min())
+        dur[own] -= least if least < _A_CALL_NS else 0
+    begin = end - dur
     both = union(np.zeros(len(ranges), dtype=np.int64), np.minimum(begin, end), end)
     return np.column_stack([both.start, both.end])
 
@@ -168,6 +191,52 @@ def _inferred(dag: Dag, lane: int, cuts: I64) -> _Found:
     return _Found(none, phase[first].astype(np.int64), none, begin, until)
 
 
+def _named_messages(events: EventTable, lane: int, at_ns: I64) -> I64:
+    """Stage, phase and micro-batch that the annotation at each time names, -1 for none."""
+    rows = np.flatnonzero((events.kind == EventKind.ANNOTATION) & (events.lane == lane))
+    rows = rows[events.named(events.symbols.searched(_MESSAGE))[rows]]
+    rows = rows[np.argsort(events.ts_ns[rows], kind="stable")]
+    named = [
+        (int(found[1]), PHASES.index(found[3]), int(found[4]))
+        for text in events.names(rows).tolist()
+        if (found := _MESSAGE.match(text))
+    ]
+    last = np.searchsorted(events.ts_ns[rows], at_ns, side="right") - 1
+    inside = (last >= 0) & (gather(events.end_ns[rows], last, 0) >= at_ns)
+    table = np.array(named, dtype=np.int64).reshape(-1, 3)
+    return np.where(inside[:, None], table[np.maximum(last, 0)] if len(table) else -1, -1)
+
+
+def _messages(dag: Dag, lane: int, ranges: I64, actions: pd.DataFrame, steps: I64) -> pd.DataFrame:
+    """The sends and receives of a rank, each with the action that it is of.
+
+    What is sent is the result of the last action before the call; what is received is needed by the
+    next action after the wait.
+    """
+    events = dag.events
+    sends = np.array([operation_of(str(text)) == "send" for text in events.names(ranges)], bool)
+    above = dag.parent[ranges].astype(np.int64)
+    by_call = (above >= 0) & gather(
+        events.named(events.symbols.searched(HOST_CALL)), above, default=False
+    )
+    event = np.where(by_call, above, ranges)
+    called = gather(events.named(events.symbols.searched(_CALL)), above, default=False)
+    at_ns = events.ts_ns[np.where(called, above, ranges)]
+    named = _named_messages(events, lane, at_ns)
+    begin = actions["begin_ns"].to_numpy(np.int64)
+    last = np.searchsorted(begin, at_ns, side="right") - 1
+    following = np.searchsorted(begin, events.end_ns[ranges])
+    of = np.where(sends, last, np.where(following < len(begin), following, -1))
+    keys = ["stage", "phase", "micro_batch"]
+    by_order = np.column_stack([gather(actions[key].to_numpy(np.int64), of) for key in keys])
+    found = np.where((named >= 0).any(), named, by_order)
+    step = np.searchsorted(steps, at_ns, side="right") - 1
+    same_step = gather(actions["step"].to_numpy(np.int64), of) == step
+    kept = (found[:, 2] >= 0) & ((named >= 0).any() | same_step)
+    table = pd.DataFrame(found, columns=keys).assign(event=event, sends=sends, step=step)
+    return table[kept].reset_index(drop=True)
+
+
 def _numbered(found: _Found, step: I64) -> I64:
     """The micro-batch of each action: by its place among those of its phase in the step."""
     if (found.micro_batch >= 0).all():
@@ -228,4 +297,4 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
             "end_ns": start_ns + steps["dur_ns"].to_numpy(np.int64),
         }
     )
-    return RankActions(actions, kept, waits)
+    return RankActions(actions, kept, waits, _messages(graph.dag, lane, ranges, actions, start_ns))

@@ -19,6 +19,8 @@ from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.lateness import excess_times, late_arrivals
+from htagraph.job.pipeline import Pipeline, join_ranks, with_peers
+from htagraph.job.pipeline_actions import RankActions
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
@@ -54,12 +56,36 @@ class Timeline:
     @cached_property
     def _matching(self) -> Matching:
         summaries = self.graphs.summaries
-        tables = {rank: one.collectives for rank, one in summaries.items()}
+        tables = self.tables
         starts = {rank: one.starts for rank, one in summaries.items()}
         found = match_collectives(tables, self._hosts, starts, self._lost_ns)
         for why in found.unmatched:
             warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
         return found
+
+    @cached_property
+    def tables(self) -> dict[int, pd.DataFrame]:
+        """The collectives of each rank; sends and receives of a pipeline with their peers."""
+        summaries = self.graphs.summaries
+        tables = {rank: one.collectives for rank, one in summaries.items()}
+        found = self._rank_actions
+        is_named = all((one.actions["stage"] >= 0).any() for one in found.values())
+        if len(found) < 2 or not (is_named or len(set(self._hosts.values())) == 1):
+            return tables
+        # Where stages are not named, times show their order: clocks of one host are one.
+        known = join_ranks(found, dict.fromkeys(found, Clock()), is_timed=not is_named)
+        return tables if known is None else with_peers(tables, found, known)
+
+    @property
+    def _rank_actions(self) -> dict[int, RankActions]:
+        summaries = self.graphs.summaries
+        return {rank: one.pipeline for rank, one in summaries.items() if one.pipeline}
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline of aligned ranks, None if they are none."""
+        found = {rank: one for rank, one in self._rank_actions.items() if rank in self.aligned}
+        return join_ranks(found, self.clocks)
 
     @property
     def unmatched(self) -> tuple[str, ...]:
@@ -132,15 +158,17 @@ class Timeline:
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:
         """Who arrived late at which collective, and by how much; see `lateness.late_arrivals`."""
-        return late_arrivals(self.collectives)
+        pipeline, found = self.pipeline, self.collectives
+        if pipeline is not None:
+            # Stages begin and end one after another: only ranks of one stage can be compared.
+            found = found[pipeline.of_one_stage(found)]
+        return late_arrivals(found)
 
     @cached_property
     def compared(self) -> list[RankSegment]:
         """The rank segments whose comparison shows why ranks were late."""
-        summaries = self.graphs.summaries
-        tables = {rank: one.collectives for rank, one in summaries.items()}
         late = self.late_arrivals
-        return compare_late_arrivals(late, self.collectives, tables, self._ends, self.clocks)
+        return compare_late_arrivals(late, self.collectives, self.tables, self._ends, self.clocks)
 
     @cached_property
     def excess_times(self) -> pd.DataFrame:
@@ -154,7 +182,7 @@ class Timeline:
         summaries = self.graphs.summaries
         return compare_waits(
             self.collectives,
-            {rank: one.collectives for rank, one in summaries.items()},
+            self.tables,
             {rank: one.ready for rank, one in summaries.items()},
             self._ends,
             self.clocks,
