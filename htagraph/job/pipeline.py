@@ -44,7 +44,7 @@ Chosen above what equal stages differ by. Pinned by
 """
 
 _PARTS = 64
-"""Tensors of one action that are told apart. A limit of the numbering, far above what models pass."""
+"""Tensors of one action that are told apart: a limit of the numbering, above what models pass."""
 
 MIN_SAVING = 0.03
 """Share of the step that a repair saves at least, to be called a cause.

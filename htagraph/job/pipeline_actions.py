@@ -43,6 +43,7 @@ Bools = npt.NDArray[np.bool_]
 _ACTION = re.compile(r"^PP:(\d{1,6})([FBIW])(\d{1,6})$")
 _MICRO_BATCH = re.compile(r"^(Forward|Backward) (\d{1,6})$")
 _CALL = re.compile(r"^c10d::(send|recv|recv_any_source)_?$")
+_SEND = re.compile(r"^c10d::send$")
 _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
 
 _A_CALL_NS = 50_000
@@ -225,7 +226,9 @@ def _messages(dag: Dag, lane: int, ranges: I64, actions: pd.DataFrame, steps: I6
     named = _named_messages(events, lane, at_ns)
     begin = actions["begin_ns"].to_numpy(np.int64)
     last = np.searchsorted(begin, at_ns, side="right") - 1
-    following = np.searchsorted(begin, events.end_ns[ranges])
+    # A wait ends shortly before or after what is taken for the begin of its action.
+    until = actions["end_ns"].to_numpy(np.int64)
+    following = np.searchsorted(until, events.end_ns[ranges], side="right")
     of = np.where(sends, last, np.where(following < len(begin), following, -1))
     keys = ["stage", "phase", "micro_batch"]
     by_order = np.column_stack([gather(actions[key].to_numpy(np.int64), of) for key in keys])
@@ -260,7 +263,8 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
     called = events.named(events.symbols.searched(_CALL)) & (events.lane == lane)
     calls = np.flatnonzero(called)
     if len(annotated.begin):
-        found = _without_waits(annotated, waits, events.ts_ns[calls])
+        sends = events.named(events.symbols.searched(_SEND))[calls]
+        found = _without_waits(annotated, waits, events.ts_ns[calls[sends]])
     else:
         begin = np.concatenate([waits[:, 0], events.ts_ns[calls]])
         end = np.concatenate([waits[:, 1], events.end_ns[calls]])
