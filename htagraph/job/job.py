@@ -505,11 +505,13 @@ class Job(Questions):
         self.visit(Question.of("kernel_breakdown", by="name"))
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
-        found = find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
+        path, late = self.critical_path(), self.stragglers()
+        found = find_job_bounds(path, late, kernels, opportunities, self.stage_times)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
-    def _pipeline(self) -> Pipeline | None:
-        """The pipeline in the job's window: the steps of which most is in it."""
+    @cached_property
+    def stage_times(self) -> Pipeline | None:
+        """The pipeline, in the steps of which most is in the job's window; None if it is none."""
         found = self.timeline.pipeline
         if found is None or self.asked_window == self.graphs.window:
             return found
@@ -532,7 +534,7 @@ class Job(Questions):
             recorded which actions they did: annotations of `torch.distributed.pipelining`, or sends
             and receives of one host.
         """
-        found = self._pipeline()
+        found = self.stage_times
         return PIPELINE.empty() if found is None else found.table()
 
     def pipeline_savings(self) -> pd.DataFrame:
@@ -546,7 +548,7 @@ class Job(Questions):
         DataFrame, schema `job_answers.PIPELINE_SAVINGS`
             In the order of asking; empty as for `pipeline`.
         """
-        found = self._pipeline()
+        found = self.stage_times
         return PIPELINE_SAVINGS.empty() if found is None else found.savings()
 
     def pipeline_bubbles(self) -> pd.DataFrame:

@@ -228,7 +228,27 @@ class Pipeline:
 
     def savings(self) -> pd.DataFrame:
         """What would shorten a step, schema `job_answers.PIPELINE_SAVINGS`, in order of asking."""
-        return _Causes(self).table()
+        return self._causes.table
+
+    @cached_property
+    def _causes(self) -> _Causes:
+        return _Causes(self)
+
+    def excess_within(self, rank: int, start_ns: I64, end_ns: I64) -> I64:
+        """How much shorter some stretches of a rank are without what is slow."""
+        one = self._causes
+        order = self.schedule.order
+        mine = np.flatnonzero(self._column("rank")[order] == rank)
+        mine = mine[np.argsort(self._column("begin_ns")[order][mine], kind="stable")]
+        begin, end = (self._column(name)[order][mine] for name in ("begin_ns", "end_ns"))
+        gone = np.cumsum(self.schedule.dur_ns[mine] - one.dur[mine])
+        times = np.column_stack([begin, end]).ravel()
+        sums = np.column_stack([np.append(0.0, gone[:-1]), gone]).ravel()
+        before = (
+            np.interp(at, times, sums) if len(times) else at * 0.0 for at in (start_ns, end_ns)
+        )
+        first, last = before
+        return np.clip(np.floor(last - first).astype(np.int64), 0, end_ns - start_ns)
 
 
 def _low_median(values: F64) -> float:
@@ -257,6 +277,7 @@ class _Causes:
         self.ends_ns = pipeline.last_ends(self.schedule.ends())
         self.step_ns = float(pipeline.step_ns.mean())
         self.rows: list[dict[str, object]] = []
+        self.table = self._asked()
 
     def _saved(self, dur: F64, transfer: I64 | None = None) -> float:
         ends = self.schedule.ends(
@@ -388,15 +409,17 @@ class _Causes:
             }
         )
 
-    def table(self) -> pd.DataFrame:
-        """The changes, in the order in which they were asked."""
+    def _asked(self) -> pd.DataFrame:
+        """The changes, in the order in which they are asked."""
         self._ask_rank()
         self._ask_stage()
         self._ask_micro_batch()
         self._ask_action()
         self._ask_transfer()
         rows = pd.DataFrame(self.rows)
-        columns = {name: rows[name].to_numpy() for name in PIPELINE_SAVINGS.columns}
+        columns = {
+            name: rows[name].to_numpy() for name in PIPELINE_SAVINGS.columns if name != "change"
+        }
         return PIPELINE_SAVINGS.frame({**columns, "change": categorical(rows["change"], CHANGES)})
 
 
