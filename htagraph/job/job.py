@@ -29,6 +29,7 @@ from htagraph.job.damage import (
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
 from htagraph.job.ranks import (
@@ -506,7 +507,7 @@ class Job(Questions):
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, opportunities, self.stage_times)
+        found = find_job_bounds(path, late, kernels, opportunities, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     @cached_property
@@ -515,14 +516,19 @@ class Job(Questions):
         found = self.timeline.pipeline
         if found is None or self.asked_window == self.graphs.window:
             return found
-        return found.within(
-            {
-                rank: tuple(
-                    map(int, self.clock(rank).to_common(np.array([one.start_ns, one.end_ns])))
-                )
-                for rank, one in self._rank_ends().items()
-            }
-        )
+        bounds = {
+            rank: (
+                int(self.clock(rank).to_common(one.start_ns)),
+                int(self.clock(rank).to_common(one.end_ns)),
+            )
+            for rank, one in self._rank_ends().items()
+        }
+        return found.within(bounds)
+
+    @cached_property
+    def pipeline_causes(self) -> PipelineCauses | None:
+        """What is slow in the pipeline, None if it is none."""
+        return None if self.stage_times is None else PipelineCauses(self.stage_times)
 
     def pipeline(self) -> pd.DataFrame:
         """What each stage of a pipeline did in each step, and where it waited.
@@ -548,8 +554,8 @@ class Job(Questions):
         DataFrame, schema `job_answers.PIPELINE_SAVINGS`
             In the order of asking; empty as for `pipeline`.
         """
-        found = self.stage_times
-        return PIPELINE_SAVINGS.empty() if found is None else found.savings()
+        found = self.pipeline_causes
+        return PIPELINE_SAVINGS.empty() if found is None else found.table
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

@@ -86,7 +86,7 @@ class RankActions(NamedTuple):
             table[table["step"] >= step].reset_index(drop=True)
             for table in (self.actions, self.messages)
         )
-        return self._replace(actions=actions, messages=messages)
+        return RankActions(actions, self.steps, self.waits, messages)
 
 
 def _point_to_point(events: EventTable, ranges: I64) -> I64:
@@ -142,7 +142,8 @@ def _annotated(events: EventTable) -> _Found:
         named[named[:, 0] < 0] = -1, -1, -1
     is_action = named[:, 2] >= 0
     rows, named = rows[is_action], named[is_action]
-    return _Found(*named.T, events.ts_ns[rows], events.end_ns[rows])
+    stage, phase, number = named.T
+    return _Found(stage, phase, number, events.ts_ns[rows], events.end_ns[rows])
 
 
 def _without_waits(found: _Found, waits: I64, calls: I64) -> _Found:
@@ -237,7 +238,7 @@ def _messages(dag: Dag, lane: int, ranges: I64, actions: pd.DataFrame, steps: I6
     same_step = gather(actions["step"].to_numpy(np.int64), of) == step
     kept = (found[:, 2] >= 0) & ((named >= 0).any() | same_step)
     table = pd.DataFrame(found, columns=keys).assign(event=event, sends=sends, step=step)
-    return table[kept].reset_index(drop=True)
+    return pd.DataFrame(table[kept]).reset_index(drop=True)
 
 
 def _numbered(found: _Found, step: I64) -> I64:
@@ -245,7 +246,7 @@ def _numbered(found: _Found, step: I64) -> I64:
     if (found.micro_batch >= 0).all():
         return found.micro_batch
     keys = pd.DataFrame({"step": step, "phase": found.phase})
-    return keys.groupby(["step", "phase"]).cumcount().to_numpy(np.int64)
+    return np.asarray(keys.groupby(["step", "phase"]).cumcount(), dtype=np.int64)
 
 
 def rank_actions(graph: TraceGraph) -> RankActions | None:

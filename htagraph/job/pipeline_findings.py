@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.findings.verdict import Finding
-from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_duration
 
@@ -27,14 +27,14 @@ _ADVICE = {
 """What to try, by what is slow."""
 
 
-def charge_pipeline(attributed_time: pd.DataFrame, pipeline: Pipeline) -> pd.DataFrame:
+def charge_pipeline(attributed_time: pd.DataFrame, pipeline: PipelineCauses) -> pd.DataFrame:
     """Charge to the pipeline what parts of it take longer than their peers.
 
     Parameters
     ----------
     attributed_time : DataFrame, schema `frames.JOB_ATTRIBUTED_TIME`
     """
-    if not pipeline.savings()["is_cause"].any():
+    if not pipeline.table["is_cause"].any():
         return attributed_time
     start, dur = (attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     rank = attributed_time["rank"].to_numpy(np.int64)
@@ -51,15 +51,15 @@ def charge_pipeline(attributed_time: pd.DataFrame, pipeline: Pipeline) -> pd.Dat
     return kept
 
 
-def slow_part_first(findings: Sequence[Finding], pipeline: Pipeline) -> tuple[Finding, ...]:
+def slow_part_first(findings: Sequence[Finding], pipeline: PipelineCauses) -> tuple[Finding, ...]:
     """The findings, with that on the pipeline first and in words."""
     mine = [one for one in findings if one.cause == Cause.PIPELINE]
     if not mine:
         return tuple(findings)
-    asked = pipeline.savings()
-    causes = asked[asked["is_cause"]].to_dict("records")
+    asked = pipeline.table[pipeline.table["is_cause"]]
+    causes = [{str(name): row[name] for name in row} for row in asked.to_dict("records")]
     first = max(causes, key=lambda row: row["saves_ns"])
-    saves_ns = sum(row["saves_ns"] for row in causes) * pipeline.actions["step"].nunique()
+    saves_ns = sum(row["saves_ns"] for row in causes) * len(pipeline.pipeline.step_ns)
     finding = mine[0]
     told = replace(
         finding,

@@ -19,8 +19,9 @@ from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.lateness import excess_times, late_arrivals
-from htagraph.job.pipeline import Pipeline, join_ranks, with_peers
+from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_actions import RankActions
+from htagraph.job.pipeline_joining import join_ranks, with_peers
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs

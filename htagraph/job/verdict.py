@@ -18,7 +18,7 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
 from htagraph.job.path import JobPath
-from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_findings import charge_pipeline, slow_part_first
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
@@ -33,7 +33,7 @@ def find_job_bounds(
     stragglers: pd.DataFrame,
     kernels: pd.DataFrame,
     opportunities: pd.DataFrame,
-    pipeline: Pipeline | None = None,
+    pipeline: PipelineCauses | None = None,
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest drag first.
 
