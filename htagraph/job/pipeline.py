@@ -31,7 +31,8 @@ class Pipeline:
 
     Parameters
     ----------
-    actions : DataFrame, schema `frames.PIPELINE_ACTIONS`
+    actions : DataFrame
+        Schema `frames.PIPELINE_ACTIONS`.
     steps : DataFrame
         Columns ``rank``, ``step``, ``start_ns``, ``end_ns``: one row per rank and step.
     waits : DataFrame

@@ -45,12 +45,7 @@ def _low_median(values: pd.Series[float]) -> float:
 
 
 class PipelineCauses:
-    """The changes to a pipeline, each tried with those before it that are causes.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-    """
+    """The changes to a pipeline, each tried with those before it that are causes."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline, self.schedule = pipeline, pipeline.schedule
@@ -191,7 +186,7 @@ class PipelineCauses:
         worst = int(((ratio - 1) * usual).argmax())
         keys = ["rank", "stage", "phase", "micro_batch"]
         same = (cells[keys] == cells[keys].iloc[worst]).all(axis=1).to_numpy(bool)
-        equal = np.where(same, np.minimum(usual, self._dur), self._dur)
+        equal = np.where(same, self._dur / np.maximum(ratio, 1.0), self._dur)
         rank, stage, _, number = cells[keys].iloc[worst].tolist()
         saves_ns = self._saved(equal) - self._saved(self._dur)
         if self._note(

@@ -30,9 +30,7 @@ _ADVICE = {
 def charge_pipeline(attributed_time: pd.DataFrame, pipeline: PipelineCauses) -> pd.DataFrame:
     """Charge to the pipeline what parts of it take longer than their peers.
 
-    Parameters
-    ----------
-    attributed_time : DataFrame, schema `frames.JOB_ATTRIBUTED_TIME`
+    As before, the attributed time of the job (`frames.JOB_ATTRIBUTED_TIME`) tiles the path.
     """
     if not pipeline.table["is_cause"].any():
         return attributed_time
