@@ -564,7 +564,7 @@ class Job(Questions):
         -------
         DataFrame, schema `job_answers.PIPELINE_BUBBLES`
         """
-        return pipeline_bubbles(self.collectives())
+        return pipeline_bubbles(self.collectives(), self.timeline.blocked)
 
     def __repr__(self) -> str:
         """Say how many ranks and events there are."""

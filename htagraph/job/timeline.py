@@ -14,6 +14,7 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
+from htagraph.algorithms.intervals import Cover
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
@@ -87,6 +88,14 @@ class Timeline:
         """The pipeline of aligned ranks, None if they are none."""
         found = {rank: one for rank, one in self._rank_actions.items() if rank in self.aligned}
         return join_ranks(found, self.clocks)
+
+    @property
+    def blocked(self) -> dict[int, Cover]:
+        """When ranks were blocked in sends and receives of a pipeline, in common time."""
+        return {
+            rank: Cover(*self.clocks[rank].to_common(one.waits.T))
+            for rank, one in self._rank_actions.items()
+        }
 
     @property
     def unmatched(self) -> tuple[str, ...]:

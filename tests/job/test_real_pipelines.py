@@ -80,12 +80,21 @@ def test_the_planted_cause_is_the_first_finding_and_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, planted in JOBS.items() if planted])
-def test_the_step_without_the_cause_is_as_long_as_measured(name: str) -> None:
-    """Within 10%, as shares of the step: recorded steps take a little longer than others."""
+def test_the_saving_is_what_the_planted_cause_cost(name: str) -> None:
+    """Within 11%. The script timed other steps, without the profiler, which are 3% shorter."""
     job, truth = loaded(name)
     found = job.pipeline_savings().query("is_cause").iloc[0]
-    expected = truth["true_saving_ms"] / truth["step_ms_planted"]
-    assert found["share"] == pytest.approx(expected, rel=0.1)
+    assert found["saves_ns"] / 1e6 == pytest.approx(truth["true_saving_ms"], rel=0.11)
+
+
+@every_job
+def test_bubbles_are_what_ranks_were_blocked(name: str) -> None:
+    """Receives are posted early: rank 0 of two posts its own 100 ms before it needs them."""
+    job, truth = loaded(name)
+    bubbles = job.pipeline_bubbles().set_index("rank")["wait_ns"] / 1e6
+    for one in truth["ranks"]:
+        blocked_ms = sum(step["p2p_wait_ms"] for step in one["steps"])
+        assert bubbles[one["rank"]] <= blocked_ms + 1
 
 
 @every_job
