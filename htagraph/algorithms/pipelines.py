@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import retime
+from htagraph.algorithms.retime import latest_times, retime
 
 __all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "schedule_of"]
 
@@ -60,12 +60,31 @@ class Schedule(NamedTuple):
         Without changes these are the recorded ends.
         """
         dur = self.dur_ns if dur_ns is None else dur_ns
-        transfer = self.transfer_ns if transfer_ns is None else transfer_ns
+        offsets, tail, weight = self._edges(
+            dur, self.transfer_ns if transfer_ns is None else transfer_ns
+        )
+        return retime(offsets, tail, weight, self.release_ns + dur)
+
+    def slack(self, deadline_ns: I64) -> I64:
+        """How much later each action could have ended, if each has to end by some time.
+
+        Examples
+        --------
+        >>> none, dur = np.full(2, -1), np.array([10, 4])
+        >>> both = Schedule(np.arange(2), none, none, dur, none, none, np.zeros(2, np.int64))
+        >>> both.slack(np.array([10, 10])).tolist()
+        [0, 6]
+        """
+        ends = self.ends()
+        return latest_times(*self._edges(self.dur_ns, self.transfer_ns), deadline_ns) - ends
+
+    def _edges(self, dur: I64, transfer: I64) -> tuple[I64, I32, I64]:
+        """Offsets, tails and weights of what each action waits for, as for `retime`."""
         tails = np.column_stack([self.before, self.needs])
         weights = np.column_stack([self.lag_ns + dur, transfer + dur])
         there = tails >= 0
         offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-        return retime(offsets, tails[there].astype(np.int32), weights[there], self.release_ns + dur)
+        return offsets, tails[there].astype(np.int32), weights[there]
 
 
 def _found(keys: I64, wanted: I64) -> I64:

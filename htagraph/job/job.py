@@ -48,7 +48,7 @@ from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
-from htagraph.model.job_answers import PIPELINE, PIPELINE_SAVINGS
+from htagraph.model.job_answers import PIPELINE, PIPELINE_SAVINGS, PIPELINE_SCHEDULE
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
@@ -68,6 +68,7 @@ JOB_QUESTIONS = (
     "pipeline",
     "pipeline_bubbles",
     "pipeline_savings",
+    "pipeline_schedule",
     "stragglers",
 )
 """Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
@@ -556,6 +557,17 @@ class Job(Questions):
         """
         found = self.pipeline_causes
         return PIPELINE_SAVINGS.empty() if found is None else found.table
+
+    def pipeline_schedule(self) -> pd.DataFrame:
+        """What each stage of a pipeline did for each micro-batch, and which of it is critical.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE_SCHEDULE`
+            `htagraph.plots.pipeline_schedule` draws it. Empty as for `pipeline`.
+        """
+        found = self.stage_times
+        return PIPELINE_SCHEDULE.empty() if found is None else found.timetable()
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

@@ -17,7 +17,7 @@ import pandas as pd
 
 from htagraph.algorithms.intervals import Cover
 from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, schedule_of
-from htagraph.model.job_answers import PIPELINE
+from htagraph.model.job_answers import PIPELINE, PIPELINE_SCHEDULE
 
 __all__ = ["Pipeline"]
 
@@ -109,6 +109,21 @@ class Pipeline:
         ends = one._replace(lag_ns=none, release_ns=none).ends(dur, none)
         n_ranks = self.actions["rank"].nunique()
         return float(1 - dur.sum() / (n_ranks * max(int(self.last_ends(ends).sum()), 1)))
+
+    def timetable(self) -> pd.DataFrame:
+        """The actions, and which of them a step waits for: `job_answers.PIPELINE_SCHEDULE`.
+
+        An action is critical if the step would be longer, were it any longer.
+        """
+        order = self.schedule.order
+        last = self.actions.groupby("step")["end_ns"].transform("max").to_numpy(np.int64)
+        is_critical = np.empty(len(order), dtype=bool)
+        is_critical[order] = self.schedule.slack(last[order]) == 0
+        rows = self.actions.assign(is_critical=is_critical)
+        rows = rows.sort_values(["step", "replica", "begin_ns", "rank"], kind="stable")
+        return PIPELINE_SCHEDULE.frame(
+            {name: rows[name].array for name in PIPELINE_SCHEDULE.columns}
+        )
 
     def within(self, windows: Mapping[int, tuple[int, int]]) -> Pipeline | None:
         """The steps of which each rank has most in its window; None if there is none."""

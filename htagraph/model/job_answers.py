@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import (
     EVENT,
     count,
@@ -29,6 +30,7 @@ __all__ = [
     "PIPELINE",
     "PIPELINE_BUBBLES",
     "PIPELINE_SAVINGS",
+    "PIPELINE_SCHEDULE",
     "STRAGGLERS",
 ]
 
@@ -155,6 +157,15 @@ PIPELINE_SAVINGS = schema(
         "share": share("saves_ns / step_ns"),
         "is_cause": flag("saves enough to be called a cause"),
     },
+)
+
+PIPELINE_SCHEDULE = schema(
+    "PIPELINE_SCHEDULE",
+    {
+        **PIPELINE_ACTIONS.columns,
+        "is_critical": flag("the step would be longer if this were"),
+    },
+    first="step rank stage phase micro_batch begin_ns end_ns waited_ns is_critical",
 )
 
 CLOCKS = schema(
