@@ -25,6 +25,7 @@ TITLES = {
     Cause.COMPUTE: "GPU compute",
     Cause.COMMUNICATION: "Communication on the critical path",
     Cause.LATE_RANK: "Rank {rank} is late and keeps the others waiting",
+    Cause.PIPELINE: "A part of the pipeline is slower than its peers",
     Cause.COPIES: "Device copies and fills",
     Cause.BLOCKING_COPY: "Copies that block the host",
     Cause.HOST_WAIT: "Host-device synchronization, and the delays it causes",

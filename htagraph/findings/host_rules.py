@@ -169,6 +169,12 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         Rule("use fewer, larger operators{tips}, and less Python between them."),
     ),
     Cause.HOST_CODE: (_WAIT_OR_CODE, Rule(_LESS_CODE)),
+    Cause.PIPELINE: (
+        Rule(
+            "compare it with its peers: move layers between stages, pack samples into equal "
+            "micro-batches, check the rank."
+        ),
+    ),
     Cause.LATE_RANK: (
         Rule(
             "compare its Python code there with that of the other ranks.",

@@ -28,6 +28,8 @@ from htagraph.job.damage import (
 )
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
+from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
 from htagraph.job.ranks import (
@@ -46,6 +48,7 @@ from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
+from htagraph.model.job_answers import PIPELINE, PIPELINE_SAVINGS, PIPELINE_SCHEDULE
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
@@ -62,7 +65,10 @@ JOB_QUESTIONS = (
     "collectives",
     "delay_costs",
     "opportunities",
+    "pipeline",
     "pipeline_bubbles",
+    "pipeline_savings",
+    "pipeline_schedule",
     "stragglers",
 )
 """Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
@@ -345,7 +351,7 @@ class Job(Questions):
         if not ends:
             hint = "name a step that all ranks recorded."
             raise QueryError("no rank of the job has this window.", hint=hint)
-        tables = {rank: self.summaries[rank].collectives for rank in ends}
+        tables = {rank: timeline.tables[rank] for rank in ends}
         matched = timeline.collectives[timeline.collectives["rank"].isin(ends)]
         rank_segments = find_rank_segments(tables, ends, matched, timeline.clocks)
         starts = [timeline.clocks[rank].to_common(end.start_ns) for rank, end in ends.items()]
@@ -504,8 +510,67 @@ class Job(Questions):
         self.visit(Question.of("kernel_breakdown", by="name"))
         opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
-        found = find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
+        path, late = self.critical_path(), self.stragglers()
+        found = find_job_bounds(path, late, kernels, opportunities, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
+
+    @cached_property
+    def stage_times(self) -> Pipeline | None:
+        """The pipeline, in the steps of which most is in the job's window; None if it is none."""
+        found = self.timeline.pipeline
+        if found is None or self.asked_window == self.graphs.window:
+            return found
+        bounds = {
+            rank: (
+                int(self.clock(rank).to_common(one.start_ns)),
+                int(self.clock(rank).to_common(one.end_ns)),
+            )
+            for rank, one in self._rank_ends().items()
+        }
+        return found.within(bounds)
+
+    @cached_property
+    def pipeline_causes(self) -> PipelineCauses | None:
+        """What is slow in the pipeline, None if it is none."""
+        return None if self.stage_times is None else PipelineCauses(self.stage_times)
+
+    def pipeline(self) -> pd.DataFrame:
+        """What each stage of a pipeline did in each step, and where it waited.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE`
+            Each row adds up to the rank's step. Empty if the ranks are no pipeline, or it is not
+            recorded which actions they did: annotations of `torch.distributed.pipelining`, or sends
+            and receives of one host.
+        """
+        found = self.stage_times
+        return PIPELINE.empty() if found is None else found.table()
+
+    def pipeline_savings(self) -> pd.DataFrame:
+        """What would shorten the steps of a pipeline: ranks, stages, micro-batches, transfers.
+
+        Each is replayed with the order of every rank kept, and with the changes before it that are
+        causes: a slow rank is no uneven stage, and a slow stage no uneven micro-batch.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE_SAVINGS`
+            In the order of asking; empty as for `pipeline`.
+        """
+        found = self.pipeline_causes
+        return PIPELINE_SAVINGS.empty() if found is None else found.table
+
+    def pipeline_schedule(self) -> pd.DataFrame:
+        """What each stage of a pipeline did for each micro-batch, and which of it is critical.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE_SCHEDULE`
+            `htagraph.plots.pipeline_schedule` draws it. Empty as for `pipeline`.
+        """
+        found = self.stage_times
+        return PIPELINE_SCHEDULE.empty() if found is None else found.timetable()
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.
@@ -514,7 +579,7 @@ class Job(Questions):
         -------
         DataFrame, schema `job_answers.PIPELINE_BUBBLES`
         """
-        return pipeline_bubbles(self.collectives())
+        return pipeline_bubbles(self.collectives(), self.timeline.blocked)
 
     def __repr__(self) -> str:
         """Say how many ranks and events there are."""

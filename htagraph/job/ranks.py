@@ -40,6 +40,7 @@ from htagraph.job.kept_steps import (
     table_since,
 )
 from htagraph.job.opening import AfterOpening
+from htagraph.job.pipeline_actions import RankActions, rank_actions
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
@@ -127,6 +128,8 @@ class RankSummary:
         Of the whole trace.
     content : int, default=0
         Checksum of threads and of the times of all events.
+    pipeline : RankActions, optional
+        What it did for a pipeline.
     """
 
     rank: int
@@ -152,6 +155,7 @@ class RankSummary:
     n_steps_left_out: int = 0
     damage: tuple[Damage, ...] = ()
     content: int = 0
+    pipeline: RankActions | None = None
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -169,6 +173,7 @@ class RankSummary:
             starts=tuple(kept),
             n_left_out=self.n_left_out + first,
             n_steps_left_out=self.n_steps_left_out + place,
+            pipeline=self.pipeline.since(place) if self.pipeline else None,
         )
 
     @property
@@ -235,6 +240,7 @@ def prepare_rank(
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
         content=_content(graph.dag.events),
         base_ns=base_time_of(trace.metadata),
+        pipeline=rank_actions(graph),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

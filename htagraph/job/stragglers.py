@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.intervals import Cover
 from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 from htagraph.writers.labels import distinct_names
@@ -82,9 +85,23 @@ def summarize_stragglers(
     return frame.iloc[order].reset_index(drop=True)
 
 
-def pipeline_bubbles(collectives: pd.DataFrame) -> pd.DataFrame:
-    """How long each rank waited in receives for the sender: `job_answers.PIPELINE_BUBBLES`."""
+def pipeline_bubbles(collectives: pd.DataFrame, blocked: Mapping[int, Cover]) -> pd.DataFrame:
+    """How long each rank waited in receives for the sender: `job_answers.PIPELINE_BUBBLES`.
+
+    Of ranks of which it is known when they were `blocked`, only that: a receive may be posted long
+    before its result is needed.
+    """
     receives = collectives[collectives["operation"] == "recv"]
+    start, wait = (receives[name].to_numpy(np.int64).copy() for name in ("start_ns", "wait_ns"))
+    for rank, cover in blocked.items():
+        own = np.flatnonzero(receives["rank"] == rank)
+        until = start[own] + wait[own]
+        own = own[np.argsort(until, kind="stable")]
+        # What several receives wait for at once counts once.
+        until = start[own] + wait[own]
+        since = np.maximum(start[own], np.append(start[own][:1], until[:-1]))
+        wait[own] = cover.within(np.minimum(since, until), until)
+    receives = receives.assign(wait_ns=wait)
     totals = receives.groupby(["rank", "group"], as_index=False).agg(
         n_receives=("match", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
     )

@@ -16,12 +16,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
+from htagraph.algorithms.intervals import Cover
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_bandwidths
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.lateness import excess_times, late_arrivals
+from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline_actions import RankActions
+from htagraph.job.pipeline_joining import join_ranks, with_peers
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
@@ -61,10 +65,42 @@ class Timeline:
     def _matching(self) -> Matching:
         summaries = self.graphs.summaries
         starts = {rank: one.starts for rank, one in summaries.items()}
-        found = match_collectives(self._tables, self._hosts, starts, self._lost_ns)
+        found = match_collectives(self.tables, self._hosts, starts, self._lost_ns)
         for why in found.unmatched:
             warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
         return found
+
+    @cached_property
+    def tables(self) -> dict[int, pd.DataFrame]:
+        """The collectives of each rank; sends and receives of a pipeline with their peers."""
+        summaries = self.graphs.summaries
+        tables = {rank: one.collectives for rank, one in summaries.items()}
+        found = self._rank_actions
+        is_named = all((one.actions["stage"] >= 0).any() for one in found.values())
+        if len(found) < 2 or not (is_named or len(set(self._hosts.values())) == 1):
+            return tables
+        # Where stages are not named, times show their order: clocks of one host are one.
+        known = join_ranks(found, dict.fromkeys(found, Clock()), is_timed=not is_named)
+        return tables if known is None else with_peers(tables, found, known)
+
+    @property
+    def _rank_actions(self) -> dict[int, RankActions]:
+        summaries = self.graphs.summaries
+        return {rank: one.pipeline for rank, one in summaries.items() if one.pipeline}
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline of aligned ranks, None if they are none."""
+        found = {rank: one for rank, one in self._rank_actions.items() if rank in self.aligned}
+        return join_ranks(found, self.clocks)
+
+    @property
+    def blocked(self) -> dict[int, Cover]:
+        """When ranks were blocked in sends and receives of a pipeline, in common time."""
+        return {
+            rank: Cover(*self.clocks[rank].to_common(one.waits.T))
+            for rank, one in self._rank_actions.items()
+        }
 
     @property
     def unmatched(self) -> tuple[str, ...]:
@@ -132,15 +168,11 @@ class Timeline:
 
     def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
         """How fast matched collectives are, and what bounds them; see `Job.bandwidths`."""
-        return measure_bandwidths(self.collectives, self._tables, by=by)
+        return measure_bandwidths(self.collectives, self.tables, by=by)
 
     def fitted_latencies(self, match: I64) -> tuple[F64, F64]:
         """Fitted latency of matched collectives in ns, and its error as a share; NaN without."""
-        return fitted_latencies(self.collectives, self._tables, match)
-
-    @property
-    def _tables(self) -> dict[int, pd.DataFrame]:
-        return {rank: one.collectives for rank, one in self.graphs.summaries.items()}
+        return fitted_latencies(self.collectives, self.tables, match)
 
     @property
     def _ends(self) -> dict[int, RankEnds]:
@@ -149,13 +181,17 @@ class Timeline:
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:
         """Who arrived late at which collective, and by how much; see `lateness.late_arrivals`."""
-        return late_arrivals(self.collectives)
+        pipeline, found = self.pipeline, self.collectives
+        if pipeline is not None:
+            # Stages begin and end one after another: only ranks of one stage can be compared.
+            found = found[pipeline.of_one_stage(found)]
+        return late_arrivals(found)
 
     @cached_property
     def compared(self) -> list[RankSegment]:
         """The rank segments whose comparison shows why ranks were late."""
         late = self.late_arrivals
-        return compare_late_arrivals(late, self.collectives, self._tables, self._ends, self.clocks)
+        return compare_late_arrivals(late, self.collectives, self.tables, self._ends, self.clocks)
 
     @cached_property
     def excess_times(self) -> pd.DataFrame:
@@ -169,7 +205,7 @@ class Timeline:
         summaries = self.graphs.summaries
         return compare_waits(
             self.collectives,
-            self._tables,
+            self.tables,
             {rank: one.ready for rank, one in summaries.items()},
             self._ends,
             self.clocks,

@@ -19,6 +19,8 @@ from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.path import JobPath
+from htagraph.job.pipeline_causes import PipelineCauses
+from htagraph.job.pipeline_findings import charge_pipeline, slow_part_first
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
 from htagraph.model.kinds import Bound, Cause
@@ -32,11 +34,13 @@ def find_job_bounds(
     stragglers: pd.DataFrame,
     kernels: pd.DataFrame,
     opportunities: pd.DataFrame,
+    pipeline: PipelineCauses | None = None,
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest drag first.
 
     Withheld if too much of the path is unexplained or lost, or no clocks of two ranks were aligned.
-    `kernels` are by name and rank; `opportunities` are empty if nothing was replayed.
+    `kernels` are by name and rank; `opportunities` are empty if nothing was replayed. What is slow
+    in a pipeline is the first finding: all else on the path also waits for it.
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
@@ -70,7 +74,10 @@ def find_job_bounds(
         worth=predicted(opportunities),
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
-    verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
+    attributed = path.attributed_time
+    if pipeline is not None:
+        attributed = charge_pipeline(attributed, pipeline)
+    verdict = charged(attributed, path.window_name, path.dur_ns, told)
     if verdict.withheld:
         return replace(verdict, withheld=f"{verdict.withheld} {_next_job_command(path)}")
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
@@ -90,6 +97,8 @@ def find_job_bounds(
         else finding
         for finding in verdict.findings
     )
+    if pipeline is not None:
+        found = slow_part_first(found, pipeline)
     return replace(verdict, findings=found)
 
 

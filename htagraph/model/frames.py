@@ -37,6 +37,7 @@ __all__ = [
     "JOB_SEGMENTS",
     "LAST_COLLECTIVES",
     "PATH_DIFF",
+    "PIPELINE_ACTIONS",
     "RANK_LENGTHS",
     "RANK_SEGMENTS",
     "READINGS",
@@ -94,6 +95,21 @@ STEPS = schema(
         **STEP,
         "event": EVENT,
         "found_by": label("how steps are marked: profiler step, serving marker or annotation"),
+    },
+)
+
+PIPELINE_ACTIONS = schema(
+    "PIPELINE_ACTIONS",
+    {
+        "rank": identifier("rank", unit="rank"),
+        "replica": identifier("number of the copy of the pipeline"),
+        "stage": identifier("stage, counted over all ranks"),
+        "phase": label("F forward, B backward, or I and W: gradients of the input, of weights"),
+        "micro_batch": identifier("number within the step"),
+        "step": identifier("number of the step"),
+        "begin_ns": instant("begin of the work, in common time"),
+        "end_ns": instant("end of the work, in common time"),
+        "waited_ns": duration("blocked right before it, since the rank's previous action"),
     },
 )
 

@@ -6,16 +6,20 @@
 
 from __future__ import annotations
 
+from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import (
     EVENT,
     count,
     duration,
+    flag,
     identifier,
     instant,
     label,
     name,
     number,
     schema,
+    share,
+    text,
 )
 
 __all__ = [
@@ -23,7 +27,10 @@ __all__ = [
     "CLOCKS",
     "DELAY_COSTS",
     "MATCHED_COLLECTIVES",
+    "PIPELINE",
     "PIPELINE_BUBBLES",
+    "PIPELINE_SAVINGS",
+    "PIPELINE_SCHEDULE",
     "STRAGGLERS",
 ]
 
@@ -108,6 +115,57 @@ PIPELINE_BUBBLES = schema(
         "wait_ns": "wait for the sender",
         "transfer_ns": "time after the sender has started",
     },
+)
+
+PIPELINE = schema(
+    "PIPELINE",
+    {
+        "step": identifier("number of the step"),
+        "replica": identifier("number of the copy of the pipeline"),
+        "rank": identifier("rank", unit="rank"),
+        "stages": text("stages of the rank"),
+        "dur_ns": duration("length of the rank's step; the next nine add up to it"),
+        "forward_ns": duration("forward of all micro-batches", heading="forward"),
+        "backward_ns": duration("backward, or gradients of inputs", heading="backward"),
+        "weight_ns": duration("gradients of weights, if computed apart", heading="weight"),
+        "transfer_ns": duration("blocked after the input was computed", heading="transfer"),
+        "between_ns": duration("own time between actions", heading="between"),
+        "warm_up_ns": duration("from the first action of any rank to its own", heading="warm-up"),
+        "stall_ns": duration("blocked between actions before the input was there", heading="stall"),
+        "drain_ns": duration("from its last action to that of any rank", heading="drain"),
+        "outside_ns": duration("before and after the pipeline", heading="outside"),
+        "blocked_ns": duration("blocked in sends and receives, in all of these parts"),
+        "ideal_bubble": share("of the step without work if stages were equal, transfers free"),
+    },
+    first=(
+        "step rank stages dur_ns forward_ns backward_ns weight_ns transfer_ns between_ns "
+        "warm_up_ns stall_ns drain_ns outside_ns"
+    ),
+)
+
+PIPELINE_SAVINGS = schema(
+    "PIPELINE_SAVINGS",
+    {
+        "change": label("what is made as fast as its peers, after the changes before it"),
+        "rank": identifier("rank, -1 for several", unit="rank"),
+        "stage": identifier("stage, -1 for several"),
+        "micro_batch": identifier("micro-batch, -1 for several"),
+        "ratio": number("1", "how many times as long as its peers the slowest takes"),
+        "saves_ns": duration("shorter step, on average"),
+        "spread_ns": duration("shorter step with the same work spread evenly, 0 if not asked"),
+        "step_ns": duration("length of the step, on average"),
+        "share": share("saves_ns / step_ns"),
+        "is_cause": flag("saves enough to be called a cause"),
+    },
+)
+
+PIPELINE_SCHEDULE = schema(
+    "PIPELINE_SCHEDULE",
+    {
+        **PIPELINE_ACTIONS.columns,
+        "is_critical": flag("the step would be longer if this were"),
+    },
+    first="step rank stage phase micro_batch begin_ns end_ns waited_ns is_critical",
 )
 
 CLOCKS = schema(

@@ -140,7 +140,8 @@ class JobSummary(PathSummary):
     def verdict(self) -> Verdict:
         """What bounds the job."""
         kernels = self._visited.kernel_breakdown(by="name")
-        found = find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+        pipeline = self._visited.pipeline_causes
+        found = find_job_bounds(self.path, self.stragglers, kernels, self.opportunities, pipeline)
         return replace(found, damage=self.damage)
 
     @property

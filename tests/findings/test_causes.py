@@ -31,6 +31,7 @@ DRAWN_ONLY = {
     Cause.DEVICE_FULL,
     Cause.DEVICE_GAPS,
     Cause.FIRST_USE,
+    Cause.PIPELINE,
     Cause.GARBAGE_COLLECTION,
     Cause.UNRECORDED_WAIT,
     Cause.WAITING_FOR_WORK,

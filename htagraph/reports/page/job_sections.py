@@ -60,6 +60,28 @@ def _late(summary: JobSummary) -> Section:
     return Section("late", "Late ranks", intro, tuple(panels) if len(collectives) else (), absent)
 
 
+def _pipeline(summary: JobSummary) -> Section:
+    """Section on a pipeline."""
+    job = summary.job
+    schedule, table, savings = job.pipeline_schedule(), job.pipeline(), job.pipeline_savings()
+    panels = (
+        Panel(
+            "pipeline",
+            plots.pipeline_schedule(schedule),
+            useful(table),
+            job_answers.PIPELINE,
+        ),
+        Panel(
+            "pipeline-savings", None, savings, job_answers.PIPELINE_SAVINGS, "What is slow in it"
+        ),
+    )
+    intro = (
+        "What each rank did for which micro-batch, and where it waited. Each saving is that of a "
+        "replay in which every rank keeps its order."
+    )
+    return Section("pipeline", "Pipeline", intro, panels)
+
+
 def _steps(found: Frames) -> Section:
     """Section on steps."""
     frame, steady = found["step_times"], found["steady_state"]
@@ -134,6 +156,8 @@ def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     )
     yield path_section(summary, job_step_choice(summary.path, summary.window_name), sampled)
     yield help_section(summary)
+    if summary.job.stage_times is not None:
+        yield _pipeline(summary)
     yield _late(summary)
     idle = found["idle_time"].sort_values(
         "idle_ns", ascending=False, kind="stable", ignore_index=True

@@ -30,6 +30,7 @@ from htagraph.reports.plots.path_plots import (
     job_path_timeline,
     steps,
 )
+from htagraph.reports.plots.pipeline_plots import pipeline_schedule
 from htagraph.reports.plots.roofline_plots import roofline, time_at_roof
 from htagraph.reports.plots.sample_plots import sampled_counters
 from htagraph.reports.plots.speed_up_plots import speed_ups
@@ -49,6 +50,7 @@ __all__ = [
     "launch_stats",
     "memory_bandwidth",
     "overlap",
+    "pipeline_schedule",
     "queue_length",
     "roofline",
     "sampled_counters",

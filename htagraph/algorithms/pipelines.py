@@ -1,0 +1,177 @@
+"""Pipelines: which action needs which, and when all end if some take other times.
+
+An action is one phase of one micro-batch on one stage. Each worker keeps the order of its actions.
+The forward of a stage needs that of the stage before it, the backward that of the stage after it,
+and weights need the gradient of their own stage's input::
+
+    stage 0  [F0][F1]            [B0]
+    stage 1      [F0][B0][F1][B1]
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.retime import latest_times, retime
+
+__all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "schedule_of"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+PHASES = ("F", "B", "I", "W")
+"""Phases of an action: forward; backward, or its two parts: gradients of the input, of weights."""
+
+FORWARD, GRADIENT, INPUT, WEIGHT = range(len(PHASES))
+
+
+class Schedule(NamedTuple):
+    """Actions by their ends, with what each waits for; arrays have one entry per action.
+
+    Parameters
+    ----------
+    order : ndarray
+        Row of each action in the table that the schedule was made of.
+    before, needs : ndarray
+        Position of the previous action of the worker, and of the action whose result it needs;
+        -1 for none.
+    dur_ns, lag_ns, transfer_ns : ndarray, unit=ns
+        What it takes; the worker's own time between the previous action and it; the time from the
+        end of the action that it needs until it could begin.
+    release_ns : ndarray, unit=ns
+        Earliest begin: that recorded for the first action of each worker.
+    """
+
+    order: I64
+    before: I64
+    needs: I64
+    dur_ns: I64
+    lag_ns: I64
+    transfer_ns: I64
+    release_ns: I64
+
+    def ends(self, dur_ns: I64 | None = None, transfer_ns: I64 | None = None) -> I64:
+        """When each action ends, by position, if actions or transfers took other times.
+
+        Without changes these are the recorded ends.
+        """
+        dur = self.dur_ns if dur_ns is None else dur_ns
+        offsets, tail, weight = self._edges(
+            dur, self.transfer_ns if transfer_ns is None else transfer_ns
+        )
+        return retime(offsets, tail, weight, self.release_ns + dur)
+
+    def slack(self, deadline_ns: I64) -> I64:
+        """How much later each action could have ended, if each has to end by some time.
+
+        Examples
+        --------
+        >>> none, dur = np.full(2, -1), np.array([10, 4])
+        >>> both = Schedule(np.arange(2), none, none, dur, none, none, np.zeros(2, np.int64))
+        >>> both.slack(np.array([10, 10])).tolist()
+        [0, 6]
+        """
+        ends = self.ends()
+        return latest_times(*self._edges(self.dur_ns, self.transfer_ns), deadline_ns) - ends
+
+    def _edges(self, dur: I64, transfer: I64) -> tuple[I64, I32, I64]:
+        """Offsets, tails and weights of what each action waits for, as for `retime`."""
+        tails = np.column_stack([self.before, self.needs])
+        weights = np.column_stack([self.lag_ns + dur, transfer + dur])
+        there = tails >= 0
+        offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+        return offsets, tails[there].astype(np.int32), weights[there]
+
+
+def _found(keys: I64, wanted: I64) -> I64:
+    """Position of each wanted key, -1 for none."""
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    return np.where(keys[order][at] == wanted, order[at], -1)
+
+
+def _needed(run: I64, stage: I64, phase: I64, micro_batch: I64) -> I64:
+    """Position of the action that each one needs, -1 for none.
+
+    `run` numbers steps and replicas, between which nothing is passed.
+    """
+    last, most = int(stage.max()) + 2, int(micro_batch.max()) + 1
+
+    def keys(stage: I64, kind: I64) -> I64:
+        return ((run * (last + 1) + stage + 1) * len(PHASES) + kind) * most + micro_batch
+
+    forward, weight = phase == FORWARD, phase == WEIGHT
+    kind = np.where(phase == INPUT, GRADIENT, phase)
+    there = np.where(forward, stage - 1, np.where(weight, stage, stage + 1))
+    return _found(keys(stage, kind), keys(there, np.where(weight, GRADIENT, kind)))
+
+
+def schedule_of(
+    worker: I64,
+    run: I64,
+    stage: I64,
+    phase: I64,
+    micro_batch: I64,
+    begin_ns: I64,
+    end_ns: I64,
+    waited_ns: I64,
+) -> Schedule:
+    """What each action waits for, and how long after it the action could begin.
+
+    Parameters
+    ----------
+    worker : ndarray, dtype=int64
+        Number of the worker and step: its actions run one after another.
+    run : ndarray, dtype=int64
+        Number of the replica and step: its actions are passed on from stage to stage.
+    phase : ndarray, dtype=int64
+        Positions in `PHASES`.
+    waited_ns : ndarray, unit=ns
+        How long the worker did nothing but wait before the action, since its previous one.
+
+    Examples
+    --------
+    Stage 0 runs F for 10 ns; stage 1 gets it after 2 ns, and runs F for 20 ns, then B for 40 ns.
+
+    >>> worker, begin, end = np.array([0, 1, 1]), np.array([0, 12, 32]), np.array([10, 32, 72])
+    >>> one = schedule_of(
+    ...     worker, np.zeros(3, np.int64), np.array([0, 1, 1]), np.array([0, 0, 1]),
+    ...     np.zeros(3, np.int64), begin, end, np.array([0, 12, 0]))
+    >>> one.ends().tolist(), one.ends(one.dur_ns // 2).tolist()
+    ([10, 32, 72], [5, 17, 37])
+    """
+    order = np.lexsort((begin_ns, end_ns))
+    columns = (worker, run, stage, phase, micro_batch, begin_ns, end_ns, waited_ns)
+    worker, run, stage, phase, micro_batch, begin, end, waited = (one[order] for one in columns)
+    place = np.arange(len(order))
+    if not len(order):
+        return Schedule(order, place, place, end - begin, begin, begin, begin)
+    by_worker = np.lexsort((place, worker))
+    before = np.full(len(order), -1, dtype=np.int64)
+    follows = np.diff(worker[by_worker]) == 0
+    before[by_worker[1:][follows]] = by_worker[:-1][follows]
+    needs = _needed(run, stage, phase, micro_batch)
+    needs = np.where(needs < place, needs, -1)
+    since = begin - gather(end, needs, 0)
+    # An input that was there before the worker waited is not what it waited for.
+    is_input = (needs >= 0) & (since <= waited)
+    usual = _usual_transfer(stage * len(PHASES) + phase, since, is_input)
+    transfer = np.where(is_input, since, np.minimum(since, usual))
+    waited = np.where(is_input, waited, 0)
+    lag = np.where(before >= 0, begin - gather(end, before, 0) - waited, 0)
+    release = np.where(before >= 0, begin.min(), begin - waited)
+    return Schedule(order, before, needs, end - begin, lag, transfer, release)
+
+
+def _usual_transfer(kind: I64, since: I64, is_known: npt.NDArray[np.bool_]) -> I64:
+    """Median of what is known of each kind of action, else of all; 0 if nothing is."""
+    if not is_known.any():
+        return np.zeros(len(kind), dtype=np.int64)
+    out = np.full(len(kind), int(np.median(since[is_known])), dtype=np.int64)
+    for one in np.unique(kind[is_known]).tolist():
+        out[kind == one] = int(np.median(since[is_known & (kind == one)]))
+    return out

@@ -1,0 +1,217 @@
+"""Pipelines: what stages did in each step, and where they waited.
+
+Actions of all ranks are one table, `frames.PIPELINE_ACTIONS`, whatever recorded them. All answers
+are functions of that table; with the order of each rank kept, it is also a simulation of the run
+(`htagraph.algorithms.pipelines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.intervals import Cover
+from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, schedule_of
+from htagraph.model.job_answers import PIPELINE, PIPELINE_SCHEDULE
+
+__all__ = ["Pipeline"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The actions of a pipeline, and the steps and waits of its ranks; times are common.
+
+    Parameters
+    ----------
+    actions : DataFrame
+        Schema `frames.PIPELINE_ACTIONS`.
+    steps : DataFrame
+        Columns ``rank``, ``step``, ``start_ns``, ``end_ns``: one row per rank and step.
+    waits : DataFrame
+        Columns ``rank``, ``start_ns``, ``end_ns``: where ranks were blocked in sends and receives.
+    step_numbers : mapping of str to int
+        The number of each step, by its name.
+    """
+
+    actions: pd.DataFrame
+    steps: pd.DataFrame
+    waits: pd.DataFrame
+    step_numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def column(self, name: str) -> I64:
+        """A column of the actions; a phase is its position in `PHASES`."""
+        column = self.actions[name]
+        return np.asarray(column.cat.codes if name == "phase" else column, dtype=np.int64)
+
+    def _numbers(self, *names: str) -> I64:
+        """A number for each distinct combination of columns."""
+        return np.asarray(self.actions.groupby(list(names)).ngroup(), dtype=np.int64)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """What each action waits for; positions are by the ends of actions."""
+        times = (self.column(name) for name in ("begin_ns", "end_ns", "waited_ns"))
+        return schedule_of(
+            self._numbers("rank", "step"),
+            self._numbers("replica", "step"),
+            *(self.column(name) for name in ("stage", "phase", "micro_batch")),
+            *times,
+        )
+
+    @property
+    def overlap_ns(self) -> int:
+        """By how much an action began before the one that it needs had ended; 0 for none."""
+        schedule = self.schedule
+        since = schedule.transfer_ns[schedule.needs >= 0]
+        return int(max(-since.min(initial=0), 0))
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return int(self.actions["stage"].max()) + 1
+
+    @property
+    def step_ns(self) -> I64:
+        """Length of each step: from the first begin of any action to the last end."""
+        steps = self.actions.groupby("step")
+        length = steps["end_ns"].max() - steps["begin_ns"].min()
+        return np.asarray(length, dtype=np.int64)
+
+    def last_ends(self, ends: I64) -> I64:
+        """The last end of each step."""
+        step = self._numbers("step")[self.schedule.order]
+        out = np.zeros(int(step.max()) + 1, dtype=np.int64)
+        np.maximum.at(out, step, ends)
+        return out
+
+    @cached_property
+    def ideal_bubble(self) -> float:
+        """Share of the step without work if stages and micro-batches were equal, transfers free.
+
+        Of GPipe and 1F1B with p stages and m micro-batches this is (p - 1) / (m + p - 1); of other
+        schedules it follows from their order.
+        """
+        one = self.schedule
+        phase = self.column("phase")[one.order]
+        mean = np.bincount(phase, one.dur_ns, len(PHASES)) / np.maximum(
+            np.bincount(phase, minlength=len(PHASES)), 1
+        )
+        dur = np.maximum(np.round(mean).astype(np.int64), 1)[phase]
+        none = np.zeros(len(dur), dtype=np.int64)
+        ends = one._replace(lag_ns=none, release_ns=none).ends(dur, none)
+        n_ranks = self.actions["rank"].nunique()
+        return float(1 - dur.sum() / (n_ranks * max(int(self.last_ends(ends).sum()), 1)))
+
+    def timetable(self) -> pd.DataFrame:
+        """The actions, and which of them a step waits for: `job_answers.PIPELINE_SCHEDULE`.
+
+        An action is critical if the step would be longer, were it any longer.
+        """
+        order = self.schedule.order
+        last = self.actions.groupby("step")["end_ns"].transform("max").to_numpy(np.int64)
+        is_critical = np.empty(len(order), dtype=bool)
+        is_critical[order] = self.schedule.slack(last[order]) == 0
+        rows = self.actions.assign(is_critical=is_critical)
+        rows = rows.sort_values(["step", "replica", "begin_ns", "rank"], kind="stable")
+        return PIPELINE_SCHEDULE.frame(
+            {name: rows[name].array for name in PIPELINE_SCHEDULE.columns}
+        )
+
+    def within(self, windows: Mapping[int, tuple[int, int]]) -> Pipeline | None:
+        """The steps of which each rank has most in its window; None if there is none."""
+        steps = self.steps[self.steps["rank"].isin(windows.keys())]
+        bounds = np.array([windows[rank] for rank in steps["rank"].tolist()]).reshape(-1, 2)
+        part = np.minimum(steps["end_ns"], bounds[:, 1]) - np.maximum(
+            steps["start_ns"], bounds[:, 0]
+        )
+        inside = 2 * part > steps["end_ns"] - steps["start_ns"]
+        kept = inside.groupby(steps["step"]).all()
+        numbers = kept.index[kept]
+        if not len(numbers):
+            return None
+        acts, steps = (one[one["step"].isin(numbers)] for one in (self.actions, self.steps))
+        return replace(self, actions=acts.reset_index(drop=True), steps=steps)
+
+    def _parts(self) -> pd.DataFrame:
+        """What each action adds to the row of its rank and step."""
+        one, phase, waited = self.schedule, self.column("phase"), self.column("waited_ns")
+        at = np.argsort(one.order)
+        # What a rank waits before its first action is its warm-up.
+        inside = np.where(one.before[at] >= 0, waited, 0)
+        transfer = np.where(one.needs[at] >= 0, np.clip(one.transfer_ns[at], 0, inside), 0)
+        dur, is_weight = one.dur_ns[at], phase == WEIGHT
+        return self.actions[["rank", "step"]].assign(
+            forward_ns=np.where(phase == FORWARD, dur, 0),
+            backward_ns=np.where((phase != FORWARD) & ~is_weight, dur, 0),
+            weight_ns=np.where(is_weight, dur, 0),
+            transfer_ns=transfer,
+            stall_ns=inside - transfer,
+        )
+
+    def table(self) -> pd.DataFrame:
+        """What each rank did in each step, schema `job_answers.PIPELINE`; adds up to the step."""
+        keys = ["rank", "step"]
+        own = self.actions.groupby(keys).agg(
+            first_ns=("begin_ns", "min"), last_ns=("end_ns", "max"), replica=("replica", "first")
+        )
+        whole = self.actions.groupby("step").agg(
+            begun_ns=("begin_ns", "min"), done_ns=("end_ns", "max")
+        )
+        rows = self._parts().groupby(keys).sum().join(own).reset_index()
+        rows = rows.merge(self.steps, on=keys).join(whole, on="step")
+        first, last = rows["first_ns"], rows["last_ns"]
+        start = np.minimum(rows["start_ns"], first)
+        begun = np.minimum(np.maximum(rows["begun_ns"], start), first)
+        stop = np.maximum(rows["end_ns"], last)
+        done = np.maximum(np.minimum(rows["done_ns"], stop), last)
+        inside = ["forward_ns", "backward_ns", "weight_ns", "transfer_ns", "stall_ns"]
+        rows = rows.assign(
+            dur_ns=stop - start,
+            between_ns=last - first - rows[inside].sum(axis=1),
+            warm_up_ns=first - begun,
+            drain_ns=done - last,
+            outside_ns=(begun - start) + (stop - done),
+            blocked_ns=self._blocked(rows),
+            stages=self._stages(rows["rank"]),
+            ideal_bubble=self.ideal_bubble,
+        )
+        parts = rows[[*inside, "between_ns", "warm_up_ns", "drain_ns", "outside_ns"]]
+        assert (parts.sum(axis=1) == rows["dur_ns"]).all()
+        rows["lowest"] = rows["rank"].map(self.actions.groupby("rank")["stage"].min())
+        rows = rows.sort_values(["step", "replica", "lowest", "rank"], ignore_index=True)
+        return PIPELINE.frame({name: rows[name].to_numpy() for name in PIPELINE.columns})
+
+    def _stages(self, ranks: pd.Series[int]) -> npt.NDArray[np.object_]:
+        """The stages of each rank, in words."""
+        own = self.actions[["rank", "stage"]].drop_duplicates().sort_values("stage")
+        texts = own["stage"].astype(str).groupby(own["rank"]).agg(", ".join)
+        return ranks.map(texts).to_numpy(object)
+
+    def _blocked(self, rows: pd.DataFrame) -> I64:
+        """How long each rank was blocked in sends and receives of each step."""
+        out = np.zeros(len(rows), dtype=np.int64)
+        start, end = (rows[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+        for rank in self.waits["rank"].unique().tolist():
+            waits, mine = (
+                self.waits[self.waits["rank"] == rank],
+                np.flatnonzero(rows["rank"] == rank),
+            )
+            cover = Cover(*(waits[name].to_numpy(np.int64) for name in ("start_ns", "end_ns")))
+            out[mine] = cover.within(start[mine], end[mine])
+        return out
+
+    def of_one_stage(self, collectives: pd.DataFrame) -> Bools:
+        """Whether the members of each matched collective all are of the same stages."""
+        ranks = self.actions["rank"].drop_duplicates()
+        codes = pd.Series(pd.factorize(self._stages(ranks))[0], index=ranks)
+        spans = collectives["rank"].map(codes).fillna(-1).groupby(collectives["match"])
+        same: Bools = np.asarray(spans.transform("min") == spans.transform("max"), dtype=bool)
+        return same

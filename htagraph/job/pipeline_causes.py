@@ -1,0 +1,210 @@
+"""What is slow in a pipeline, and what a step would save if it were not.
+
+Causes are asked in this order, each with the ones before it repaired: a slow rank among replicas of
+its stage, or with all its stages slow; a slow stage; an uneven micro-batch; an action that is slow
+in every step; transfers. Else a slow machine would be called a stage with too many layers.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.job.pipeline import Pipeline
+from htagraph.model.job_answers import PIPELINE_SAVINGS
+from htagraph.model.schema import categorical
+
+__all__ = ["CHANGES", "PipelineCauses"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+CHANGES = ("rank", "stage", "micro-batch", "action", "transfer")
+"""What may be slow, in the order in which it is asked."""
+
+_SLOWER = 1.1
+"""How many times as long as its peers something takes that is called slow.
+
+Chosen above what equal stages differ by. Pinned by
+`test_pipeline_causes.py::test_a_stage_is_slow_from_a_tenth_on`.
+"""
+
+_MIN_SAVING = 0.03
+"""Share of the step that a repair saves at least, to be called a cause.
+
+Chosen. Pinned by `test_pipeline_causes.py::test_equal_stages_have_no_cause`.
+"""
+
+
+def _low_median(values: pd.Series[float]) -> float:
+    """The median; of an even number the lower of the two: the faster of two stages."""
+    return float(np.sort(values.to_numpy(np.float64))[(len(values) - 1) // 2])
+
+
+class PipelineCauses:
+    """The changes to a pipeline, each tried with those before it that are causes."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.schedule = pipeline, pipeline.schedule
+        self._cells = pipeline.actions.iloc[self.schedule.order].reset_index(drop=True)
+        self._cells["phase"] = pipeline.column("phase")[self.schedule.order]
+        self._dur = self.schedule.dur_ns.astype(np.float64)
+        self._ends = pipeline.last_ends(self.schedule.ends())
+        self._step_ns = float(pipeline.step_ns.mean())
+        self._rows: list[dict[str, object]] = []
+        self._ask_rank()
+        self._ask_stage()
+        self._ask_micro_batch()
+        self._ask_action()
+        self._ask_transfer()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """What each change saves, schema `job_answers.PIPELINE_SAVINGS`, in the order of asking."""
+        rows = pd.DataFrame(self._rows)
+        change = categorical(rows["change"].map(CHANGES.index), CHANGES)
+        columns = {name: rows[name].to_numpy() for name in PIPELINE_SAVINGS.columns}
+        return PIPELINE_SAVINGS.frame({**columns, "change": change})
+
+    def excess_within(self, rank: int, start_ns: I64, end_ns: I64) -> I64:
+        """How much shorter some stretches of a rank would be without its causes."""
+        own = self._cells.assign(gone=self.schedule.dur_ns - self._dur)
+        own = own[own["rank"] == rank].sort_values("begin_ns", kind="stable")
+        if own.empty:
+            return np.zeros(len(start_ns), dtype=np.int64)
+        times = own[["begin_ns", "end_ns"]].to_numpy(np.int64).ravel()
+        gone = own["gone"].cumsum().to_numpy()
+        sums = np.column_stack([np.append(0.0, gone[:-1]), gone]).ravel()
+        first, last = np.interp(start_ns, times, sums), np.interp(end_ns, times, sums)
+        excess: I64 = np.clip((last - first).astype(np.int64), 0, end_ns - start_ns)
+        return excess
+
+    def _saved(self, dur: F64, transfer: I64 | None = None) -> float:
+        """How much shorter a step is than it was recorded, on average."""
+        ends = self.schedule.ends(np.round(dur).astype(np.int64), transfer)
+        return float((self._ends - self.pipeline.last_ends(ends)).mean())
+
+    def _note(
+        self,
+        change: str,
+        ratio: float,
+        saves_ns: float,
+        *,
+        spread_ns: float = 0.0,
+        rank: int = -1,
+        stage: int = -1,
+        micro_batch: int = -1,
+    ) -> bool:
+        """Note what a change saves beyond those before; return whether it is a cause."""
+        share = saves_ns / max(self._step_ns, 1.0)
+        is_cause = ratio >= _SLOWER and share >= _MIN_SAVING and change != "transfer"
+        row = {"change": change, "rank": rank, "stage": stage, "micro_batch": micro_batch}
+        row |= {"ratio": ratio, "saves_ns": int(saves_ns), "spread_ns": int(spread_ns)}
+        row |= {"step_ns": int(self._step_ns), "share": share, "is_cause": is_cause}
+        self._rows.append(row)
+        return is_cause
+
+    def _work(self) -> pd.DataFrame:
+        """Time of each micro-batch on each stage, all phases together."""
+        keys = ["rank", "replica", "stage", "step", "micro_batch"]
+        return pd.DataFrame(
+            self._cells.assign(dur=self._dur).groupby(keys, as_index=False)["dur"].sum()
+        )
+
+    def _ask_rank(self) -> None:
+        """A rank slower than its peers on all of its stages."""
+        keys = ["rank", "replica", "stage"]
+        times = pd.DataFrame(self._work().groupby(keys, as_index=False)["dur"].median())
+        is_replicated = times["replica"].max() > 0
+        if not is_replicated and (times.groupby("rank")["stage"].size() == 1).any():
+            return  # a rank with one stage that nothing else runs: that is asked of stages
+        peers = times["stage"] if is_replicated else np.zeros(len(times))
+        usual = times["dur"].groupby(peers).transform(_low_median)
+        ratios = (times["dur"] / usual.clip(lower=1.0)).groupby(times["rank"]).min()
+        rank, ratio = ratios.index.tolist()[int(ratios.to_numpy().argmax())], float(ratios.max())
+        equal = np.where(self._cells["rank"] == rank, self._dur / max(ratio, 1.0), self._dur)
+        if self._note("rank", ratio, self._saved(equal), rank=rank):
+            self._dur = equal
+
+    def _ask_stage(self) -> None:
+        """Stages slower than the others."""
+        times = self._work().groupby("stage")["dur"].median().sort_index()
+        dur = np.maximum(times.to_numpy(np.float64), 1.0)
+        slowest = int(dur.argmax())
+        ratio = dur / _low_median(pd.Series(np.delete(dur, slowest)))
+        stages = self._cells["stage"].to_numpy(np.int64)
+        place = np.searchsorted(times.index.to_numpy(np.int64), stages)
+        equal = self._dur / np.where(ratio >= _SLOWER, ratio, 1.0)[place]
+        evenly = self._dur * (dur.mean() / dur)[place]
+        stage, before = times.index.tolist()[slowest], self._saved(self._dur)
+        ranks = self._cells.loc[stages == stage, "rank"].unique().tolist()
+        if self._note(
+            "stage",
+            float(ratio[slowest]),
+            self._saved(equal) - before,
+            spread_ns=self._saved(evenly) - before,
+            rank=ranks[0] if len(ranks) == 1 else -1,
+            stage=stage,
+        ):
+            self._dur = equal
+
+    def _ask_micro_batch(self) -> None:
+        """Micro-batches that take longer on every stage."""
+        work = self._work()
+        usual = work.groupby(["rank", "stage"])["dur"].transform("median").clip(lower=1.0)
+        keys = ["replica", "step", "micro_batch"]
+        sizes = work.assign(size=work["dur"] / usual).groupby(keys)["size"].agg(_low_median)
+        sizes = sizes.clip(lower=1e-3)
+        mean = sizes.groupby(["replica", "step"]).transform("mean")
+        factors = pd.DataFrame({"size": sizes, "evenly": mean / sizes})
+        factors = self._cells[keys].join(factors, on=keys)
+        size = factors["size"].to_numpy(np.float64)
+        equal = self._dur / np.where(size >= _SLOWER, size, 1.0)
+        # A number is named if it is slow in most steps.
+        usually = sizes.groupby("micro_batch").median()
+        number = usually.index.tolist()[int(usually.to_numpy().argmax())]
+        before = self._saved(self._dur)
+        if self._note(
+            "micro-batch",
+            float(sizes.max()),
+            self._saved(equal) - before,
+            spread_ns=self._saved(self._dur * factors["evenly"].to_numpy(np.float64)) - before,
+            micro_batch=number if usually.max() >= _SLOWER else -1,
+        ):
+            self._dur = equal
+
+    def _ask_action(self) -> None:
+        """The action that takes longer in most steps: what is slow once is the machine's noise."""
+        keys = ["rank", "stage", "phase"]
+        cells = self._cells.assign(dur=self._dur)
+        usual = np.maximum(cells.groupby(keys)["dur"].transform("median").to_numpy(), 1.0)
+        every = cells.assign(ratio=self._dur / usual).groupby([*keys, "micro_batch"])["ratio"]
+        ratio = every.transform(_low_median).to_numpy(np.float64)
+        worst = int(((ratio - 1) * usual).argmax())
+        keys = ["rank", "stage", "phase", "micro_batch"]
+        same = (cells[keys] == cells[keys].iloc[worst]).all(axis=1).to_numpy(bool)
+        equal = np.where(same, self._dur / np.maximum(ratio, 1.0), self._dur)
+        rank, stage, _, number = cells[keys].iloc[worst].tolist()
+        saves_ns = self._saved(equal) - self._saved(self._dur)
+        if self._note(
+            "action", float(ratio[worst]), saves_ns, rank=rank, stage=stage, micro_batch=number
+        ):
+            self._dur = equal
+
+    def _ask_transfer(self) -> None:
+        """Transfers that take longer than most."""
+        rows = np.flatnonzero(self.schedule.needs >= 0)
+        transfer = self.schedule.transfer_ns
+        usual = int(np.median(transfer[rows]))
+        worst = rows[int(transfer[rows].argmax())]
+        less = transfer.copy()
+        less[rows] = np.minimum(transfer[rows], usual)
+        rank, stage, number = (
+            self._cells[name].tolist()[worst] for name in ("rank", "stage", "micro_batch")
+        )
+        saves_ns = self._saved(self._dur, less) - self._saved(self._dur)
+        ratio = float(transfer[worst]) / max(usual, 1)
+        self._note("transfer", ratio, saves_ns, rank=rank, stage=stage, micro_batch=number)

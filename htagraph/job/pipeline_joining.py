@@ -1,0 +1,167 @@
+"""The actions of all ranks as one pipeline, and the sends and receives between them, with peers.
+
+Stages are named by annotations, or follow from times: ranks are stages in the order in which they
+begin, if on one host no action then begins before the one that it needs has ended. Else there are
+several readings, and nothing is joined or matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.clocks import ONE_HOST_NS, Clock
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.pipelines import FORWARD, PHASES
+from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline_actions import RankActions
+from htagraph.model.frames import PIPELINE_ACTIONS
+from htagraph.model.schema import categorical
+
+__all__ = ["join_ranks", "with_peers"]
+
+I64 = npt.NDArray[np.int64]
+
+_PARTS = 64
+"""Tensors of one action that are told apart: a limit of the numbering, above what models pass."""
+
+
+def join_ranks(
+    found: Mapping[int, RankActions], clocks: Mapping[int, Clock], *, is_timed: bool = True
+) -> Pipeline | None:
+    """The pipeline of some ranks, in common time; None if they are none, or it is not clear how.
+
+    Only steps that are whole on every rank are kept. Without `is_timed`, the clocks cannot be
+    compared: then stages have to be named, and of one pipeline.
+    """
+    if len(found) < 2:
+        return None
+    names = [set(one.steps["name"].drop_duplicates(keep=False)) for one in found.values()]
+    common = set.intersection(*names)
+    first = next(iter(found.values())).steps["name"].tolist()
+    number = {name: at for at, name in enumerate(one for one in first if one in common)}
+    parts = [_in_common_time(rank, one, clocks[rank], number) for rank, one in found.items()]
+    acts, steps, waits = (
+        pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True)
+    )
+    acts = _with_stages(acts)
+    acts = acts[acts["step"].isin(_whole_steps(acts))]
+    if acts.empty or (not is_timed and acts["replica"].max() > 0):
+        return None
+    columns = {name: acts[name].to_numpy() for name in PIPELINE_ACTIONS.columns if name != "phase"}
+    phase = categorical(acts["phase"], PHASES)
+    actions = PIPELINE_ACTIONS.frame({**columns, "phase": phase})
+    steps = steps[steps["step"].isin(actions["step"].unique())]
+    pipeline = Pipeline(actions, steps, waits, number)
+    return pipeline if not is_timed or pipeline.overlap_ns <= ONE_HOST_NS else None
+
+
+def _in_common_time(
+    rank: int, one: RankActions, clock: Clock, number: Mapping[str, int]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Actions, steps and waits of a rank, with the numbers that steps have on all ranks."""
+    steps = one.steps.assign(rank=rank, own=one.steps["step"])
+    steps["step"] = steps["name"].map(number).fillna(-1).astype(np.int64)
+    numbers = steps["step"].to_numpy(np.int64)
+    acts = one.actions.assign(
+        rank=rank, step=gather(numbers, one.actions["step"].to_numpy(np.int64))
+    )
+    waits = pd.DataFrame(one.waits, columns=["start_ns", "end_ns"]).assign(rank=rank)
+    for table in (acts, steps, waits):
+        for name in {"begin_ns", "start_ns", "end_ns"} & {*table.columns}:
+            table[name] = clock.to_common(table[name].to_numpy(np.int64))
+    keep = ["rank", "step", "start_ns", "end_ns"]
+    return acts[acts["step"] >= 0], steps.loc[steps["step"] >= 0, keep], waits
+
+
+def _with_stages(acts: pd.DataFrame) -> pd.DataFrame:
+    """Actions with stage and replica; none where some ranks name stages and others do not."""
+    is_named = acts["stage"] >= 0
+    if is_named.all():
+        held = acts[["rank", "stage"]].drop_duplicates().sort_values(["rank", "stage"])
+        own = held["stage"].astype(str).groupby(held["rank"]).agg(", ".join)
+        replica = own.groupby(own).cumcount()
+        return acts.assign(replica=acts["rank"].map(replica).to_numpy(np.int64))
+    if is_named.any():
+        return acts.iloc[:0].assign(replica=np.empty(0, dtype=np.int64))
+    begun = acts[acts["phase"] == FORWARD].groupby(["step", "rank"])["begin_ns"].min()
+    place = begun.groupby("step").rank().groupby("rank").median().rank(method="first") - 1
+    stage = acts["rank"].map(place).fillna(-1).astype(np.int64)
+    return acts.assign(stage=stage, replica=np.int64(0))
+
+
+def _whole_steps(acts: pd.DataFrame) -> I64:
+    """Steps in which every stage has one forward of each micro-batch, in each replica."""
+    forward = acts[acts["phase"] == FORWARD]
+    n_stages, n_replicas = (
+        int(acts["stage"].max()) + 1 if len(acts) else 0,
+        acts["replica"].nunique(),
+    )
+    key = ["replica", "stage", "micro_batch"]
+    steps = forward.groupby("step").agg(
+        n_forward=("stage", "size"),
+        stages=("stage", "nunique"),
+        replicas=("replica", "nunique"),
+        batches=("micro_batch", "nunique"),
+    )
+    steps["distinct"] = forward.drop_duplicates(["step", *key]).groupby("step").size()
+    whole = steps["n_forward"] == steps["stages"] * steps["replicas"] * steps["batches"]
+    whole &= steps["n_forward"] == steps["distinct"]
+    whole &= (steps["stages"] == n_stages) & (steps["replicas"] == n_replicas) & (n_stages > 1)
+    found: I64 = steps.index[whole].to_numpy(np.int64)
+    return found
+
+
+def with_peers(
+    tables: Mapping[int, pd.DataFrame], found: Mapping[int, RankActions], pipeline: Pipeline
+) -> dict[int, pd.DataFrame]:
+    """Collectives of ranks, `answers.COLLECTIVES`, with peers and numbers of sends and receives.
+
+    A number is that of what is passed: its step, direction, receiving stage and micro-batch.
+    """
+    held = pipeline.actions[["replica", "stage", "rank"]].drop_duplicates()
+    return {
+        rank: table
+        if rank not in found
+        else _named(table, _passed(found[rank], held[held["rank"] == rank], held, pipeline))
+        for rank, table in tables.items()
+    }
+
+
+def _passed(
+    one: RankActions, own: pd.DataFrame, held: pd.DataFrame, pipeline: Pipeline
+) -> pd.DataFrame:
+    """Columns ``event``, ``peer`` and ``seq`` of the sends and receives of a rank."""
+    told = one.messages
+    if told.empty or own.empty:
+        return pd.DataFrame({"event": [], "peer": [], "seq": []}, dtype=np.int64)
+    stage, phase, number, step = (
+        told[name].to_numpy(np.int64) for name in ("stage", "phase", "micro_batch", "step")
+    )
+    # A rank that names no stage has one.
+    stage = np.where(stage >= 0, stage, own["stage"].iloc[0])
+    sends, forward = told["sends"].to_numpy(bool), phase == FORWARD
+    other = np.where(forward == sends, stage + 1, stage - 1)
+    peers = held[held["replica"] == own["replica"].iloc[0]].set_index("stage")["rank"]
+    peer = peers.reindex(other).fillna(-1).to_numpy(np.int64)
+    names = one.steps["name"].map(pipeline.step_numbers).fillna(-1).to_numpy(np.int64)
+    step = gather(names, step)
+    most = int(pipeline.actions["micro_batch"].max()) + 1
+    code = (step * 2 + forward) * (pipeline.n_stages + 1) + np.where(sends, other, stage)
+    code = code * most + np.minimum(number, most - 1)
+    part = pd.Series(code).groupby([code, sends]).cumcount().to_numpy(np.int64)
+    passed = told[["event"]].assign(peer=peer, seq=code * _PARTS + part)
+    return pd.DataFrame(passed[(peer >= 0) & (step >= 0) & (part < _PARTS) & (number < most)])
+
+
+def _named(table: pd.DataFrame, passed: pd.DataFrame) -> pd.DataFrame:
+    """Collectives with the peers and numbers that are known."""
+    known = table[["event"]].merge(passed, on="event", how="left").set_index(table.index)
+    has = known["peer"].notna()
+    return table.assign(
+        peer=known["peer"].where(has, table["peer"]).astype(np.int64),
+        seq=known["seq"].where(has, table["seq"]).astype(np.int64),
+    )
