@@ -30,6 +30,7 @@ from htagraph.errors import (
 from htagraph.explain.critical_path import last_node
 from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
+from htagraph.job.exchanges import exchanges_of, no_exchanges
 from htagraph.job.executors import Task, Workers, failure_in_words
 from htagraph.job.kept_steps import (
     KeptSteps,
@@ -127,6 +128,8 @@ class RankSummary:
         Of the whole trace.
     content : int, default=0
         Checksum of threads and of the times of all events.
+    exchanges : DataFrame
+        Sizes of all-to-alls in both directions, `exchanges_of`.
     """
 
     rank: int
@@ -152,6 +155,7 @@ class RankSummary:
     n_steps_left_out: int = 0
     damage: tuple[Damage, ...] = ()
     content: int = 0
+    exchanges: pd.DataFrame = field(default_factory=no_exchanges)
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -235,6 +239,7 @@ def prepare_rank(
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
         content=_content(graph.dag.events),
         base_ns=base_time_of(trace.metadata),
+        exchanges=exchanges_of(graph.dag, collectives),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

@@ -18,12 +18,14 @@ from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
+from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
 from htagraph.job.lateness import excess_times, late_arrivals
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
+from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["Timeline", "apart_in_words"]
 
@@ -124,6 +126,21 @@ class Timeline:
         takers = self._matching.takers
         takers = takers[takers["rank"].isin(self.aligned)]
         return measure_waits(self.members, self.fitted, takers, self._ends)
+
+    @cached_property
+    def expert_work(self) -> ExpertWork:
+        """The work of each rank between the dispatch and the combine of each expert layer."""
+        summaries = self.graphs.summaries
+        return find_expert_work(
+            self.members,
+            {rank: one.exchanges for rank, one in summaries.items()},
+            embeds=any(one.context.embeds for one in summaries.values()),
+        )
+
+    @cached_property
+    def token_surplus(self) -> TokenSurplus:
+        """What each rank works on tokens beyond the mean, on its own clock."""
+        return token_surplus(self.expert_work)
 
     @property
     def _ends(self) -> dict[int, RankEnds]:

@@ -211,6 +211,7 @@ class Cause(StrEnum):
     COMPUTE = "compute"
     COMMUNICATION = "communication"
     LATE_RANK = "late rank"
+    EXPERT_IMBALANCE = "expert imbalance"
     COPIES = "copies"
     BLOCKING_COPY = "blocking copy"
     HOST_WAIT = "host wait"

@@ -30,6 +30,7 @@ DRAWN_ONLY = {
     Cause.COPIES,
     Cause.DEVICE_FULL,
     Cause.DEVICE_GAPS,
+    Cause.EXPERT_IMBALANCE,
     Cause.FIRST_USE,
     Cause.GARBAGE_COLLECTION,
     Cause.UNRECORDED_WAIT,
