@@ -26,6 +26,7 @@ TITLES = {
     Cause.COMMUNICATION: "Communication on the critical path",
     Cause.LATE_RANK: "Rank {rank} is late and keeps the others waiting",
     Cause.PIPELINE: "A part of the pipeline is slower than its peers",
+    Cause.EXPERT_IMBALANCE: "Ranks work on more tokens than the mean",
     Cause.COPIES: "Device copies and fills",
     Cause.BLOCKING_COPY: "Copies that block the host",
     Cause.HOST_WAIT: "Host-device synchronization, and the delays it causes",
@@ -98,6 +99,7 @@ REPAIRED = {
     "bandwidth(": "at twice the bandwidth",
     "prefetch(": "if one worker loads one batch ahead",
     "equalise(": "if as early as the others",
+    "balance(": "if tokens were balanced",
 }
 """The condition of a saving, by how the replayed change begins; PyTorch calls HIP graphs the same.
 """

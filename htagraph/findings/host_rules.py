@@ -211,5 +211,11 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule("compare what this rank does there with the other ranks."),
     ),
+    Cause.EXPERT_IMBALANCE: (
+        Rule(
+            "balance the router (auxiliary loss, bias of busy experts, capacity), place busy "
+            "experts on different ranks, or duplicate the busiest: job.experts() has the tokens.",
+        ),
+    ),
 }
 """By cause: advice is the first rule that applies; the last one always does."""

@@ -32,7 +32,7 @@ from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
 from htagraph.queries.collectives import HOST_RANGE
 
-__all__ = ["Matching", "match_collectives", "measure_waits"]
+__all__ = ["Matching", "match_collectives", "measure_waits", "step_names"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -76,12 +76,16 @@ def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
     return table.assign(rank=np.int64(rank), arrived_ns=arrived_ns)
 
 
+def step_names(starts: Mapping[int, Sequence[StepStart]]) -> dict[int, str]:
+    """The names of the steps of all ranks, by number."""
+    return dict(enumerate({one.name: 0 for several in starts.values() for one in several}))
+
+
 def _steps(
     tables: Mapping[int, pd.DataFrame], starts: Mapping[int, Sequence[StepStart]]
 ) -> dict[int, I64]:
     """The step in which each collective was launched, as the number of its name; -1 for none."""
-    number = {one.name: 0 for several in starts.values() for one in several}
-    number = {name: at for at, name in enumerate(number)}
+    number = {name: at for at, name in step_names(starts).items()}
     found = {}
     for rank, table in tables.items():
         several = starts.get(rank, ())

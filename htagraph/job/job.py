@@ -19,6 +19,7 @@ from htagraph.findings.opening import LONG_OPENING
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.bandwidths import BandwidthKey
+from htagraph.job.collectives import step_names
 from htagraph.job.damage import (
     RankDamage,
     find_damage,
@@ -55,6 +56,7 @@ from htagraph.questions import Questions, check_options
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
+from htagraph.replay.token_surplus import Balance
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["JOB_QUESTIONS", "Job"]
@@ -64,6 +66,7 @@ JOB_QUESTIONS = (
     "clocks",
     "collectives",
     "delay_costs",
+    "experts",
     "opportunities",
     "pipeline",
     "pipeline_bubbles",
@@ -473,6 +476,38 @@ class Job(Questions):
         """
         return self.timeline.delay_costs
 
+    def experts(self, *, capacity: float = 1.25) -> pd.DataFrame:
+        """Tokens that each rank receives for its experts, what they take, and what balance saves.
+
+        An expert layer is two all-to-alls, of which the second returns on each rank the rows that
+        the first brought. Sizes in both directions are in traces with ``record_shapes``, or with
+        NCCL metadata. Moving tokens conserves work, so balance saves the last rank's time beyond
+        the mean, as far as tokens explain it.
+
+        Parameters
+        ----------
+        capacity : float, default=1.25
+            Tokens that a rank takes at most, over the mean, for ``capped_saves_ns``.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.EXPERTS`
+            One row per step, layer and rank; empty without expert layers.
+
+        Raises
+        ------
+        QueryError
+            If `capacity` is below 1.
+        """
+        if not capacity >= 1:
+            raise QueryError(
+                f"experts: capacity must be at least 1, not {capacity:g}.",
+                hint="1.25 is a quarter more than the mean.",
+            )
+        line = self.timeline
+        steps = step_names({rank: one.starts for rank, one in self.summaries.items()})
+        return line.expert_work.frame(line.collectives, steps, capacity)
+
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the job shorter, each with its predicted saving.
 
@@ -493,7 +528,13 @@ class Job(Questions):
         run = Context.of_job([rank.context for rank in self.summaries.values()])
         done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
         charges = self.rehearsal.charges(path.segments, path.attributed_time)
-        asked = candidates(path.segments, path.attributed_time, charges, done=done)
+        asked = candidates(
+            path.segments,
+            path.attributed_time,
+            charges,
+            balance=Balance(self.rehearsal.token_surplus),
+            done=done,
+        )
         return predictions(self.rehearsal, asked)
 
     def verdict(self) -> Verdict:

@@ -187,7 +187,8 @@ class JobPath:
     def attributed_time(self) -> pd.DataFrame:
         """Every nanosecond of the path with its one cause, schema `frames.JOB_ATTRIBUTED_TIME`.
 
-        What took a late rank longer than the runner-up is charged to its lateness.
+        What took a late rank longer than the runner-up is charged to its lateness; what experts do
+        with tokens beyond the mean of the ranks, to their imbalance.
 
         Raises
         ------
@@ -196,8 +197,9 @@ class JobPath:
         """
         route, timeline = self.route, self.timeline
         asked = on_rank_segments(attributed_in, route.rank_segments)
+        surplus = timeline.token_surplus
         parts = [
-            route.moved(part, timeline.clocks[rank]).assign(rank=rank)
+            route.moved(surplus.charged(part, rank), timeline.clocks[rank]).assign(rank=rank)
             for rank, part in timeline.graphs.ask(asked, on_error="raise").items()
         ]
         joined = _in_order([part.assign(bound=part["bound"].astype(object)) for part in parts])
@@ -207,7 +209,7 @@ class JobPath:
         blamed = blame_late_ranks(
             joined,
             self.segments,
-            timeline.late_arrivals,
+            timeline.expert_work.without_overfull(timeline.late_arrivals),
             timeline.excess_times,
             timeline.collectives,
         )

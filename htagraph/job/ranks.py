@@ -30,6 +30,7 @@ from htagraph.errors import (
 from htagraph.explain.critical_path import last_node
 from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
+from htagraph.job.exchanges import exchanges_of, no_exchanges
 from htagraph.job.executors import Task, Workers, failure_in_words
 from htagraph.job.kept_steps import (
     KeptSteps,
@@ -130,6 +131,8 @@ class RankSummary:
         Checksum of threads and of the times of all events.
     pipeline : RankActions, optional
         What it did for a pipeline.
+    exchanges : DataFrame
+        Sizes of all-to-alls in both directions, `exchanges_of`.
     """
 
     rank: int
@@ -156,6 +159,7 @@ class RankSummary:
     damage: tuple[Damage, ...] = ()
     content: int = 0
     pipeline: RankActions | None = None
+    exchanges: pd.DataFrame = field(default_factory=no_exchanges)
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -241,6 +245,7 @@ def prepare_rank(
         content=_content(graph.dag.events),
         base_ns=base_time_of(trace.metadata),
         pipeline=rank_actions(graph),
+        exchanges=exchanges_of(graph.dag, collectives),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,7 @@ from htagraph.replay.draft import Draft
 from htagraph.replay.hold_out import run_to_run_ns, step_spread
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.replay import Replay, replay_of
+from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["JobRehearsal", "JobRun", "RankReplay", "replay_requests"]
 
@@ -128,11 +129,14 @@ class JobRehearsal:
         Their transfers begin when all members have arrived.
     clock_error_ns : int, unit=ns
         How far the clock of any rank may be off.
+    token_surplus : TokenSurplus
+        What ranks work on tokens beyond the mean, in common time.
     """
 
     ranks: Mapping[int, RankReplay]
     merged: MergedReplay
     clock_error_ns: int = 0
+    token_surplus: TokenSurplus = field(default_factory=TokenSurplus)
 
     @classmethod
     def of(cls, timeline: Timeline, window: WindowName) -> JobRehearsal:
@@ -174,7 +178,8 @@ class JobRehearsal:
             )
             ranks[rank] = replace(one, readings=met)
         spread_ns = max((fit.spread_ns for fit in timeline.fitted.fits.values()), default=0)
-        return cls(ranks, merged, int(_SPREADS * spread_ns))
+        surplus = timeline.token_surplus.moved(timeline.clocks)
+        return cls(ranks, merged, int(_SPREADS * spread_ns), surplus)
 
     @cached_property
     def window(self) -> Window:
@@ -234,12 +239,16 @@ class JobRehearsal:
     def charges(self, segments: pd.DataFrame, attributed_time: pd.DataFrame) -> Charges:
         """The causes of all time of all ranks, on the job's path or not.
 
-        What makes a rank late is its lateness, and no other cause.
+        What makes a rank late is its lateness, and no other cause; but what it does with tokens
+        beyond the mean is their imbalance.
         """
-        ranks = (Charges.of(one.dag, one.replay, rank) for rank, one in self.ranks.items())
+        ranks = (self._charges(rank, one) for rank, one in self.ranks.items())
         found = Charges.joined(ranks).with_path(segments, attributed_time)
-        late = attributed_time.loc[attributed_time["cause"] == Cause.LATE_RANK, "rank"]
-        for rank in map(int, late.unique()):
+        late, overfull = (
+            set(attributed_time.loc[attributed_time["cause"] == cause, "rank"].tolist())
+            for cause in (Cause.LATE_RANK, Cause.EXPERT_IMBALANCE)
+        )
+        for rank in sorted(late - overfull):
             draft, one = self._draft(rank, Assumption.AS_BOUND), self.ranks[rank]
             Equalise().apply(draft)
             shorter = np.maximum(one.replay.weight_ns - draft.weight_ns, 0)
@@ -250,6 +259,18 @@ class JobRehearsal:
             )
             found = found.less(rank, spared_ns.astype(np.int64))
         return found
+
+    def _charges(self, rank: int, one: RankReplay) -> Charges:
+        """The causes of all time of a rank by itself, and of its part of the imbalance."""
+        found = Charges.of(one.dag, one.replay, rank)
+        if rank not in self.token_surplus.times_ns:
+            return found
+        replay, share = one.replay, np.zeros(len(one.dag.edges))
+        begin, end = replay.ts_ns[replay.tail], replay.ts_ns[replay.head]
+        surplus_ns = self.token_surplus.within(rank, begin, np.maximum(begin, end))
+        known = replay.row >= 0
+        share[replay.row[known]] = (surplus_ns / np.maximum(end - begin, 1))[known]
+        return found.split(share, Cause.EXPERT_IMBALANCE)
 
     def windows(self, run: JobRun) -> dict[int, Window]:
         """The window of each rank in a run, in common time."""

@@ -22,6 +22,7 @@ from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_band
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
+from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
 from htagraph.job.lateness import excess_times, late_arrivals
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_actions import RankActions
@@ -31,6 +32,7 @@ from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
+from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["Timeline", "apart_in_words"]
 
@@ -173,6 +175,21 @@ class Timeline:
     def fitted_latencies(self, match: I64) -> tuple[F64, F64]:
         """Fitted latency of matched collectives in ns, and its error as a share; NaN without."""
         return fitted_latencies(self.collectives, self.tables, match)
+
+    @cached_property
+    def expert_work(self) -> ExpertWork:
+        """The work of each rank between the dispatch and the combine of each expert layer."""
+        summaries = self.graphs.summaries
+        return find_expert_work(
+            self.members,
+            {rank: one.exchanges for rank, one in summaries.items()},
+            embeds=any(one.context.embeds for one in summaries.values()),
+        )
+
+    @cached_property
+    def token_surplus(self) -> TokenSurplus:
+        """What each rank works on tokens beyond the mean, on its own clock."""
+        return token_surplus(self.expert_work)
 
     @property
     def _ends(self) -> dict[int, RankEnds]:

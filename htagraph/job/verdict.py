@@ -14,7 +14,7 @@ from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.host_rules import SLOW_DEVICE
 from htagraph.findings.too_little import too_little
-from htagraph.findings.verdict import Verdict
+from htagraph.findings.verdict import Finding, Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
 from htagraph.job.bandwidths import slowest_in_words
@@ -24,7 +24,7 @@ from htagraph.job.pipeline_findings import charge_pipeline, slow_part_first
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
 from htagraph.model.kinds import Bound, Cause
-from htagraph.model.units import human_count
+from htagraph.model.units import human_count, human_duration
 
 __all__ = ["find_job_bounds"]
 
@@ -94,12 +94,25 @@ def find_job_bounds(
         if finding.cause == Cause.COMMUNICATION
         else replace(finding, detail=slow, to_try=SLOW_DEVICE)
         if finding.cause == Cause.COMPUTE and slow
+        else replace(finding, title=_imbalance(path, finding))
+        if finding.cause == Cause.EXPERT_IMBALANCE
         else finding
         for finding in verdict.findings
     )
     if pipeline is not None:
         found = slow_part_first(found, pipeline)
     return replace(verdict, findings=found)
+
+
+def _imbalance(path: JobPath, finding: Finding) -> str:
+    """How uneven tokens are, and what balance saves, in words."""
+    said = path.timeline.expert_work.in_words(finding.ranks[0][0])
+    if not finding.drag_ns:
+        return said
+    steps = path.attributed_time["step"]
+    n_steps = max(steps[steps != ""].nunique(), 1)
+    saved, whole = (human_duration(ns // n_steps) for ns in (finding.drag_ns, path.dur_ns))
+    return f"{said}: balance saves {saved} of {whole}" + " a step" * (n_steps > 1)
 
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:

@@ -26,6 +26,7 @@ __all__ = [
     "BANDWIDTHS",
     "CLOCKS",
     "DELAY_COSTS",
+    "EXPERTS",
     "MATCHED_COLLECTIVES",
     "PIPELINE",
     "PIPELINE_BUBBLES",
@@ -104,6 +105,34 @@ DELAY_COSTS = schema(
         "share": "delay_ns / all waits",
     },
     first="bound delay_ns share name op direct_ns propagated_ns n_collectives n_ranks",
+)
+
+EXPERTS = schema(
+    "EXPERTS",
+    {
+        "step": name("step; empty if none is recorded"),
+        "layer": identifier("number of the pair of dispatch and combine within the step"),
+        "rank": identifier("rank", unit="rank"),
+        "group": name("communicator"),
+        "n_tokens": count("tokens that it receives; -1 if only sizes in elements are recorded"),
+        "load": number("1", "that, over the mean of the ranks"),
+        "imbalance": number("1", "largest load of the ranks in this layer and step"),
+        "n_steps_fullest": count("steps in which it receives most tokens of this layer"),
+        "work_ns": duration("from the end of its dispatch to the start of its combine"),
+        "dispatch_bytes": count("bytes that it sends to experts", unit="bytes"),
+        "dispatch_ns": "transfer of the dispatch, after all ranks have come",
+        "combine_bytes": count("bytes that it sends back", unit="bytes"),
+        "combine_ns": "transfer of the combine, after all ranks have come",
+        "balanced_saves_ns": (
+            "how much earlier the last rank is done if all have the mean; 0 on other rows"
+        ),
+        "capped_saves_ns": "likewise if no rank takes more tokens than `capacity` times the mean",
+        "duplicated_saves_ns": "likewise if the fullest rank shares with the emptiest",
+    },
+    first=(
+        "step layer n_tokens load imbalance n_steps_fullest work_ns balanced_saves_ns "
+        "capped_saves_ns duplicated_saves_ns dispatch_bytes dispatch_ns combine_ns"
+    ),
 )
 
 PIPELINE_BUBBLES = schema(

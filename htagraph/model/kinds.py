@@ -212,6 +212,7 @@ class Cause(StrEnum):
     COMMUNICATION = "communication"
     LATE_RANK = "late rank"
     PIPELINE = "pipeline"
+    EXPERT_IMBALANCE = "expert imbalance"
     COPIES = "copies"
     BLOCKING_COPY = "blocking copy"
     HOST_WAIT = "host wait"

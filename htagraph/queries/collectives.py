@@ -195,8 +195,12 @@ def short_group(group: str) -> str:
 
 def launch_times(dag: Dag, events: I64) -> I64:
     """Launch times of collectives, or times of their handoff to a worker, in ns."""
-    ranges = host_collectives(dag)
-    return dag.events.ts_ns[_with_callers(dag, ranges).launch[events]]
+    return dag.events.ts_ns[launches_of(dag, events)]
+
+
+def launches_of(dag: Dag, events: I64) -> I64:
+    """What launched each collective, or gave it to a worker: the events of the calls."""
+    return _with_callers(dag, host_collectives(dag)).launch[events].astype(np.int64)
 
 
 def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:

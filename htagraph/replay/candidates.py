@@ -24,6 +24,7 @@ from htagraph.replay.event_groups import (
 )
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
+from htagraph.replay.token_surplus import Balance
 
 __all__ = [
     "REMOVALS",
@@ -88,6 +89,7 @@ def candidates(
     charges: Charges,
     sequences: Sequence[tuple[str, ...]] = (),
     *,
+    balance: Balance | None = None,
     is_large: bool = False,
     done: Collection[str] = (),
 ) -> Iterator[Candidate]:
@@ -99,10 +101,12 @@ def candidates(
         Causes of all time, on the path or not.
     sequences : sequence of tuple of str
         Names of kernels that recur one after the other.
+    balance : Balance, optional
+        The change that gives all ranks of a job as many tokens for their experts.
     done : collection of str
         Kinds of change that the run has already, see `kinds_done`.
     """
-    yield from _of_causes(attributed, charges)
+    yield from _of_causes(segments, attributed, charges, balance)
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
@@ -124,20 +128,38 @@ def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
     return tuple(kind for kind, is_done in had.items() if is_done)
 
 
-def _of_causes(attributed: pd.DataFrame, charges: Charges) -> Iterator[Candidate]:
-    """Yield the run without each cause, or without each late rank's delay; and repairs."""
+def _of_causes(
+    segments: pd.DataFrame,
+    attributed: pd.DataFrame,
+    charges: Charges,
+    balance: Balance | None,
+) -> Iterator[Candidate]:
+    """Yield the run without each cause, or without each late rank's delay; and repairs.
+
+    A rank with too many tokens would still be last if it were not late for another reason.
+    """
     late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
     late = late.where(attributed["cause"] == Cause.LATE_RANK, -1)
     keys = pd.MultiIndex.from_arrays([attributed["cause"], late])
+    is_overfull = attributed["cause"] == Cause.EXPERT_IMBALANCE
+    overfull = set(attributed.loc[is_overfull, "rank"].tolist()) if is_overfull.any() else set()
     for name, rank in keys.drop_duplicates().tolist():
         cause = Cause(str(name))
         if cause in UNRANKED:
             continue
         if cause is Cause.LATE_RANK:
-            change: Change = Equalise().on_rank(int(rank))
+            mine = attributed[(attributed["cause"] == cause) & (attributed["rank"] == rank)]
+            change: Change = (
+                _spared(segments, mine, f"lateness of rank {rank}")
+                if rank in overfull
+                else Equalise().on_rank(int(rank))
+            )
             yield Candidate("repair", f"{cause} {rank}", (change,), 0.0, cause, int(rank))
             continue
         gone = charges.without(cause)
+        if cause is Cause.EXPERT_IMBALANCE and balance is not None:
+            yield Candidate("cause", str(cause), (balance,), 0.0, cause)
+            yield Candidate("repair", str(cause), (balance,), 0.0, cause)
         if cause in REMOVALS:
             yield Candidate("cause", str(cause), (REMOVALS[cause],), 0.0, cause)
         yield Candidate("cause", str(cause), (gone,), 0.0, cause, is_last_resort=True)

@@ -126,6 +126,14 @@ class Charges:
         dur_ns = np.where(is_mine & ~is_late, self.dur_ns * left, self.dur_ns)
         return Charges(self.rank, self.row, np.rint(dur_ns).astype(np.int64), self.cause)
 
+    def split(self, share: npt.NDArray[np.float64], cause: Cause) -> Charges:
+        """The same, but a share of the time of each edge is charged to a cause."""
+        part_ns = np.floor(self.dur_ns * share[self.row]).astype(np.int64)
+        code = np.full(len(self.row), _CODES[cause], dtype=np.int8)
+        parts = Charges(self.rank, self.row, part_ns, code)
+        rest = Charges(self.rank, self.row, self.dur_ns - part_ns, self.cause)
+        return Charges.joined([rest.where(rest.dur_ns > 0), parts.where(part_ns > 0)])
+
     def without(self, cause: Cause) -> Spare:
         """The change that makes all time of a cause take none."""
         mine = self.where(self.cause == _CODES[cause])

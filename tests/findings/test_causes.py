@@ -30,6 +30,7 @@ DRAWN_ONLY = {
     Cause.COPIES,
     Cause.DEVICE_FULL,
     Cause.DEVICE_GAPS,
+    Cause.EXPERT_IMBALANCE,
     Cause.FIRST_USE,
     Cause.PIPELINE,
     Cause.GARBAGE_COLLECTION,
