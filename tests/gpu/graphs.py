@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
+import htagraph as hg
 from tests.gpu.machine import Machine
 from tests.gpu.pairs import captured_graph, network
 from tests.gpu.recording import record_block, record_steps
@@ -48,4 +49,15 @@ def run_graphs(machine: Machine, out: Path) -> dict[str, Any]:
                 "gflop": _N_STEPS * _DEPTH * 2 * n * _WIDTH**2 / 1e9,
             }
         )
+    for row, other in zip(rows, reversed(rows), strict=True):
+        row["joined"] = _joined(out / row["replay"], out / row["capture"])
+        row["with_other"] = _joined(out / row["replay"], out / other["capture"])
     return {"rows": rows}
+
+
+def _joined(replay: Path, capture: Path) -> str:
+    """What htagraph says of a replay with a capture next to it."""
+    try:
+        return str(hg.load(replay, beside=[capture]).attached.iloc[0]["detail"])
+    except hg.errors.HTAGraphError as error:
+        return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -203,9 +204,8 @@ def _peak_share(machine: Machine, flops: int, n_bytes: int, n_calls: int, second
         return float("nan")
     name = {torch.bfloat16: "bf16", torch.float32: "fp32"}[machine.dtype]
     beyond_cache = max(n_bytes - n_calls * peaks.cache_bytes, 0)
-    return max(
-        flops / (peaks.flops_per_s(name) * seconds), beyond_cache / (peaks.bytes_per_s * seconds)
-    )
+    per_s = peaks.flops_per_s(name) or math.inf
+    return max(flops / per_s, beyond_cache / peaks.bytes_per_s) / seconds
 
 
 def _of_host(graph: TraceGraph) -> Found:

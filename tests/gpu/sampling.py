@@ -14,13 +14,7 @@ _FIELDS = (
     "memory.used"
 )
 _EVERY_MS = 100
-"""Between samples: nvidia-smi is slow below 50 ms."""
-
-
-def command(file: Path) -> list[str]:
-    """The call that appends samples to a file until it is ended."""
-    query = [f"--query-gpu={_FIELDS}", "--format=csv", f"--loop-ms={_EVERY_MS}"]
-    return ["nvidia-smi", *query, f"--filename={file}"]
+"""Between samples. Chosen: NVML renews power and utilisation about as often."""
 
 
 @contextmanager
@@ -29,16 +23,15 @@ def sampled(out: Path) -> Iterator[Path | None]:
     if shutil.which("nvidia-smi") is None:
         yield None
         return
-    file = out / "nvidia-smi.csv"
-    # Times of a log are local; those of a trace are not.
-    running = subprocess.Popen(
-        command(file),
-        env={**os.environ, "TZ": "UTC"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield file
-    finally:
-        running.terminate()
-        running.wait()
+    query = [f"--query-gpu={_FIELDS}", "--format=csv", f"--loop-ms={_EVERY_MS}"]
+    with (out / "nvidia-smi.csv").open("w") as file:
+        # It writes local times; those of a trace are not.
+        zone = {**os.environ, "TZ": "UTC"}
+        running = subprocess.Popen(
+            ["nvidia-smi", *query], env=zone, stdout=file, stderr=subprocess.DEVNULL
+        )
+        try:
+            yield Path(file.name)
+        finally:
+            running.terminate()
+            running.wait()

@@ -83,7 +83,11 @@ def _counts(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
 
 def _graphs(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
     for row in rows:
-        yield {"rows": str(row["rows"]), "capture": row["capture"], "replay": row["replay"]}
+        yield {
+            "rows": str(row["rows"]),
+            "with its capture": row["joined"].replace("\n", " "),
+            "with the other": row["with_other"].replace("\n", " "),
+        }
 
 
 def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, str]]:

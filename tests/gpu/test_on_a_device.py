@@ -142,7 +142,10 @@ def test_a_replayed_graph_has_the_operators_of_its_capture(tmp_path, device):
 @pytest.mark.parametrize("device", [ON_GPU])
 def test_samples_of_nvidia_smi_are_placed_on_the_traces(tmp_path, device):
     """By the wall clock, near the capture that took longest."""
-    (row,) = found("roofs", device, tmp_path)["sampling"]["rows"]
+    parts = found("roofs", device, tmp_path)
+    if "sampling" not in parts:
+        pytest.skip("needs nvidia-smi")
+    (row,) = parts["sampling"]["rows"]
 
     assert row["instrument"] == "nvidia-smi"
     assert int(row["n_matched"]) > 0, row["detail"]
