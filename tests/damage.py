@@ -376,7 +376,8 @@ def _clock_set(
     if not events:
         return document, ""
     at = np.sort([_instant(events, rng) for _ in range(int(rng.integers(1, 4)))])
-    far_us = 10 ** rng.uniform(2, 6.5, len(at))
+    # Less is not told from clocks that are always a little off.
+    far_us = 10 ** rng.uniform(2.7, 6.5, len(at))
     if is_within:
         far_us = np.minimum(far_us, rng.uniform(0.1, 0.9) * (at - _ts(events[0])) / len(at))
     by_us = np.append(0, rng.choice(signs, len(at)) * far_us)

@@ -16,8 +16,8 @@ from tests.public_traces import FOLDER, PUBLIC_TRACES
 
 CAPTURES = Path(__file__).parent / "data" / "captures"
 
-_NO_TRACES = ("*.truth.json", "*.et.json.gz", "MANIFEST.json")
-"""Files beside the traces: planted truths, an execution trace, a list."""
+_NO_TRACES = ("*.truth.json", "*.et.json.gz", "MANIFEST.json", "nccl_trace_rank_*")
+"""Files beside the traces: planted truths, an execution trace, a list, dumps of hanging jobs."""
 
 
 def traces_in(folder: Path) -> list[Path]:

@@ -255,10 +255,11 @@ def _clocks_of_a_host(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int
 
 
 def _lone(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
-    """Yield what is said of collectives that no other rank recorded, although all recorded then.
+    """Yield what is said of collectives that other ranks lack, although all recorded then.
 
-    Only of groups in which the rank's other collectives are matched: those of the rest may be of
-    ranks that were not loaded. The first and the last may be of before or after the capture.
+    Of those that one rank alone has, only of groups in which its other collectives are matched:
+    those of the rest may be of ranks that were not loaded. The first and the last may be of before
+    or after the capture.
     """
     ends = [_ends(timeline, rank) for rank in timeline.aligned]
     start_ns, end_ns = max(start for start, _ in ends), min(end for _, end in ends)
@@ -282,6 +283,38 @@ def _lone(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
             "waiting in them is no wait for a late rank."
         )
         yield DamageKind.LOST_EVENTS, n, n_all, said
+    else:
+        yield from _lacking(timeline)
+
+
+def _lacking(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
+    """Yield what is said of matched collectives that some rank lacks between others of its own."""
+    members, takers = timeline.members, timeline.takers
+    start_ns, end_ns = np.empty((2, len(members)), dtype=np.int64)
+    first_ns, last_ns = {}, {}
+    for rank, rows in members.groupby("rank").indices.items():
+        clock, own = timeline.clocks[int(str(rank))], members.iloc[rows]
+        start_ns[rows] = clock.to_common(own["start_ns"].to_numpy(np.int64))
+        end_ns[rows] = clock.to_common(own["end_ns"].to_numpy(np.int64))
+        table = timeline.graphs.summaries[int(str(rank))].collectives
+        all_ns = clock.to_common(table["start_ns"].to_numpy(np.int64))
+        first_ns[rank], last_ns[rank] = all_ns.min(), all_ns.max()
+    times = members[["match", "communicator"]].assign(start_ns=start_ns, end_ns=end_ns)
+    matches = times.groupby(["match", "communicator"], as_index=False).agg(
+        {"start_ns": "min", "end_ns": "max"}
+    )
+    pairs = matches.merge(takers[takers["rank"].isin(first_ns)], on="communicator")
+    is_between = pairs["start_ns"] > pairs["rank"].map(first_ns)
+    pairs = pairs[is_between & (pairs["end_ns"] < pairs["rank"].map(last_ns))]
+    there = members.set_index(["match", "rank"]).index
+    lacking = pairs[~pairs.set_index(["match", "rank"]).index.isin(there)]
+    if n := lacking["match"].nunique():
+        said = (
+            f"{n:,} of {human_count(len(matches), 'collective')} are not on rank "
+            f"{listed(sorted(lacking['rank'].unique().tolist()))}, which recorded earlier and "
+            "later ones: they were lost, or its clock was set."
+        )
+        yield DamageKind.LOST_EVENTS, n, len(matches), said
 
 
 def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:

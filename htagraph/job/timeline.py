@@ -150,6 +150,12 @@ class Timeline:
         """What turns times of each rank into common time."""
         return {rank: self.fitted.clock(rank) for rank in self.graphs.summaries}
 
+    @property
+    def takers(self) -> pd.DataFrame:
+        """Who of the aligned ranks takes part in what: `Matching.takers`."""
+        takers = self._matching.takers
+        return takers[takers["rank"].isin(self.aligned)]
+
     @cached_property
     def members(self) -> pd.DataFrame:
         """The members of matched collectives on aligned ranks: `Matching.members`."""
@@ -164,9 +170,7 @@ class Timeline:
 
         Rows are those of `members`.
         """
-        takers = self._matching.takers
-        takers = takers[takers["rank"].isin(self.aligned)]
-        return measure_waits(self.members, self.fitted, takers, self._ends)
+        return measure_waits(self.members, self.fitted, self.takers, self._ends)
 
     def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
         """How fast matched collectives are, and what bounds them; see `Job.bandwidths`."""

@@ -8,6 +8,10 @@ from htagraph.operators.work import Family, Work, models, traffic
 __all__: list[str] = []
 
 
+_MOST_TENSORS = 3
+"""Tensors that ``linear`` takes: of scripted functions, old profilers recorded the whole stack."""
+
+
 def _product(
     left: Tensor | None,
     right: Tensor | None,
@@ -44,6 +48,8 @@ def linear(call: Call) -> Work | None:
     """``linear(input, weight, bias)``: the weight is transposed."""
     x, weight = call.tensor(0), call.tensor(1)
     if x is None or weight is None or not x.dims or len(weight.dims) != 2:
+        return None
+    if len(call.tensors) > _MOST_TENSORS:
         return None
     left = Tensor((x.n // max(x.dims[-1], 1), x.dims[-1]), x.dtype)
     return _product(left, Tensor(weight.dims[::-1], weight.dtype), added=call.tensor(2))

@@ -35,6 +35,20 @@ def test_a_collective_that_one_rank_lost_is_told(tmp_path):
     assert said.startswith("1 of 4 collectives of rank 0 have no counterpart")
 
 
+def test_a_clock_that_was_set_forward_on_one_rank_is_told(tmp_path):
+    """By 2 s before the second of three all-reduces of rank 3: those of the others lack it."""
+    name, files = "rank3.pt.trace.json.gz", read_job(CAPTURES / "jobs" / "ddp_sleep_4")
+    rows = [e for e in files[name]["traceEvents"] if e.get("name") == "gloo:all_reduce"]
+    at_us = sorted(event["ts"] for event in rows)[1] - 1
+    files[name] = _changed(
+        files[name],
+        lambda event: event | {"ts": event["ts"] + 2e6} if event.get("ts", 0) > at_us else event,
+    )
+    said = _told(files, tmp_path)
+
+    assert any("are not on rank 3, which recorded earlier and later ones" in one for one in said)
+
+
 def test_ranks_of_one_host_with_other_clocks_are_told(tmp_path):
     """Rank 1 is 20 ms ahead."""
     name, files = "rank1.pt.trace.json.gz", read_job(JOB)

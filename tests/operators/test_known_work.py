@@ -240,3 +240,12 @@ def test_packed_sequences_have_no_model() -> None:
         [BF16] * 3 + ["int", "int", "Scalar", "Scalar", "Scalar", "Scalar"],
     )
     assert model(packed) is None
+
+
+def test_the_stack_of_a_scripted_function_is_not_the_inputs_of_an_operator():
+    """`linear` takes three tensors; the other ones are of its caller."""
+    stack = [[2048, 1953], [2048, 1953], [2048, 1024], [541, 1024], [541]]
+    model = registered("aten::linear")
+
+    assert model is not None
+    assert model(Call("aten::linear", stack, [FP32] * 5)) is None

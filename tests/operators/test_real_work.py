@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import htagraph as hg
+from htagraph.algorithms.ancestors import nearest
 from htagraph.lookup.launch_geometry import geometry_devices
 from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.lookup.operator_work import call_of, operator_work
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
+from htagraph.operators.work import registered
 from tests.light_table import LAWS, light_row
 from tests.real_traces import CAPTURES, TRACES, case, cases, located
 
@@ -107,6 +109,42 @@ def test_no_operator_is_faster_than_its_device(name):
 
     assert wrong == []
     assert (roofs.roof_ns <= roofs.device_ns).all()
+
+
+@pytest.mark.parametrize(
+    "name", cases(one for one in TRACES if "/jobs/" not in one and "/pipelines/" not in one)
+)
+def test_a_library_does_the_work_that_pytorch_asked_for(name):
+    """The caller is the same on all devices, so that twins on two vendors have equal work.
+
+    Its library's operator has other arguments (``aten::miopen_convolution``) or another layout
+    (``aten::_flash_attention_forward``). A bias may be added by yet another operator.
+    """
+    dag = hg.load(located(name)).compile(infer=False).dag
+    recorded = np.zeros(len(dag.events), dtype=bool)
+    if (types := dag.events.columns.get("arg_types")) is not None:
+        recorded[types.event] = True
+    known = [registered(text) is not None for text in dag.events.symbols.texts]
+    works = {}
+    for event in np.flatnonzero(recorded & np.array(known, dtype=bool)[dag.events.name]).tolist():
+        call = call_of(dag, event)
+        work = registered(call.name)(call) if call else None
+        if work and work.flops:
+            works[event] = call, work
+    inner = np.array(list(works), dtype=np.int64)
+    multiplies = np.zeros(len(dag.events), dtype=bool)
+    multiplies[inner] = True
+    caller = nearest(dag.parent, dag.parent[inner].astype(np.int64), multiplies)
+    wrong = []
+    for one, above in zip(inner.tolist(), caller.tolist(), strict=True):
+        if above < 0 or works[above][1].family != works[one][1].family:
+            continue
+        (call, work), (asked_call, asked) = works[one], works[above]
+        bias = sum(tensor.n_bytes[0] for tensor in asked_call.tensors if len(tensor.dims) == 1)
+        if work.flops != asked.flops or not 0 <= asked.bytes_low - work.bytes_low <= bias:
+            wrong.append((asked_call.label, asked, call.label, work))
+
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
