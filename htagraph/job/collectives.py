@@ -232,7 +232,7 @@ def match_collectives(
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
     different: list[pd.DataFrame] = []
-    unmatched = [*_unclear_halves(tables)]
+    unmatched = [*_unclear_halves(tables), *_unknown_peers(tables)]
     for _, part in table.groupby("communicator", sort=True):
         if part["rank"].nunique() < 2:
             continue
@@ -310,6 +310,18 @@ def _by_evidence(
 
 def _not_matched(part: pd.DataFrame, why: str) -> str:
     return f"{part['group'].iloc[0]} kernels are not matched across ranks: {why}."
+
+
+def _unknown_peers(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
+    """Yield a sentence on sends and receives of the host, if their peers are not known."""
+    parts = [table[table["found_by"] == HOST_RANGE] for table in tables.values()]
+    passed = pd.concat([part[part["operation"].isin(("send", "recv"))] for part in parts])
+    n_unknown = int((passed["peer"] < 0).sum())
+    if n_unknown and len(tables) > 1:
+        yield (
+            f"{n_unknown:,} of {len(passed):,} sends and receives are not matched: their peers are "
+            "not recorded (record_shapes=True records them), and do not follow from a pipeline."
+        )
 
 
 def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:

@@ -79,6 +79,7 @@ def _write_rank(
     segments: pd.DataFrame,
     timeline: Timeline,
     rank: int,
+    place: int,
     origin_ns: int,
     taken: set[int],
 ) -> Path:
@@ -91,7 +92,7 @@ def _write_rank(
         part,
         _on_common_clock(dag.events, clock),
         rank=rank,
-        place=rank + 2,
+        place=place + 2,
         links=work_links(dag),
         critical_events=critical,
         computed=roof_arguments(dag),
@@ -120,7 +121,7 @@ def write_job_trace(
 ) -> Path:
     """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
 
-    One rank is in memory at a time.
+    One rank is in memory at a time. Ranks of a pipeline are in the order of their stages.
 
     Parameters
     ----------
@@ -151,10 +152,11 @@ def write_job_trace(
             segments=segments,
             timeline=timeline,
             rank=rank,
+            place=place,
             origin_ns=origin_ns,
             taken=taken,
         )
-        for rank in timeline.aligned
+        for place, rank in timeline.places
         if ranks is None or rank in ranks
     ]
     return write_joined(out, [write_path, *writers])

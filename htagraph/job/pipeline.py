@@ -162,32 +162,38 @@ class Pipeline:
         own = self.actions.groupby(keys).agg(
             first_ns=("begin_ns", "min"), last_ns=("end_ns", "max"), replica=("replica", "first")
         )
-        whole = self.actions.groupby("step").agg(
-            begun_ns=("begin_ns", "min"), done_ns=("end_ns", "max")
-        )
         rows = self._parts().groupby(keys).sum().join(own).reset_index()
-        rows = rows.merge(self.steps, on=keys).join(whole, on="step")
+        rows = rows.merge(self.steps, on=keys).join(self._bounds(), on="step")
         first, last = rows["first_ns"], rows["last_ns"]
-        start = np.minimum(rows["start_ns"], first)
-        begun = np.minimum(np.maximum(rows["begun_ns"], start), first)
-        stop = np.maximum(rows["end_ns"], last)
-        done = np.maximum(np.minimum(rows["done_ns"], stop), last)
         inside = ["forward_ns", "backward_ns", "weight_ns", "transfer_ns", "stall_ns"]
         rows = rows.assign(
-            dur_ns=stop - start,
+            dur_ns=rows["until_ns"] - rows["begun_ns"],
             between_ns=last - first - rows[inside].sum(axis=1),
-            warm_up_ns=first - begun,
-            drain_ns=done - last,
-            outside_ns=(begun - start) + (stop - done),
+            warm_up_ns=first - rows["begun_ns"],
+            drain_ns=rows["done_ns"] - last,
+            after_ns=rows["until_ns"] - rows["done_ns"],
             blocked_ns=self._blocked(rows),
             stages=self._stages(rows["rank"]),
             ideal_bubble=self.ideal_bubble,
         )
-        parts = rows[[*inside, "between_ns", "warm_up_ns", "drain_ns", "outside_ns"]]
+        parts = rows[[*inside, "between_ns", "warm_up_ns", "drain_ns", "after_ns"]]
         assert (parts.sum(axis=1) == rows["dur_ns"]).all()
         rows["lowest"] = rows["rank"].map(self.actions.groupby("rank")["stage"].min())
         rows = rows.sort_values(["step", "replica", "lowest", "rank"], ignore_index=True)
         return PIPELINE.frame({name: rows[name].to_numpy() for name in PIPELINE.columns})
+
+    def _bounds(self) -> pd.DataFrame:
+        """Of each step: the begin of the first action, the end of the last one, and of the step.
+
+        A step lasts until the next one begins, at most until it ends on all ranks: ranks that are
+        done early may have begun the next one.
+        """
+        steps = self.actions.groupby("step").agg(
+            begun_ns=("begin_ns", "min"), done_ns=("end_ns", "max")
+        )
+        until = self.steps.groupby("step")["end_ns"].max().reindex(steps.index)
+        following = steps["begun_ns"].shift(-1, fill_value=np.iinfo(np.int64).max)
+        return steps.assign(until_ns=np.maximum(np.minimum(until, following), steps["done_ns"]))
 
     def _stages(self, ranks: pd.Series[int]) -> npt.NDArray[np.object_]:
         """The stages of each rank, in words."""

@@ -35,13 +35,27 @@ Chosen above what equal stages differ by. Pinned by
 _MIN_SAVING = 0.03
 """Share of the step that a repair saves at least, to be called a cause.
 
-Chosen. Pinned by `test_pipeline_causes.py::test_equal_stages_have_no_cause`.
+Chosen. Pinned by `test_pipeline_causes.py::test_a_repair_that_saves_little_is_no_cause`.
 """
 
+_LEAST = 1e-3
+"""Size of a micro-batch, relative to others, below which it is as good as empty. Chosen."""
 
-def _low_median(values: pd.Series[float]) -> float:
-    """The median; of an even number the lower of the two: the faster of two stages."""
-    return float(np.sort(values.to_numpy(np.float64))[(len(values) - 1) // 2])
+
+def _low_median(values: F64, group: I64) -> F64:
+    """The median of each value's group; of an even number the lower of two: the faster stage."""
+    order = np.lexsort((values, group))
+    first = np.flatnonzero(np.append(True, np.diff(group[order]) != 0)[: len(order)])
+    size = np.diff(np.append(first, len(order)))
+    medians = values[order][first + (size - 1) // 2]
+    out = np.empty(len(values))
+    out[order] = np.repeat(medians, size)
+    return out
+
+
+def _groups(table: pd.DataFrame, keys: list[str]) -> I64:
+    """A number for each distinct combination of columns."""
+    return np.asarray(table.groupby(keys).ngroup(), dtype=np.int64)
 
 
 class PipelineCauses:
@@ -114,6 +128,11 @@ class PipelineCauses:
             self._cells.assign(dur=self._dur).groupby(keys, as_index=False)["dur"].sum()
         )
 
+    def _place(self, at: int) -> tuple[int, int, int]:
+        """Rank, stage and micro-batch of an action."""
+        rank, stage, number = self._cells[["rank", "stage", "micro_batch"]].iloc[at].tolist()
+        return rank, stage, number
+
     def _ask_rank(self) -> None:
         """A rank slower than its peers on all of its stages."""
         keys = ["rank", "replica", "stage"]
@@ -121,9 +140,9 @@ class PipelineCauses:
         is_replicated = times["replica"].max() > 0
         if not is_replicated and (times.groupby("rank")["stage"].size() == 1).any():
             return  # a rank with one stage that nothing else runs: that is asked of stages
-        peers = times["stage"] if is_replicated else np.zeros(len(times))
-        usual = times["dur"].groupby(peers).transform(_low_median)
-        ratios = (times["dur"] / usual.clip(lower=1.0)).groupby(times["rank"]).min()
+        dur, stage = times["dur"].to_numpy(np.float64), times["stage"].to_numpy(np.int64)
+        usual = _low_median(dur, stage if is_replicated else np.zeros_like(stage))
+        ratios = times.assign(ratio=dur / np.maximum(usual, 1.0)).groupby("rank")["ratio"].min()
         rank, ratio = ratios.index.tolist()[int(ratios.to_numpy().argmax())], float(ratios.max())
         equal = np.where(self._cells["rank"] == rank, self._dur / max(ratio, 1.0), self._dur)
         if self._note("rank", ratio, self._saved(equal), rank=rank):
@@ -134,7 +153,8 @@ class PipelineCauses:
         times = self._work().groupby("stage")["dur"].median().sort_index()
         dur = np.maximum(times.to_numpy(np.float64), 1.0)
         slowest = int(dur.argmax())
-        ratio = dur / _low_median(pd.Series(np.delete(dur, slowest)))
+        others = np.sort(np.delete(dur, slowest))
+        ratio = dur / others[(len(others) - 1) // 2]
         stages = self._cells["stage"].to_numpy(np.int64)
         place = np.searchsorted(times.index.to_numpy(np.int64), stages)
         equal = self._dur / np.where(ratio >= _SLOWER, ratio, 1.0)[place]
@@ -156,8 +176,9 @@ class PipelineCauses:
         work = self._work()
         usual = work.groupby(["rank", "stage"])["dur"].transform("median").clip(lower=1.0)
         keys = ["replica", "step", "micro_batch"]
-        sizes = work.assign(size=work["dur"] / usual).groupby(keys)["size"].agg(_low_median)
-        sizes = sizes.clip(lower=1e-3)
+        size = np.maximum((work["dur"] / usual).to_numpy(np.float64), _LEAST)
+        work["size"] = _low_median(size, _groups(work, keys))
+        sizes = work.groupby(keys)["size"].first()
         mean = sizes.groupby(["replica", "step"]).transform("mean")
         factors = pd.DataFrame({"size": sizes, "evenly": mean / sizes})
         factors = self._cells[keys].join(factors, on=keys)
@@ -181,13 +202,11 @@ class PipelineCauses:
         keys = ["rank", "stage", "phase"]
         cells = self._cells.assign(dur=self._dur)
         usual = np.maximum(cells.groupby(keys)["dur"].transform("median").to_numpy(), 1.0)
-        every = cells.assign(ratio=self._dur / usual).groupby([*keys, "micro_batch"])["ratio"]
-        ratio = every.transform(_low_median).to_numpy(np.float64)
+        cell = _groups(cells, [*keys, "micro_batch"])
+        ratio = _low_median(self._dur / usual, cell)
         worst = int(((ratio - 1) * usual).argmax())
-        keys = ["rank", "stage", "phase", "micro_batch"]
-        same = (cells[keys] == cells[keys].iloc[worst]).all(axis=1).to_numpy(bool)
-        equal = np.where(same, self._dur / np.maximum(ratio, 1.0), self._dur)
-        rank, stage, _, number = cells[keys].iloc[worst].tolist()
+        equal = np.where(cell == cell[worst], self._dur / np.maximum(ratio, 1.0), self._dur)
+        rank, stage, number = self._place(worst)
         saves_ns = self._saved(equal) - self._saved(self._dur)
         if self._note(
             "action", float(ratio[worst]), saves_ns, rank=rank, stage=stage, micro_batch=number
@@ -202,9 +221,7 @@ class PipelineCauses:
         worst = rows[int(transfer[rows].argmax())]
         less = transfer.copy()
         less[rows] = np.minimum(transfer[rows], usual)
-        rank, stage, number = (
-            self._cells[name].tolist()[worst] for name in ("rank", "stage", "micro_batch")
-        )
+        rank, stage, number = self._place(worst)
         saves_ns = self._saved(self._dur, less) - self._saved(self._dur)
         ratio = float(transfer[worst]) / max(usual, 1)
         self._note("transfer", ratio, saves_ns, rank=rank, stage=stage, micro_batch=number)

@@ -42,7 +42,7 @@ from htagraph.job.kept_steps import (
 )
 from htagraph.job.opening import AfterOpening
 from htagraph.job.pipeline_actions import RankActions, rank_actions
-from htagraph.job.process_groups import in_process_groups
+from htagraph.job.process_groups import in_process_groups, recorded_peers
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
@@ -236,7 +236,9 @@ def prepare_rank(
         has_unread_stacks=trace.has_unread_stacks,
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
-        collectives=in_process_groups(collectives, trace.metadata, trace.rank),
+        collectives=in_process_groups(
+            collectives, trace.metadata, trace.rank, recorded_peers(graph.dag, collectives)
+        ),
         ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
         device_names=graph.dag.events.device_names,

@@ -97,6 +97,15 @@ class Timeline:
         return join_ranks(found, self.clocks)
 
     @property
+    def places(self) -> list[tuple[int, int]]:
+        """Where each aligned rank is drawn: by number, ranks of a pipeline by stage."""
+        if self.pipeline is None:
+            return [(rank, rank) for rank in self.aligned]
+        acts = self.pipeline.actions.groupby("rank").agg({"replica": "first", "stage": "min"})
+        by_stage = acts.sort_values(["replica", "stage"]).index.tolist()
+        return list(enumerate([*by_stage, *(one for one in self.aligned if one not in by_stage)]))
+
+    @property
     def blocked(self) -> dict[int, Cover]:
         """When ranks were blocked in sends and receives of a pipeline, in common time."""
         return {

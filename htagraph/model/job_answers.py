@@ -153,7 +153,7 @@ PIPELINE = schema(
         "replica": identifier("number of the copy of the pipeline"),
         "rank": identifier("rank", unit="rank"),
         "stages": text("stages of the rank"),
-        "dur_ns": duration("length of the rank's step; the next nine add up to it"),
+        "dur_ns": duration("from the first action of any rank on; the next nine add up to it"),
         "forward_ns": duration("forward of all micro-batches", heading="forward"),
         "backward_ns": duration("backward, or gradients of inputs", heading="backward"),
         "weight_ns": duration("gradients of weights, if computed apart", heading="weight"),
@@ -162,13 +162,13 @@ PIPELINE = schema(
         "warm_up_ns": duration("from the first action of any rank to its own", heading="warm-up"),
         "stall_ns": duration("blocked between actions before the input was there", heading="stall"),
         "drain_ns": duration("from its last action to that of any rank", heading="drain"),
-        "outside_ns": duration("before and after the pipeline", heading="outside"),
+        "after_ns": duration("from the last action to the end of the step", heading="after"),
         "blocked_ns": duration("blocked in sends and receives, in all of these parts"),
         "ideal_bubble": share("of the step without work if stages were equal, transfers free"),
     },
     first=(
         "step rank stages dur_ns forward_ns backward_ns weight_ns transfer_ns between_ns "
-        "warm_up_ns stall_ns drain_ns outside_ns"
+        "warm_up_ns stall_ns drain_ns after_ns"
     ),
 )
 

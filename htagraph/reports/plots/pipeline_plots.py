@@ -35,6 +35,8 @@ _PHASES = {
 """Name and color of each phase."""
 
 _BAR = 0.8
+_MIN_WIDTH = 0.008
+"""Share of the step from which on a box has room for a number: chosen."""
 _OUTLINE, _OUTLINE_PX = "#c0392b", 2
 """Color and width of the outline of actions that the step waits for."""
 
@@ -73,6 +75,7 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
         name, color = _PHASES[str(phase)]
         is_later = own["stage"].to_numpy() > own["rank"].map(ranks["stage"]).to_numpy()
         width = _OUTLINE_PX * own["is_critical"].to_numpy(np.int64)
+        wide = own["end_ns"] - own["begin_ns"] >= _MIN_WIDTH * dur_ns
         about = own[["stage", "micro_batch", "rank"]].to_numpy()
         traces.append(
             {
@@ -83,7 +86,7 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
                 "base": unit.of(own["begin_ns"] - start_ns),
                 "x": unit.of(own["end_ns"] - own["begin_ns"]),
                 "width": _BAR,
-                "text": own["micro_batch"].astype(str).tolist(),
+                "text": own["micro_batch"].astype(str).where(wide, "").tolist(),
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "textangle": 0,
