@@ -40,6 +40,7 @@ from htagraph.job.kept_steps import (
     step_starts,
     table_since,
 )
+from htagraph.job.layout import ProcessGroup, process_groups
 from htagraph.job.opening import AfterOpening
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
@@ -130,6 +131,8 @@ class RankSummary:
         Checksum of threads and of the times of all events.
     exchanges : DataFrame
         Sizes of all-to-alls in both directions, `exchanges_of`.
+    groups : tuple of ProcessGroup, default=()
+        Its process groups.
     """
 
     rank: int
@@ -156,6 +159,7 @@ class RankSummary:
     damage: tuple[Damage, ...] = ()
     content: int = 0
     exchanges: pd.DataFrame = field(default_factory=no_exchanges)
+    groups: tuple[ProcessGroup, ...] = ()
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -217,6 +221,7 @@ def prepare_rank(
     trace, graph = found
     collectives = graph.collectives()
     kernels = collectives["event"].to_numpy(np.int64)
+    grouped = in_process_groups(collectives, trace.metadata, trace.rank)
     summary = RankSummary(
         rank=trace.rank,
         rank_source=trace.rank_source,
@@ -231,7 +236,7 @@ def prepare_rank(
         has_unread_stacks=trace.has_unread_stacks,
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
-        collectives=in_process_groups(collectives, trace.metadata, trace.rank),
+        collectives=grouped,
         ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
         device_names=graph.dag.events.device_names,
@@ -240,6 +245,9 @@ def prepare_rank(
         content=_content(graph.dag.events),
         base_ns=base_time_of(trace.metadata),
         exchanges=exchanges_of(graph.dag, collectives),
+        groups=process_groups(
+            graph.dag, grouped, trace.metadata, trace.rank, trace.world_size or 0
+        ),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary
