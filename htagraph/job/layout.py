@@ -9,6 +9,7 @@ coordinate: its stage in a pipeline, its part of a tensor.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
@@ -256,12 +257,10 @@ def layout_frame(kinds: Mapping[ProcessGroup, Kind], hosts: Mapping[int, str]) -
     columns: dict[str, Any] = {"rank": ranks, "host": list(hosts.values())}
     sources: dict[int, list[str]] = {rank: [] for rank in ranks}
     for axis in AXES:
-        by_part: dict[str, dict[int, tuple[int, int, str]]] = {}
-        for group, kind in kinds.items():
-            if kind.axis == axis:
-                part = by_part.setdefault(kind.part, {})
-                for place, rank in enumerate(group.ranks):
-                    part.setdefault(rank, (place, len(group.ranks), kind.source))
+        by_part = {
+            part: _places(kinds, axis, part)
+            for part in dict.fromkeys(kind.part for kind in kinds.values() if kind.axis == axis)
+        }
         whole = [name for name in by_part if name in ("dp", "ddp", "data")]
         chosen = whole[:1] or sorted(by_part, key=lambda name: order.get(name, -1))
         column = []
@@ -274,6 +273,36 @@ def layout_frame(kinds: Mapping[ProcessGroup, Kind], hosts: Mapping[int, str]) -
         columns[axis] = column
     columns["source"] = ["; ".join(sources[rank]) for rank in ranks]
     return LAYOUT.frame(columns)
+
+
+def _places(
+    kinds: Mapping[ProcessGroup, Kind], axis: str, part: str
+) -> dict[int, tuple[int, int, str]]:
+    """Place of each rank in its group, the size of that, and what tells its axis.
+
+    Stages may meet in pairs, which are one pipeline. Else a rank is in one group of each kind: of
+    several, its place is unknown.
+    """
+    sources = {group.ranks: kind.source for group, kind in kinds.items() if kind[:2] == (axis, part)}
+    if axis == "stage":
+        sources = _chained(sources)
+    n_groups = Counter(rank for ranks in sources for rank in ranks)
+    return {
+        rank: (place, len(ranks), source)
+        for ranks, source in sources.items()
+        for place, rank in enumerate(ranks)
+        if n_groups[rank] == 1
+    }
+
+
+def _chained(sources: Mapping[tuple[int, ...], str]) -> dict[tuple[int, ...], str]:
+    """The groups, those that share ranks as one."""
+    of: dict[int, set[int]] = {}
+    for ranks in sources:
+        joined = set(ranks).union(*(of[rank] for rank in ranks if rank in of))
+        of.update(dict.fromkeys(joined, joined))
+    said = {min(of[ranks[0]]): source for ranks, source in sources.items()}
+    return {tuple(sorted(one)): said[min(one)] for one in of.values()}
 
 
 def groups_frame(
