@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from htagraph.job.damage import (
     job_damage_in_words,
     told_once,
 )
+from htagraph.job.layout import AXES, Kind, ProcessGroup, group_kinds, groups_frame, layout_frame
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.pipeline import Pipeline
@@ -43,7 +44,7 @@ from htagraph.job.ranks import (
     rank_ends,
 )
 from htagraph.job.rehearsal import JobRehearsal, replay_requests
-from htagraph.job.stragglers import pipeline_bubbles, summarize_stragglers
+from htagraph.job.stragglers import by_part, pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
@@ -59,7 +60,7 @@ from htagraph.replay.predictions import predictions
 from htagraph.replay.token_surplus import Balance
 from htagraph.writers.notebook_cell import table_html
 
-__all__ = ["JOB_QUESTIONS", "Job"]
+__all__ = ["JOB_QUESTIONS", "Job", "StragglerKey"]
 
 JOB_QUESTIONS = (
     "bandwidths",
@@ -67,11 +68,13 @@ JOB_QUESTIONS = (
     "collectives",
     "delay_costs",
     "experts",
+    "layout",
     "opportunities",
     "pipeline",
     "pipeline_bubbles",
     "pipeline_savings",
     "pipeline_schedule",
+    "process_groups",
     "stragglers",
 )
 """Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
@@ -80,6 +83,9 @@ To add one: a file in ``job/``, its schema, a member of `Job`, this table.
 ``tests/api/test_questions.py`` names what is missing.
 """
 
+
+StragglerKey = Literal["rank", "host", "replica", "shard", "stage", "expert", "context"]
+"""What ranks are put together by."""
 
 _N_SHOWN = 32
 """Ranks that a notebook lists. A limit of the screen: `Job.ranks` has all.
@@ -446,18 +452,38 @@ class Job(Questions):
         """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
         return JobRehearsal.of(self.timeline, self.asked_window)
 
-    def stragglers(self) -> pd.DataFrame:
+    def stragglers(self, *, by: StragglerKey = "rank") -> pd.DataFrame:
         """How often each rank arrived last, what that cost the others, and what made it late.
+
+        Parameters
+        ----------
+        by : {"rank", "host", "replica", "shard", "stage", "expert", "context"}, default="rank"
+            What ranks are put together by: their host, or their place in the `layout`.
 
         Returns
         -------
         DataFrame, schema `job_answers.STRAGGLERS`
-            The rank that cost most first. Only waits beyond the error of the clocks count.
+            The rank that cost most first. Only waits beyond the error of the clocks count. Of
+            several ranks, counts and times are sums, rank and cause those of the costliest one;
+            ranks whose part is unknown are left out.
+
+        Raises
+        ------
+        QueryError
+            If `by` is none of these.
         """
+        if by not in ("rank", "host", *AXES):
+            hint = f"by is one of rank, host, {', '.join(AXES)}."
+            raise QueryError(f"stragglers: no part of a job is called {by!r}.", hint=hint)
         line = self.timeline
-        return summarize_stragglers(
+        found = summarize_stragglers(
             line.collectives, line.late_arrivals, line.excess_times, list(self.summaries)
         )
+        if by == "rank":
+            return found
+        part = self.layout().set_index("rank")[by].astype(object)
+        part = part.where(part != -1, "").astype(str)
+        return by_part(found, part.reindex(found["rank"]))
 
     def delay_costs(self) -> pd.DataFrame:
         """All waits of all ranks, charged to what made ranks late, however far down the line.
@@ -507,6 +533,57 @@ class Job(Questions):
         line = self.timeline
         steps = step_names({rank: one.starts for rank, one in self.summaries.items()})
         return line.expert_work.frame(line.collectives, steps, capacity)
+
+    def layout(self, *, given: str = "") -> pd.DataFrame:
+        """The place of each rank in data, tensor, pipeline, expert and context parallel groups.
+
+        By the descriptions of process groups (device meshes, Megatron), else by the operators that
+        run their collectives, else as groups that only send and receive. What none of these tells
+        is -1.
+
+        Parameters
+        ----------
+        given : str, default=""
+            What is known otherwise: ``NAME=AXIS`` with the name or description of a group, and
+            ``replica``, ``shard``, ``stage``, ``expert`` or ``context``; several with commas.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.LAYOUT`
+            One row per rank.
+
+        Raises
+        ------
+        QueryError
+            If `given` names no axis.
+        """
+        hosts = {rank: one.host for rank, one in self.summaries.items()}
+        return layout_frame(self._group_kinds(given), hosts)
+
+    def process_groups(self, *, given: str = "") -> pd.DataFrame:
+        """The process groups of the job: what kind of parallelism, which ranks, what they run.
+
+        Parameters
+        ----------
+        given : str, default=""
+            As for `layout`.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PROCESS_GROUPS`
+
+        Raises
+        ------
+        QueryError
+            If `given` names no axis.
+        """
+        groups = {rank: one.groups for rank, one in self.summaries.items()}
+        return groups_frame(groups, self._group_kinds(given))
+
+    def _group_kinds(self, given: str = "") -> dict[ProcessGroup, Kind]:
+        groups = {rank: one.groups for rank, one in self.summaries.items()}
+        experts = self.timeline.expert_work.rows["group"].unique().tolist()
+        return group_kinds(groups, experts, given)
 
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the job shorter, each with its predicted saving.

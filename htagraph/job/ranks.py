@@ -40,6 +40,7 @@ from htagraph.job.kept_steps import (
     step_starts,
     table_since,
 )
+from htagraph.job.layout import ProcessGroup, process_groups
 from htagraph.job.opening import AfterOpening
 from htagraph.job.pipeline_actions import RankActions, rank_actions
 from htagraph.job.process_groups import in_process_groups, recorded_peers
@@ -133,6 +134,8 @@ class RankSummary:
         What it did for a pipeline.
     exchanges : DataFrame
         Sizes of all-to-alls in both directions, `exchanges_of`.
+    groups : tuple of ProcessGroup, default=()
+        Its process groups.
     """
 
     rank: int
@@ -160,6 +163,7 @@ class RankSummary:
     content: int = 0
     pipeline: RankActions | None = None
     exchanges: pd.DataFrame = field(default_factory=no_exchanges)
+    groups: tuple[ProcessGroup, ...] = ()
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -222,6 +226,9 @@ def prepare_rank(
     trace, graph = found
     collectives = graph.collectives()
     kernels = collectives["event"].to_numpy(np.int64)
+    grouped = in_process_groups(
+        collectives, trace.metadata, trace.rank, recorded_peers(graph.dag, collectives)
+    )
     summary = RankSummary(
         rank=trace.rank,
         rank_source=trace.rank_source,
@@ -236,9 +243,7 @@ def prepare_rank(
         has_unread_stacks=trace.has_unread_stacks,
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
-        collectives=in_process_groups(
-            collectives, trace.metadata, trace.rank, recorded_peers(graph.dag, collectives)
-        ),
+        collectives=grouped,
         ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
         device_names=graph.dag.events.device_names,
@@ -248,6 +253,9 @@ def prepare_rank(
         base_ns=base_time_of(trace.metadata),
         pipeline=rank_actions(graph),
         exchanges=exchanges_of(graph.dag, collectives),
+        groups=process_groups(
+            graph.dag, grouped, trace.metadata, trace.rank, trace.world_size or 0
+        ),
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary

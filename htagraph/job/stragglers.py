@@ -12,7 +12,13 @@ from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 from htagraph.writers.labels import distinct_names
 
-__all__ = ["against_median_rank", "pipeline_bubbles", "slow_device", "summarize_stragglers"]
+__all__ = [
+    "against_median_rank",
+    "by_part",
+    "pipeline_bubbles",
+    "slow_device",
+    "summarize_stragglers",
+]
 
 _MIN_EXCESS = 0.05
 """Share of a rank's kernel time above the median rank's from which its device counts as slow.
@@ -75,6 +81,7 @@ def summarize_stragglers(
     joined = every.join(
         [cost, own, _times_last(collectives).rename("n_last"), _dearest_causes(late, excess)]
     )
+    joined["part"] = ""
     joined["n_collectives"] = collectives["match"].nunique()
     joined["is_recurring"] = joined["n_cause"] > 1
     texts = [f"cause_{name}" for name in CAUSE_KEY]
@@ -83,6 +90,22 @@ def summarize_stragglers(
     order = np.lexsort((joined["rank"], -joined["caused_wait_ns"].to_numpy(np.int64)))
     frame = STRAGGLERS.frame({name: joined[name].to_numpy() for name in STRAGGLERS.columns})
     return frame.iloc[order].reset_index(drop=True)
+
+
+def by_part(stragglers: pd.DataFrame, part: pd.Series[str]) -> pd.DataFrame:
+    """Stragglers by the part of the layout that ranks are of; `job_answers.STRAGGLERS`.
+
+    Counts and times are sums of its ranks; rank and cause are those of the costliest one.
+    """
+    sums = ["n_last", "n_certain", "caused_wait_ns", "own_wait_ns", "transfer_ns"]
+    known = stragglers.assign(part=part.to_numpy())
+    known = known[known["part"] != ""].sort_values("caused_wait_ns", ascending=False, kind="stable")
+    grouped = known.groupby("part", sort=False)
+    found = known.drop_duplicates("part").set_index("part")
+    found[sums] = grouped[sums].sum()
+    found["longest_wait_ns"] = grouped["longest_wait_ns"].max()
+    found = found.reset_index().sort_values("caused_wait_ns", ascending=False, kind="stable")
+    return STRAGGLERS.frame({name: found[name].to_numpy() for name in STRAGGLERS.columns})
 
 
 def pipeline_bubbles(collectives: pd.DataFrame, blocked: Mapping[int, Cover]) -> pd.DataFrame:

@@ -27,11 +27,13 @@ __all__ = [
     "CLOCKS",
     "DELAY_COSTS",
     "EXPERTS",
+    "LAYOUT",
     "MATCHED_COLLECTIVES",
     "PIPELINE",
     "PIPELINE_BUBBLES",
     "PIPELINE_SAVINGS",
     "PIPELINE_SCHEDULE",
+    "PROCESS_GROUPS",
     "STRAGGLERS",
 ]
 
@@ -83,10 +85,15 @@ STRAGGLERS = schema(
         "cause_ns": duration("extra time over the ranks that arrived earlier", heading="cause dur"),
         "n_cause": count("late arrivals with this cause", heading="times"),
         "is_recurring": "the cause made it late more than once",
+        "part": name("replica, stage, host … whose ranks these are together; empty for one rank"),
     },
     first=(
         "rank n_last n_certain caused_wait_ns longest_wait_ns own_wait_ns cause_bound "
         "cause_ns cause_name cause_op"
+    ),
+    first_by=dict.fromkeys(
+        ("host", "replica", "shard", "stage", "expert", "context"),
+        "part n_last n_certain caused_wait_ns own_wait_ns cause_bound cause_ns cause_name cause_op",
     ),
 )
 
@@ -133,6 +140,35 @@ EXPERTS = schema(
         "step layer n_tokens load imbalance n_steps_fullest work_ns balanced_saves_ns "
         "capped_saves_ns duplicated_saves_ns dispatch_bytes dispatch_ns combine_ns"
     ),
+)
+
+LAYOUT = schema(
+    "LAYOUT",
+    {
+        "rank": identifier("rank", unit="rank"),
+        "host": name("host; empty if not recorded"),
+        "replica": identifier("place in its data parallel group, -1 if unknown"),
+        "shard": identifier("place in its tensor parallel group, -1 if unknown"),
+        "stage": identifier("place in its pipeline, -1 if unknown"),
+        "expert": identifier("place in its expert parallel group, -1 if unknown"),
+        "context": identifier("place in its context parallel group, -1 if unknown"),
+        "source": name("what tells each of them"),
+    },
+)
+
+PROCESS_GROUPS = schema(
+    "PROCESS_GROUPS",
+    {
+        "group": name("communicator: its ranks"),
+        "name": name("name of the group"),
+        "description": name("description that the program gave it"),
+        "axis": name("replica, shard, stage, expert or context; empty if unknown"),
+        "source": name("what tells the axis"),
+        "n_ranks": "ranks",
+        "stride": identifier("distance of its ranks, -1 if they are not evenly spaced"),
+        "n_collectives": "collectives that one rank recorded in it",
+        "operations": name("their operations"),
+    },
 )
 
 PIPELINE_BUBBLES = schema(
