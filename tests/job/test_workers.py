@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +201,16 @@ def test_a_timeline_of_workers_is_no_trace_of_one_rank(tmp_path: Path) -> None:
 
     with pytest.raises(TraceFormatError, match="no timeline of workers"):
         hg.load_workers(hg.demo_trace("none"))
+
+
+def test_a_timeline_of_workers_is_no_rank_of_a_folder(tmp_path: Path) -> None:
+    """It is listed as what it is."""
+    (tmp_path / "timeline.json").write_bytes(gzip.decompress(file_of(Job())[0]))
+    shutil.copy(hg.demo_trace("none"), tmp_path / "rank0.pt.trace.json.gz")
+    found = hg.discover(tmp_path)
+
+    assert found["capture"].tolist() == [1, 0]
+    assert found["note"].tolist() == ["", "timeline of all workers of a job"]
 
 
 def test_a_damaged_timeline_is_refused() -> None:
