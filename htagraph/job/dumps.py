@@ -18,7 +18,10 @@ from htagraph.readers.flight_recorder.reader import Dump, find_dumps, read_dump
 
 __all__ = ["Dumps", "load_dumps"]
 
-_LIBRARY = ("/torch/", "\\torch\\", "<frozen ", "/threading.py", "/multiprocessing/")
+_LIBRARY = (
+    *("-packages/torch/", "-packages\\torch\\", "/torch/distributed/"),
+    *("<frozen ", "/threading.py", "/multiprocessing/"),
+)
 """Frames of PyTorch and Python, not of the program."""
 
 
