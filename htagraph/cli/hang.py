@@ -32,6 +32,9 @@ def hang(
         ),
     ],
     *,
+    stacks: Annotated[
+        bool, typer.Option("--stacks", help="Print the stacks of the ranks that wait.")
+    ] = False,
     columns: options.Columns = "",
     form: options.Format = Format.TABLE,
     quiet: options.Quiet = False,
@@ -52,3 +55,7 @@ def hang(
     of = f", first {_N_ROWS} of {len(last):,}" if len(last) > _N_ROWS else ""
     ranks = last.sort_values("is_waiting", ascending=False, kind="stable").head(_N_ROWS)
     print_titled(console, f"What each rank entered last{of}", ranks[[*shown, "at"]])
+    if stacks:
+        for row in ranks[ranks["is_waiting"] & (ranks["stack"] != "")].to_dict("records"):
+            console.print(f"\nRank {row['rank']}", style="bold", markup=False)
+            console.print(row["stack"], markup=False, soft_wrap=True)

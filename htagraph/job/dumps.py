@@ -18,7 +18,10 @@ from htagraph.readers.flight_recorder.reader import Dump, find_dumps, read_dump
 
 __all__ = ["Dumps", "load_dumps"]
 
-_LIBRARY = ("/torch/", "\\torch\\", "<frozen ", "/threading.py", "/multiprocessing/")
+_LIBRARY = (
+    *("-packages/torch/", "-packages\\torch\\", "/torch/distributed/"),
+    *("<frozen ", "/threading.py", "/multiprocessing/"),
+)
 """Frames of PyTorch and Python, not of the program."""
 
 
@@ -30,9 +33,12 @@ class Dumps:
     ----------
     dumps : tuple of Dump
         In order of ranks.
+    failures : tuple of str
+        Why files could not be read: they count as missing.
     """
 
     dumps: tuple[Dump, ...]
+    failures: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> list[int]:
@@ -142,6 +148,7 @@ class Dumps:
             lines += [_in_words(certain[0])]
             lines += [f"Also: {_in_words(hang)}" for hang in certain[1:]]
         lines += [_in_words(hang) for hang in others]
+        lines += [f"Left out: {failure}" for failure in self.failures[:_N_LISTED]]
         waiting = self.last_collectives().query("is_waiting")
         for row in waiting.head(_N_LISTED).to_dict("records"):
             at = f", at {row['code']}" if row["code"] else ""
@@ -160,7 +167,7 @@ class Dumps:
 
 
 _N_LISTED = 16
-"""Chosen: ranks of which a verdict says where they wait; the table has all."""
+"""Chosen: ranks, or unreadable files, that a verdict lists; the tables have all ranks."""
 
 
 def load_dumps(where: str | Path | Sequence[str | Path]) -> Dumps:
@@ -179,9 +186,17 @@ def load_dumps(where: str | Path | Sequence[str | Path]) -> Dumps:
     Raises
     ------
     TraceFormatError
-        If there is no dump, a dump is damaged, or two are of one rank.
+        If there is no dump, none can be read, or two are of one rank.
     """
-    dumps = sorted((read_dump(path) for path in find_dumps(where)), key=lambda dump: dump.rank)
+    read, failures = [], []
+    for path in find_dumps(where):
+        try:
+            read.append(read_dump(path))
+        except TraceFormatError as exc:
+            failures.append(exc)
+    if not read:
+        raise failures[0]
+    dumps = sorted(read, key=lambda dump: dump.rank)
     for one, other in pairwise(dumps):
         if one.rank == other.rank:
             raise TraceFormatError(
@@ -189,7 +204,7 @@ def load_dumps(where: str | Path | Sequence[str | Path]) -> Dumps:
                 path=other.path,
                 hint="give the folder of one dump, or its files.",
             )
-    return Dumps(tuple(dumps))
+    return Dumps(tuple(dumps), tuple(failure.message for failure in failures))
 
 
 def _is_explained(hang: Hang) -> bool:

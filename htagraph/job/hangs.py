@@ -142,7 +142,7 @@ def groups_of(dumps: Sequence[Dump]) -> list[Group]:
                 seqs = seen.setdefault(key, {}).setdefault(dump.rank, defaultdict(list))
                 seqs[entry.seq].append(entry)
             else:
-                seen.setdefault(key, {}).setdefault(dump.rank, {})
+                seen.setdefault(key, {}).setdefault(dump.rank, defaultdict(list))
             named[key] = entry.description
     groups = [
         Group(name, named[name, ranks], ranks or tuple(sorted(by_rank)), bool(ranks), by_rank)

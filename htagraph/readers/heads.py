@@ -16,7 +16,7 @@ from htagraph.errors import TraceError
 from htagraph.readers.content import first_bytes
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.other_formats import other_format
+from htagraph.readers.other_formats import WORKER_TIMELINE, other_format
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 from htagraph.readers.storage import open_file
 
@@ -266,9 +266,11 @@ def _read_to_the_end(stream: ByteStream, seen: _Seen) -> None:
 
 def _foreign(seen: _Seen) -> str:
     """What a file is that is no trace; empty for a trace, even a damaged one."""
-    if seen.events_at >= 0 or _TRACE_KEYS.search(seen.head):
+    other = other_format(seen.head)
+    is_events = seen.events_at >= 0 or _TRACE_KEYS.search(seen.head) is not None
+    if is_events and (other is None or other.name != WORKER_TIMELINE):
         return ""
-    if (other := other_format(seen.head)) is not None:
+    if other is not None:
         return other.name.partition(" ")[2]
     text = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):

@@ -240,3 +240,19 @@ def test_dumps_among_traces_are_found(tmp_path: Path) -> None:
     for rank in range(3):
         write(tmp_path, rank, [DONE])
     assert hg.load_dumps(tmp_path).ranks == [0, 1, 2]
+
+
+def test_a_damaged_dump_counts_as_missing(tmp_path: Path) -> None:
+    """A rank that died while it wrote. The others are compared; none readable is an error."""
+    for rank in range(3):
+        write(tmp_path, rank, [DONE, STARTED] if rank else [DONE])
+    file = tmp_path / "nccl_trace_rank_2"
+    file.write_text(file.read_text()[:-40])
+    found = hg.load_dumps(tmp_path)
+
+    assert found.missing_ranks == [2]
+    assert found.hangs()["kind"].tolist() == ["missing", "no dump"]
+    assert f"Left out: {file}: the dump is damaged" in found.verdict()
+
+    with pytest.raises(TraceFormatError, match="damaged"):
+        hg.load_dumps(file)

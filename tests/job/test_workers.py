@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,8 @@ def length_of(job: Job) -> float:
 
 def test_the_replay_takes_what_the_job_took() -> None:
     """Whatever takes time."""
-    for cost in (usual, heavy_last, one_slow, uneven):
-        content, mean = file_of(Job(cost=cost, replicas=3))
+    for cost, chunks in ((usual, 1), (heavy_last, 1), (one_slow, 1), (uneven, 1), (uneven, 2)):
+        content, mean = file_of(Job(cost=cost, replicas=3, chunks=chunks))
 
         assert hg.load_workers(content).step_ns == pytest.approx(mean * 1e6, rel=1e-6)
 
@@ -92,6 +93,13 @@ def test_the_saving_of_equal_stages_keeps_the_work() -> None:
 
     assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
     assert found["ratio"][0] == pytest.approx(2)
+
+
+def test_a_heavy_stage_of_an_interleaved_pipeline_is_named() -> None:
+    """Two workers hold stages 0 and 2, and 1 and 3."""
+    (cause,) = workers_of(Job(cost=heavy_last, chunks=2, replicas=3)).causes().to_dict("records")
+
+    assert (cause["change"], cause["stage"], cause["pp"]) == ("stage", 3, 1)
 
 
 def test_the_saving_of_even_batches_keeps_the_work() -> None:
@@ -200,6 +208,16 @@ def test_a_timeline_of_workers_is_no_trace_of_one_rank(tmp_path: Path) -> None:
 
     with pytest.raises(TraceFormatError, match="no timeline of workers"):
         hg.load_workers(hg.demo_trace("none"))
+
+
+def test_a_timeline_of_workers_is_no_rank_of_a_folder(tmp_path: Path) -> None:
+    """It is listed as what it is."""
+    (tmp_path / "timeline.json").write_bytes(gzip.decompress(file_of(Job())[0]))
+    shutil.copy(hg.demo_trace("none"), tmp_path / "rank0.pt.trace.json.gz")
+    found = hg.discover(tmp_path)
+
+    assert found["capture"].tolist() == [1, 0]
+    assert found["note"].tolist() == ["", "timeline of all workers of a job"]
 
 
 def test_a_damaged_timeline_is_refused() -> None:

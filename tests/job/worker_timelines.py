@@ -14,6 +14,9 @@ __all__ = ["Job", "file_of"]
 Cost = Callable[[str, int, int, int, int], float]
 """Milliseconds of a compute: direction, stage, DP rank, micro-batch, step."""
 
+Turn = tuple[str, int, int]
+"""Direction, stage and micro-batch of a compute."""
+
 KINDS = ("compute", "pp-comm", "tp-comm", "dp-comm", "misc")
 
 
@@ -24,9 +27,10 @@ def usual(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
 
 @dataclass(frozen=True)
 class Job:
-    """A pipeline; times are milliseconds."""
+    """A pipeline whose workers hold every so many-th stage; times are milliseconds."""
 
     stages: int = 4
+    chunks: int = 1
     replicas: int = 2
     batches: int = 6
     steps: int = 3
@@ -37,64 +41,88 @@ class Job:
     optimizer: float = 10
     events: list[dict[str, Any]] = field(default_factory=list, compare=False)
 
-    def order(self, stage: int) -> list[tuple[str, int]]:
-        """Compute of a stage in order: 1F1B."""
-        ahead = min(self.stages - stage - 1, self.batches)
-        turns = [("forward", mb) for mb in range(ahead)]
+    def order(self, worker: int) -> list[Turn]:
+        """Compute of a worker in order: 1F1B; with several chunks, first all forwards."""
+        if self.chunks > 1:
+            mine = range(worker, self.stages, self.stages // self.chunks)
+            batches = range(self.batches)
+            forward = [("forward", stage, mb) for stage in mine for mb in batches]
+            return forward + [("backward", stage, mb) for stage in reversed(mine) for mb in batches]
+        ahead = min(self.stages - worker - 1, self.batches)
+        turns = [("forward", worker, mb) for mb in range(ahead)]
         for mb in range(self.batches - ahead):
-            turns += [("forward", ahead + mb), ("backward", mb)]
-        return turns + [("backward", mb) for mb in range(self.batches - ahead, self.batches)]
+            turns += [("forward", worker, ahead + mb), ("backward", worker, mb)]
+        last = range(self.batches - ahead, self.batches)
+        return turns + [("backward", worker, mb) for mb in last]
 
     def step(self, number: int, offset: float) -> float:
         """Record a step, which takes as long as returned."""
-        turns = {stage: self.order(stage) for stage in range(self.stages)}
+        n_workers = self.stages // self.chunks
+        turns = [self.order(worker) for worker in range(n_workers)]
+
+        def earlier(turn: Turn, *, to: int = 0) -> Turn | None:
+            """The compute before this one, of its direction, on the worker; of those passed on."""
+            same = [
+                one
+                for one in turns[turn[1] % n_workers]
+                if one[0] == turn[0] and (not to or 0 <= one[1] + to < self.stages)
+            ]
+            at = same.index(turn)
+            return same[at - 1] if at else None
 
         @cache
-        def end(dp: int, stage: int, direction: str, mb: int) -> float:
-            return begin(dp, stage, direction, mb) + self.cost(direction, stage, dp, mb, number)
+        def end(dp: int, turn: Turn) -> float:
+            direction, stage, mb = turn
+            return begin(dp, turn) + self.cost(direction, stage, dp, mb, number)
 
         def peer(stage: int, direction: str) -> int:
             return stage + (-1 if direction == "forward" else 1)
 
         @cache
-        def arrived(dp: int, stage: int, direction: str, mb: int) -> float:
+        def arrived(dp: int, turn: Turn) -> float:
             """When the transfer of the input begins: it is there, and the receive is posted."""
-            posted = end(dp, stage, direction, mb - 1) if mb else 0.0
-            sent = arrived(dp, stage, direction, mb - 1) + self.transfer if mb else 0.0
-            return max(posted, sent, end(dp, peer(stage, direction), direction, mb))
+            direction, stage, mb = turn
+            source = direction, peer(stage, direction), mb
+            before, to = earlier(turn), stage - source[1]
+            posted = end(dp, before) if before else 0.0
+            last = earlier(source, to=to)
+            sent = arrived(dp, (direction, last[1] + to, last[2])) + self.transfer if last else 0.0
+            return max(posted, sent, end(dp, source))
 
         @cache
-        def begin(dp: int, stage: int, direction: str, mb: int) -> float:
-            at = turns[stage].index((direction, mb))
-            ready = end(dp, stage, *turns[stage][at - 1]) if at else self.gather
+        def begin(dp: int, turn: Turn) -> float:
+            direction, stage, _ = turn
+            mine = turns[stage % n_workers]
+            at = mine.index(turn)
+            ready = end(dp, mine[at - 1]) if at else self.gather
             if 0 <= peer(stage, direction) < self.stages:
-                ready = max(ready, arrived(dp, stage, direction, mb) + self.transfer)
+                ready = max(ready, arrived(dp, turn) + self.transfer)
             return ready
 
-        every = [(dp, stage) for dp in range(self.replicas) for stage in range(self.stages)]
-        done = {(dp, stage): end(dp, stage, *turns[stage][-1]) for dp, stage in every}
+        every = [(dp, worker) for dp in range(self.replicas) for worker in range(n_workers)]
+        done = {(dp, worker): end(dp, turns[worker][-1]) for dp, worker in every}
         reduced = [
-            max(done[dp, stage] for dp in range(self.replicas)) for stage in range(self.stages)
+            max(done[dp, worker] for dp in range(self.replicas)) for worker in range(n_workers)
         ]
         clip = max(reduced) + self.reduce
         last = clip + 1 + self.optimizer
-        for dp, stage in every:
-            add = Slices(self.events, dp, stage, number, offset, self.replicas)
+        for dp, worker in every:
+            add = Slices(self.events, dp, worker, number, offset, self.replicas)
             add("params-all-gather", 3, 0, self.gather, 0)
             seen = {"forward": 0, "backward": 0}
-            for direction, mb in turns[stage]:
-                cost = self.cost(direction, stage, dp, mb, number)
-                start = begin(dp, stage, direction, mb)
-                add(f"{direction}-compute", 0, start, cost, seen[direction], mb)
+            for turn in turns[worker]:
+                direction, stage, mb = turn
+                cost, seq = self.cost(direction, stage, dp, mb, number), seen[direction]
+                chunk = stage // n_workers
+                add(f"{direction}-compute", 0, begin(dp, turn), cost, seq, mb, chunk)
                 seen[direction] += 1
                 if 0 <= peer(stage, direction) < self.stages:
-                    start = arrived(dp, stage, direction, mb)
-                    add(f"{direction}-recv", 1, start, self.transfer, mb)
+                    add(f"{direction}-recv", 1, arrived(dp, turn), self.transfer, seq)
                 other = 2 * stage - peer(stage, direction)
                 if 0 <= other < self.stages:
-                    start = arrived(dp, other, direction, mb)
-                    add(f"{direction}-send", 1, start, self.transfer, mb)
-            add("grads-reduce-scatter", 3, reduced[stage], self.reduce, 0)
+                    start = arrived(dp, (direction, other, mb))
+                    add(f"{direction}-send", 1, start, self.transfer, seq)
+            add("grads-reduce-scatter", 3, reduced[worker], self.reduce, 0)
             add("optimizer-clip-main-grad", 3, clip, 1, 0)
             add("optimizer", 0, clip + 1, self.optimizer, 0)
         return last
@@ -114,18 +142,25 @@ class Slices:
 
     events: list[dict[str, Any]]
     dp: int
-    stage: int
+    worker: int
     step: int
     offset: float
     replicas: int
 
     def __call__(  # noqa: PLR0917  a row
-        self, name: str, kind: int, start: float, dur: float, seq: int, mb: int = -1
+        self,
+        name: str,
+        kind: int,
+        start: float,
+        dur: float,
+        seq: int,
+        mb: int = -1,
+        chunk: int = -1,
     ) -> None:
         """Write a slice."""
-        args = {"step": self.step, "model_chunk": 0 if mb >= 0 else -1, "mb_id": mb, "seq_id": seq}
+        args = {"step": self.step, "model_chunk": chunk, "mb_id": mb, "seq_id": seq}
         event = {"name": name, "cat": name, "pid": self.dp, "ph": "X", "args": args}
-        tid = len(KINDS) * (self.stage * self.replicas + self.dp) + kind
+        tid = len(KINDS) * (self.worker * self.replicas + self.dp) + kind
         self.events.append(
             event | {"tid": tid, "ts": (self.offset + start) * 1000, "dur": dur * 1000}
         )
@@ -139,10 +174,10 @@ def file_of(job: Job) -> tuple[bytes, float]:
             "name": "thread_name",
             "ph": "M",
             "pid": dp,
-            "tid": len(KINDS) * (stage * job.replicas + dp) + kind,
-            "args": {"name": f"PP rank {stage}, TP rank 0, {named}"},
+            "tid": len(KINDS) * (worker * job.replicas + dp) + kind,
+            "args": {"name": f"PP rank {worker}, TP rank 0, {named}"},
         }
-        for stage in range(job.stages)
+        for worker in range(job.stages // job.chunks)
         for dp in range(job.replicas)
         for kind, named in enumerate(KINDS)
     ]

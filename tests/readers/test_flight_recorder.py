@@ -133,11 +133,13 @@ def test_json_and_pickle_of_a_dump_are_the_same(tmp_path: Path) -> None:
 
 
 def test_the_command_says_where_the_job_hangs() -> None:
-    command = [sys.executable, "-m", "htagraph.cli.start", "hang", str(DUMPS)]
+    command = [sys.executable, "-m", "htagraph.cli.start", "hang", str(DUMPS), "--stacks"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.startswith(
         "Rank 1 never entered all_reduce #3 of group 0 (default_pg) of ranks 0-2, which ranks 0, 2 "
         "entered at "
     )
+    assert "\nRank 2\n" in done.stdout
+    assert "distributed_c10d.py:4174 all_reduce\n" in done.stdout
     assert len(hg.load_dumps(DUMPS).hangs()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -24,9 +23,12 @@ _NUMBER_IN_NAME = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|bin|gz))*$")
 """The rank at the end of a name, as ``nccl_trace_rank_3`` or a prefix of the user's."""
 _PEERS = re.compile(r"(\d{1,9})\s*(->|<-)\s*(\d{1,9})")
 """Source and destination of ``send 0->1``, or destination and source of ``recv 1<-0``."""
+_RANK = re.compile(r"\d{1,9}")
 _MAX_DUMPS = 1 << 20
 """Files at most: a job has no more ranks. A limit of memory."""
 
+_LARGEST = 2**62
+"""Numbers beyond it are damage: times since 1970 are smaller, and differences fit 64 bits."""
 _N_STACKS = 256
 """Last entries of a dump whose stacks are kept (chosen): what a rank waits in is among them. Only
 the memory for thousands of ranks changes with it."""
@@ -138,11 +140,18 @@ def read_dump(path: Path, rank: int | None = None) -> Dump:
         raw = list(document["entries"])
         n_old = len(raw) - _N_STACKS
         entries = [_entry(one, has_stack=at >= n_old) for at, one in enumerate(raw)]
-        first = raw[0] if raw else {}
+        is_whole = not raw or _whole(raw[0].get("record_id")) == 0
         members = _members(document.get("pg_config") or {})
     except TraceFormatError as exc:
         raise TraceFormatError(exc.message, path=path, hint=exc.hint) from exc
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as exc:
+    except (
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ) as exc:
         raise TraceFormatError(
             "the dump is damaged, or of an unknown version.",
             path=path,
@@ -151,7 +160,7 @@ def read_dump(path: Path, rank: int | None = None) -> Dump:
     if rank is None:
         rank = _rank_of(path)
     written_ns = 0 if is_remote(path) else path.stat().st_mtime_ns
-    return Dump(path, rank, members, entries, written_ns, _whole(first.get("record_id")) == 0)
+    return Dump(path, rank, members, entries, written_ns, is_whole)
 
 
 def _rank_of(path: Path) -> int:
@@ -172,8 +181,8 @@ def _members(groups: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     found = {}
     for name, group in groups.items():
         ranks = group["ranks"]
-        read = ast.literal_eval(ranks) if isinstance(ranks, str) else ranks
-        found[str(name)] = tuple(sorted(int(rank) for rank in read))
+        read = _RANK.findall(ranks) if isinstance(ranks, str) else ranks
+        found[str(name)] = tuple(sorted({_whole(rank) for rank in read}))
     return found
 
 
@@ -192,7 +201,7 @@ def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
         _whole(raw["p2p_seq_id" if is_p2p else "collective_seq_id"]),
         backend,
         operation,
-        -1 if operation in _UNEVEN else sum(prod(map(int, size)) for size in sizes),
+        -1 if operation in _UNEVEN else sum(prod(map(_whole, size)) for size in sizes),
         ", ".join(dict.fromkeys(map(str, dtypes))),
         _peers(peers) if is_p2p else None,
         _whole(raw["time_created_ns"]),
@@ -224,7 +233,10 @@ def _peers(text: str) -> tuple[int, int]:
 
 
 def _whole(value: Any) -> int:  # noqa: ANN401  a number, its text, or None
-    return int(value or 0)
+    number = int(value or 0)
+    if abs(number) > _LARGEST:
+        raise ValueError(f"{number} is too large")
+    return number
 
 
 def _frame(frame: Mapping[str, Any]) -> str:

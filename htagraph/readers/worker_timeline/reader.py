@@ -25,8 +25,13 @@ COMPUTE = "compute"
 _THREAD = re.compile(r"PP rank (\d{1,6}), TP rank (\d{1,6}), (\S+)")
 _PLACE = ["dp", "pp", "tp", "kind"]
 _NUMBERS = ["step", "model_chunk", "mb_id", "seq_id"]
+_NUMBERS_OF_ROWS = ["pid", "tid", "ts", "dur"]
 _MAX_US = 1e15
-"""Later times, and longer slices, are damage: 30 years."""
+"""Later times are damage: 30 years."""
+_LONGEST_US = 1e11
+"""Longer slices are damage: a day. Keeps sums of a step within 64 bits."""
+_MAX_NUMBER = 1e9
+"""Larger numbers of steps, chunks and micro-batches are damage."""
 
 
 def is_worker_timeline(source: str | Path | bytes) -> bool:
@@ -53,19 +58,21 @@ def read_worker_timeline(source: str | Path | bytes) -> tuple[pd.DataFrame, int]
     path = None if isinstance(source, bytes) else Path(source)
     try:
         document = json.loads(content_of(source))
-        events = pd.DataFrame(document["traceEvents"] if isinstance(document, dict) else document)
-        is_name = (events["ph"] == "M") & (events["name"] == "thread_name")
-        names = events[is_name]
-        slices = events[(events["ph"] == "X") & events["args"].map(lambda one: type(one) is dict)]
+        listed = document["traceEvents"] if isinstance(document, dict) else document
+        events = pd.DataFrame(
+            [one for one in listed if isinstance(one, dict) and isinstance(one.get("args"), dict)]
+        )
+        events[_NUMBERS_OF_ROWS] = _numbers(events, _NUMBERS_OF_ROWS)
+        place = _places(events[(events["ph"] == "M") & (events["name"] == "thread_name")])
+        slices = events[events["ph"] == "X"]
         args = pd.DataFrame(slices["args"].tolist(), index=slices.index)
-        place = _places(names)
         keys = pd.MultiIndex.from_frame(slices[["pid", "tid"]])
         table = pd.concat(
             [
                 place.reindex(keys).set_axis(slices.index),
-                slices["name"].astype(str),
-                args.reindex(columns=_NUMBERS).apply(pd.to_numeric, errors="coerce"),
-                slices[["ts", "dur"]].apply(pd.to_numeric, errors="coerce"),
+                slices["name"].map(str),
+                _numbers(args, _NUMBERS).pipe(lambda one: one.where(one.abs() <= _MAX_NUMBER)),
+                slices[["ts", "dur"]],
             ],
             axis=1,
         )
@@ -75,17 +82,26 @@ def read_worker_timeline(source: str | Path | bytes) -> tuple[pd.DataFrame, int]
         raise TraceFormatError(
             "the timeline of workers is damaged.", path=path, hint="copy the file again."
         ) from exc
-    usable = table["dur"].between(0, _MAX_US) & table["ts"].abs().le(_MAX_US)
-    usable &= table["step"].abs().le(_MAX_US) & table["pp"].notna()
-    table, n_lost = table[usable], int((events["ph"] == "X").sum() - usable.sum())
+    usable = table["dur"].between(0, _LONGEST_US) & table["ts"].abs().le(_MAX_US)
+    usable &= table["step"].notna() & table["pp"].notna()
+    table, n_lost = table[usable], len(usable) - int(usable.sum())
     if table.empty:
         raise TraceFormatError("the timeline has no slices of workers.", path=path)
     return _typed(table), n_lost
 
 
+def _numbers(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Some columns as numbers, NaN where they hold none."""
+    given = rows.reindex(columns=names)
+    return pd.DataFrame(
+        {name: pd.to_numeric(given[name], errors="coerce").astype(np.float64) for name in names}
+    )
+
+
 def _places(names: pd.DataFrame) -> pd.DataFrame:
     """Worker and kind of each thread that is named by them."""
-    found = [_THREAD.fullmatch(str(args["name"]).strip()) for args in names["args"]]
+    names = names[names["pid"].between(0, _MAX_NUMBER) & names["tid"].notna()]
+    found = [_THREAD.fullmatch(str(args.get("name")).strip()) for args in names["args"]]
     rows = [
         (pid, tid, int(pid), int(one[1]), int(one[2]), one[3])
         for pid, tid, one in zip(names["pid"], names["tid"], found, strict=True)
