@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from htagraph.errors import TraceFormatError
+from htagraph.lookup.sample_levels import sample_levels
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Attachment, Recording
@@ -200,6 +201,16 @@ FORMATS = {
         {"socket_power": [(1, 238)], "gfx_activity": [(1, 90), (2, 95)]},
     ),
 }
+
+
+def test_a_value_that_nothing_measures_is_none(tmp_path):
+    """A damaged line says that a GPU takes 10^308 W."""
+    head = "timestamp,gpu,socket_power,gfx_activity\n"
+    rows = f"{EPOCH + 1},0,238,90\n{EPOCH + 2},0,1e308,95\n"
+    events, _ = _attached(tmp_path, head + rows)
+
+    power = next(one for one in sample_levels(events.samples) if one.series.name == "socket_power")
+    assert power.value.tolist() == [238.0]
 
 
 @pytest.mark.parametrize("log", FORMATS)
