@@ -271,7 +271,8 @@ def load(
     instance : int, optional
         Which of several ranges of that name; by default the first, with a warning.
     beside : iterable of str or Path, optional
-        Files of other instruments about the same run: `Trace.attached` lists what they added.
+        Files of other instruments about the same run, and traces in which its graphs were captured:
+        `Trace.attached` lists what they added.
     progress : callable, optional
         Called with a `Progress` now and then; ``print`` shows it.
 

@@ -73,8 +73,8 @@ Beside = Annotated[
         "--beside",
         metavar="FILE",
         parser=path_of,
-        help="Add data from the same run: an execution trace, Nsight Compute CSV, or a log of "
-        "nvidia-smi or DCGM. Repeatable.",
+        help="Add data from the same run: an execution trace, the trace of a graph's capture, "
+        "Nsight Compute CSV, or a log of nvidia-smi or DCGM. Repeatable.",
     ),
 ]
 Capture = Annotated[

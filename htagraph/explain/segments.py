@@ -165,6 +165,7 @@ def coded_texts(dag: Dag, segments: Segments, column: str) -> Coded:
 
 def _operator_names(dag: Dag, events: I64) -> I32:
     """Name of the operator or annotation around each of some events, by event."""
+    dag = dag.unrolled
     op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
     names = np.empty(len(dag.events), dtype=np.int32)
     names[events] = gather(dag.events.name, op, len(dag.events.symbols))

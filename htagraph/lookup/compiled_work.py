@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.selecting import under_mask
+from htagraph.model.api_calls import GRAPH_LAUNCH
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, EventKind, among
 from htagraph.model.window import Window
@@ -21,15 +22,13 @@ _GENERATED = re.compile(r"^triton_(poi|red|per|tem|mm|for|spl)_")
 """Kernels that torch.compile generated."""
 _COMPILES = re.compile(r"\(dynamo_timed\)$|^dynamo$")
 """Ranges in which torch.compile itself runs."""
-_REPLAYED = re.compile(r"^(cuda|cu|hip)GraphLaunch")
-"""Calls that launch a captured graph."""
 _MOST = 0.5
 """More than half is most: test_compiled_work draws a little more and a little less."""
 
 
 def graph_launches(dag: Dag) -> npt.NDArray[np.bool_]:
     """Whether each event is a call that launches a captured graph."""
-    return _named(dag, _REPLAYED)
+    return _named(dag, GRAPH_LAUNCH)
 
 
 def compiled_share(dag: Dag, window: Window) -> float:

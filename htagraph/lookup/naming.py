@@ -49,8 +49,9 @@ def spelling(dag: Dag) -> I64:
 def op_names(dag: Dag, events: I64) -> Text:
     """Innermost operator or annotation that each event ran in, or was launched from.
 
-    ``""`` for none.
+    ``""`` for none. Replayed work ran in the operator of its capture, if that was added.
     """
+    dag = dag.unrolled
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 

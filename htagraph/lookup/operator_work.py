@@ -32,7 +32,8 @@ class OperatorWork(NamedTuple):
     call : ndarray of shape (n_work,), dtype=int64
         For each piece of device work, the row of its call below; -1 for work without a model.
     event : ndarray of shape (n_calls,), dtype=int64
-        The operator of each call.
+        The operator of each call, an event of `Dag.unrolled`: each replay of a graph calls the
+        operators of its capture again.
     kind : ndarray of shape (n_calls,), dtype=int64
         Row of `works`: calls of one operator with the same inputs are of one kind.
     host_bytes : ndarray of shape (n_calls,), dtype=int64
@@ -52,8 +53,14 @@ class OperatorWork(NamedTuple):
 
 
 def call_of(dag: Dag, event: int) -> Call | None:
-    """The inputs of an operator as recorded; None if its shapes were not."""
-    events, lists = dag.events, []
+    """The inputs of an operator as recorded; None if its shapes were not.
+
+    Parameters
+    ----------
+    event : int
+        Of `Dag.unrolled`.
+    """
+    events, lists = dag.unrolled.events, []
     for name in LIST_COLUMNS:
         column = events.columns.get(name)
         at = np.searchsorted(column.event, event) if column else 0
@@ -77,8 +84,11 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     """Join device work with the innermost operator around its launch that has a model.
 
     All kernels of a call belong to it: parts of a split product, fills, changes of layout. A
-    wrapper whose inner operator has a model of the same family has none itself.
+    wrapper whose inner operator has a model of the same family has none itself. Operators of a
+    capture are called once in each replay.
     """
+    recorded_launch, n_recorded = dag.launch[work].astype(np.int64), len(dag.events)
+    dag = dag.unrolled
     events = dag.events
     modelled = np.array([registered(name) is not None for name in events.symbols.texts], dtype=bool)
     is_modelled = (events.kind == EventKind.OP) & modelled[events.name]
@@ -87,7 +97,9 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
         recorded[types.event] = True
     is_modelled &= recorded
     owner = nearest(dag.parent, host_of(dag, work), is_modelled)
-    event, call = np.unique(owner, return_inverse=True)
+    replay = np.where(owner >= n_recorded, 1 + recorded_launch, 0)
+    keys, call = np.unique(replay * (len(events) + 1) + owner + 1, return_inverse=True)
+    event = keys % (len(events) + 1) - 1
     has_call = event >= 0
     kind, works = _kinds(dag, event[has_call])
     families = np.array([work.family if work else -1 for work in works] + [-1])

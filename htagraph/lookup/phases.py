@@ -44,6 +44,7 @@ def phases(dag: Dag, work: I64) -> I64:
     forward pass again: activation checkpointing. Functions of the backward pass carry the thread of
     their forward operator.
     """
+    dag = dag.unrolled
     events, host = dag.events, host_of(dag, work)
     is_backward = under_pattern(dag, work, _EVALUATES)
     numbered = nearest(dag.parent, host, events.column("sequence") >= 0)

@@ -46,13 +46,15 @@ class Groups(NamedTuple):
 
 
 def named(dag: Dag, events: I64) -> Groups:
-    """By the name of an event, -1 for none."""
+    """By the name of an event of `Dag.unrolled`, -1 for none."""
+    dag = dag.unrolled
     code = gather(dag.events.name, events, len(dag.events.symbols)).astype(np.int64)
     return Groups(code, np.append(dag.events.symbols.array, ""))
 
 
 def by_shape_of(dag: Dag, operator: I64, *, typed: bool = True) -> Groups:
-    """By an operator and the shapes and types of its inputs, -1 for no operator."""
+    """By an operator of `Dag.unrolled` and the shapes and types of its inputs, -1 for none."""
+    dag = dag.unrolled
     known = np.unique(operator[operator >= 0])
     kind, _ = pd.factorize(dag.events.name[known])
     for column in ("arg_dims", "arg_types"):
@@ -72,11 +74,12 @@ def by_shape_of(dag: Dag, operator: I64, *, typed: bool = True) -> Groups:
 
 
 def _by_shape(dag: Dag, work: I64) -> Groups:
-    return by_shape_of(dag, innermost(dag, work, (EventKind.OP,)))
+    return by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,)))
 
 
 def _by_common_shape(dag: Dag, work: I64) -> Groups:
     """By shapes without types, of the innermost operator that does not name a library."""
+    dag = dag.unrolled
     of_library = dag.events.named(dag.events.symbols.searched(_OF_A_LIBRARY))
     common = nearest(
         dag.parent, host_of(dag, work), (dag.events.kind == EventKind.OP) & ~of_library
@@ -86,6 +89,7 @@ def _by_common_shape(dag: Dag, work: I64) -> Groups:
 
 
 def _by_module(dag: Dag, work: I64) -> Groups:
+    dag = dag.unrolled
     host = host_of(dag, work)
     lane = gather(dag.events.lane.astype(np.int64), host)
     return named(dag, frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE))

@@ -19,6 +19,7 @@ __all__ = [
     "ALLOCATION",
     "CAPTURE_BEGINS",
     "CAPTURE_ENDS",
+    "GRAPH_LAUNCH",
     "KERNEL_LAUNCH",
     "OS_CALLS",
     "POLLS",
@@ -41,6 +42,9 @@ KERNEL_LAUNCH = re.compile(
 )
 """Calls that launch a kernel or a graph. Calls that copy or fill are not among them: of no bytes,
 they launch nothing."""
+
+GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip)GraphLaunch")
+"""Calls that launch a captured graph."""
 
 CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
 CAPTURE_ENDS = re.compile(r"^(cuda|hip|cu)StreamEndCapture")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.captured import CapturedCalls
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
@@ -31,7 +32,7 @@ from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
 
-VERSION = 7
+VERSION = 8
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -101,6 +102,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
     arrays: Arrays = {f"events.{name}": getattr(events, name) for name in EVENT_DTYPES}
     arrays |= {f"dag.{name}": getattr(dag, name) for name in _DAG_COLUMNS}
     arrays |= {f"samples.{name}": getattr(events.samples, name) for name in _SAMPLE_COLUMNS}
+    arrays |= _fields_of("captured", events.captured)
     arrays |= _fields_of("flows", events.flows) | _fields_of("edges", dag.edges)
     arrays |= _fields_of("rejected", dag.rejected.edges) | {
         "rejected_skew_ns": dag.rejected.skew_ns
@@ -140,6 +142,9 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         lists=SymbolTable(_texts("lists", arrays)),
         lanes=lanes,
         flows=FlowTable(**{item.name: arrays[f"flows.{item.name}"] for item in fields(FlowTable)}),
+        captured=CapturedCalls(
+            **{item.name: arrays[f"captured.{item.name}"] for item in fields(CapturedCalls)}
+        ),
         columns=columns,
         devices=tuple(DeviceProperties(**device) for device in facts["devices"]),
         samples=SampleTable(

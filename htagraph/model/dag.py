@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.frozen import freeze
@@ -172,6 +173,27 @@ class Dag:
         """Freeze the arrays."""
         freeze(self)
         freeze(self.classification)
+
+    @cached_property
+    def unrolled(self) -> Dag:
+        """The graph in which captured calls launched the work of replayed graphs.
+
+        Its further events are `EventTable.captured`, which have no nodes: only `events`, `parent`
+        and `launch` hold them. Replayed work that is not joined with a capture keeps its launch.
+        """
+        joined = self.events.columns.get(CAPTURED_LAUNCH)
+        if joined is None or not len(self.events.captured):
+            return self
+        n, above = len(self.events), self.events.captured.parent
+        launch = np.concatenate([self.launch, np.full_like(above, -1)])
+        launch[joined.event] = n + joined.value
+        parent = np.concatenate([self.parent, np.where(above >= 0, n + above, -1)])
+        return replace(
+            self,
+            events=self.events.unrolled,
+            parent=parent.astype(np.int32),
+            launch=launch.astype(np.int32),
+        )
 
     @cached_property
     def clock_shift_ns(self) -> I64:

@@ -7,7 +7,7 @@ are in file order, so that a row can be traced back to the bytes it came from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.captured import CapturedCalls
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.frozen import empty, freeze
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
@@ -167,6 +168,8 @@ class EventTable:
         Counters sampled meanwhile.
     lists : SymbolTable
         JSON lists as written: shapes, types, strides and values of operators' inputs.
+    captured : CapturedCalls
+        Calls of the capture of graphs, if its trace was added; no events of this recording.
     """
 
     ts_ns: I64
@@ -186,6 +189,7 @@ class EventTable:
     devices: tuple[DeviceProperties, ...] = ()
     samples: SampleTable = field(default_factory=SampleTable)
     lists: SymbolTable = field(default_factory=lambda: SymbolTable(()))
+    captured: CapturedCalls = field(default_factory=CapturedCalls)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -251,6 +255,31 @@ class EventTable:
             if sparse is None
             else sparse.dense(len(self), default)
         )
+
+    @cached_property
+    def unrolled(self) -> EventTable:
+        """The events, and the captured calls as further rows."""
+        calls, n = self.captured, len(self)
+        none = np.full(len(calls), -1)
+        more = {
+            **{name: getattr(calls, name) for name in ("ts_ns", "dur_ns", "kind", "name")},
+            "category": np.zeros_like(none),
+            "lane": len(self.lanes) + calls.lane,
+        }
+        columns = dict(self.columns)
+        for name in (*LIST_COLUMNS, "sequence", "fwd_thread"):
+            values = getattr(calls, name)
+            rows = np.flatnonzero(values >= 0)
+            old = columns.get(name, SparseColumn(rows[:0], values[:0]))
+            columns[name] = SparseColumn(
+                np.concatenate([old.event, n + rows]), np.concatenate([old.value, values[rows]])
+            )
+        dense = {
+            name: np.concatenate([getattr(self, name), more.get(name, none)]).astype(dtype)
+            for name, dtype in EVENT_DTYPES.items()
+        }
+        other = replace(self, columns=columns, captured=CapturedCalls())
+        return replace(other, **dense)  # type: ignore[arg-type]
 
     def frame(self, events: npt.ArrayLike | None = None) -> pd.DataFrame:
         """Events as a DataFrame (schema `frames.EVENTS`), a copy."""

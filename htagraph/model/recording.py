@@ -108,7 +108,7 @@ class Attachment:
     Parameters
     ----------
     instrument : str
-        ``execution trace``, ``Nsight Compute``, ``nvidia-smi``, ``dcgm``.
+        ``execution trace``, ``graph capture``, ``Nsight Compute``, ``nvidia-smi``, ``dcgm``.
     n, n_matched : int
         Operators, kernels or samples in it, and how many of these were found in the recording.
     detail : str

@@ -157,6 +157,8 @@ def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
         labels, place = alphabetical(texts[tracks])
         return work, place[at], labels
     rows = np.flatnonzero(events.is_host | events.is_device)
+    dag = dag.unrolled
+    events = dag.events
     if by == "op":
         named = innermost(dag, rows, (EventKind.OP, EventKind.ANNOTATION))
     else:

@@ -40,6 +40,7 @@ def _by_name(dag: Dag, events: I64) -> tuple[I64, Text]:
 
 
 def _by_op(dag: Dag, events: I64) -> tuple[I64, Text]:
+    dag = dag.unrolled
     op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
     code = gather(dag.events.name, op, len(dag.events.symbols)).astype(np.int64)
     return code, np.append(dag.events.symbols.array, "")

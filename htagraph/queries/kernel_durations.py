@@ -36,8 +36,10 @@ def kernel_durations(
             (events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows])
         )
     ]
-    lane = gather(events.lane.astype(np.int64), dag.launch[rows])
-    module = frames_at(dag, lane, gather(events.ts_ns, dag.launch[rows], 0), MODULE)
+    calls = dag.unrolled
+    launch = calls.launch[rows]
+    lane = gather(calls.events.lane.astype(np.int64), launch)
+    module = frames_at(calls, lane, gather(calls.events.ts_ns, launch, 0), MODULE)
     return KERNEL_DURATIONS.frame(
         {
             "event": rows,
@@ -45,7 +47,7 @@ def kernel_durations(
             "class": categorical(dag.classification.kernel_class[rows], KernelClass.labels()),
             "op": op_names(dag, rows),
             "annotation": names_or_empty(dag, innermost(dag, rows, (EventKind.ANNOTATION,))),
-            "module": names_or_empty(dag, module),
+            "module": names_or_empty(calls, module),
             "device": events.device[rows],
             "stream": events.stream[rows],
             "ts_ns": events.ts_ns[rows],

@@ -69,17 +69,27 @@ def _along_streams(dag: Dag, window: Window, min_length: int, max_length: int) -
 def _under_operators(
     dag: Dag, window: Window, under: str | re.Pattern[str], lengths: tuple[int, int]
 ) -> _Occurrences:
-    """Sequences of whole calls of an operator; a call inside a call belongs to the outer one."""
+    """Sequences of whole calls of an operator; a call inside a call belongs to the outer one.
+
+    Operators of a capture are called when a replay is launched.
+    """
+    launch, n_recorded = dag.launch, len(dag.events)
+    dag = dag.unrolled
     events = dag.events
     wanted = events.named(events.symbols.mask(compile_pattern(under)))
     wanted &= np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
-    wanted &= (events.ts_ns >= window.start_ns) & (events.ts_ns < window.end_ns)
-    work = np.flatnonzero(dag.launch >= 0)
-    call = highest(dag.parent, dag.launch[work].astype(np.int64), wanted)
+    inside = (events.ts_ns >= window.start_ns) & (events.ts_ns < window.end_ns)
+    captured = np.arange(len(events)) >= n_recorded
+    work = np.flatnonzero(launch >= 0)
+    call = highest(dag.parent, dag.launch[work].astype(np.int64), wanted & (inside | captured))
     work, call = work[call >= 0], call[call >= 0]
-    order = np.lexsort((events.end_ns[work], events.ts_ns[work], events.ts_ns[call], call))
-    work, call = work[order], call[order]
-    starts = group_starts(call)
+    replay = np.where(captured[call], launch[work], -1)
+    kept = (replay < 0) | inside[replay]
+    work, call, replay = work[kept], call[kept], replay[kept]
+    begin = events.ts_ns[np.where(replay >= 0, replay, call)]
+    order = np.lexsort((events.end_ns[work], events.ts_ns[work], begin, call, replay))
+    work, call, replay, begin = work[order], call[order], replay[order], begin[order]
+    starts = group_starts(replay, call)
     first = np.flatnonzero(starts)
     length = np.diff(np.append(first, len(call)))
     fits = (length >= lengths[0]) & (length <= lengths[1])
@@ -96,7 +106,7 @@ def _under_operators(
         for h, a, n in zip(host.tolist(), first.tolist(), length.tolist(), strict=True)
     ]
     pattern = np.array(number, dtype=np.int64)
-    order = np.lexsort((events.ts_ns[host], pattern))
+    order = np.lexsort((begin[first], pattern))
     return _Occurrences(work, gap, pattern[order], first[order], length[order], host[order])
 
 
@@ -169,7 +179,8 @@ def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int
     device_ns = sum_by_code(found.pattern, dur[last] - dur[found.first], n)
     # The gap before the first kernel of a run is not inside it.
     gap_ns = sum_by_code(found.pattern, gap[last] - gap[np.minimum(found.first + 1, last)], n)
-    host_ns = sum_by_code(found.pattern, gather(events.dur_ns, found.host, 0), n)
+    recorded = np.where(found.host < len(events), found.host, -1)
+    host_ns = sum_by_code(found.pattern, gather(events.dur_ns, recorded, 0), n)
     count = np.bincount(found.pattern, minlength=n)
     begins = np.flatnonzero(group_starts(found.pattern))
     first, length, host = found.first[begins], found.length[begins], found.host[begins]
@@ -192,7 +203,7 @@ def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int
     return KERNEL_PATTERNS.frame(
         {
             "pattern": pattern,
-            "op": names_or_empty(dag, host[rows]),
+            "op": names_or_empty(dag.unrolled, host[rows]),
             "length": length[rows],
             "n_occurrences": count[rows],
             "device_ns": device_ns[rows],

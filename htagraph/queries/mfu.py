@@ -48,10 +48,11 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     lengths = np.array([window.dur_ns, *steps["dur_ns"]], dtype=np.int64)
     calls, n = roofs.work, len(names)
     of_work = 1 + step_at(steps, gather(dag.events.ts_ns, host_of(dag, work.event), -1))
-    of_call = 1 + step_at(steps, dag.events.ts_ns[calls.event])
     flops, peak_ns = calls.of_calls("flops").astype(np.float64), roofs.compute_ns
     longest = np.zeros(len(calls.event), dtype=np.int64)
     longest[calls.call[calls.call >= 0]] = work.event[calls.call >= 0]
+    caller = np.where(calls.event < len(dag.events), calls.event, host_of(dag, longest))
+    of_call = 1 + step_at(steps, gather(dag.events.ts_ns, caller, -1))
     is_again = phases(dag, longest) == Phase.RECOMPUTED
     is_modelled = calls.call >= 0
     modelled_ns, kernel_ns, all_flops, all_peak_ns, again_ns = (

@@ -134,7 +134,7 @@ def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
 def _operators(dag: Dag, work: I64, roofs: OperatorRoofs) -> I64:
     """The operator of each piece of work: with a model, else the innermost; -1 for none."""
     event = gather(roofs.work.event, roofs.work.call)
-    return np.where(event >= 0, event, innermost(dag, work, (EventKind.OP,)))
+    return np.where(event >= 0, event, innermost(dag.unrolled, work, (EventKind.OP,)))
 
 
 def by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> Groups:

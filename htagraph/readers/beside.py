@@ -1,4 +1,4 @@
-"""Companion files: what other instruments recorded of the same run, added to a recording."""
+"""Companion files: what else was recorded of the same run, added to a recording."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import Companion, Recording
 from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
+from htagraph.readers.graph_capture.reader import is_chrome_trace, with_graph_captures
 from htagraph.readers.monitoring.placement import is_monitoring, with_monitoring
 from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
 from htagraph.readers.other_formats import is_other_format, refuse_other_format
@@ -31,17 +32,22 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     Recording
         With an `Attachment` for each file.
     """
+    captures = []
     for path in map(path_of, paths):
         if not exists(path):
             raise not_found(path)
         companion = next((read for fits, read in _COMPANIONS if fits(path)), None)
         if companion is None and is_other_format(path):
             refuse_other_format(path)
+        if companion is None and is_chrome_trace(path):
+            captures.append(path)
+            continue
         if companion is None:
             raise TraceFormatError(
                 "this file is not of a format that can be added to a trace.",
                 path=path,
-                hint="an execution trace, Nsight Compute CSV, nvidia-smi or DCGM log can.",
+                hint="an execution trace, the trace of a graph's capture, Nsight Compute CSV, an "
+                "nvidia-smi or DCGM log can.",
             )
         recording = companion(recording, path)
-    return recording
+    return with_graph_captures(recording, captures) if captures else recording

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.captured import CAPTURED_DTYPES, CAPTURED_LAUNCH
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
@@ -80,6 +81,7 @@ def check_events(events: EventTable) -> None:
     _check_lanes(events.lanes)
     _check_events(events)
     _check_columns(events)
+    _check_captured(events)
     _check_devices(events.devices)
     _check_samples(events.samples)
 
@@ -234,6 +236,35 @@ def _check_columns(events: EventTable) -> None:
             _ensure_within(f"column {name}", value, 0, len(texts))
 
 
+def _check_captured(events: EventTable) -> None:
+    """Captured calls nest, and replayed work was launched by some of them."""
+    calls, n = events.captured, len(events.captured)
+    _check_shapes("captured calls", vars(calls), CAPTURED_DTYPES, n)
+    _ensure_within("kind of a captured call", calls.kind, 0, len(EventKind))
+    _ensure_within("name of a captured call", calls.name, 0, len(events.symbols))
+    _ensure_within("lane of a captured call", calls.lane, 0, max(n, 1))
+    for name in LIST_COLUMNS:
+        _ensure_within(f"{name} of a captured call", getattr(calls, name), -1, len(events.lists))
+    _ensure_within("ts_ns of a captured call", calls.ts_ns, -_LAST_NS, _LAST_NS + 1)
+    _ensure_within("dur_ns of a captured call", calls.dur_ns, 0, _LAST_NS)
+    _ensure_within("parent of a captured call", calls.parent, -1, n)
+    _ensure_forest(calls.parent, "a captured call is its own parent")
+    launched = events.columns.get(CAPTURED_LAUNCH)
+    if launched is not None:
+        _ensure(events.is_device[launched.event].all(), "captured work is not of the device")
+        _ensure_within("captured launch", launched.value, 0, n)
+
+
+def _ensure_forest(parent: Array, what: str) -> None:
+    """No event is above itself."""
+    above = parent
+    for _ in range(len(parent).bit_length()):
+        if above.max(initial=-1) < 0:
+            break
+        above = np.where(above >= 0, above[above], -1)
+    _ensure(above.max(initial=-1) < 0, what)
+
+
 def _check_devices(devices: tuple[DeviceProperties, ...]) -> None:
     for device in devices:
         described = asdict(device)
@@ -291,12 +322,7 @@ def _check_links(dag: Dag) -> None:
         and (events.kind[dag.launch[launched]] == EventKind.RUNTIME).all(),
         "launch of an event is none",
     )
-    above = dag.parent
-    for _ in range(n.bit_length()):
-        if above.max(initial=-1) < 0:
-            break
-        above = np.where(above >= 0, above[above], -1)
-    _ensure(above.max(initial=-1) < 0, "an event is its own parent")
+    _ensure_forest(dag.parent, "an event is its own parent")
     work = np.flatnonzero(dag.is_work)
     bounds = (
         (int(events.ts_ns[work].min()), int(events.end_ns[work].max())) if len(work) else (0, 0)

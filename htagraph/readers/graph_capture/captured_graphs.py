@@ -1,0 +1,202 @@
+"""Captures of graphs in a trace: the launches of each, in order, with the names of their kernels.
+
+::
+
+    cpu 1 |[BeginCapture] [aten::mm [launch]] [aten::relu [launch]] [EndCapture]
+
+A captured launch runs nothing, so it has no device work of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import last_before
+from htagraph.algorithms.nesting import nest
+from htagraph.errors import TraceError, TraceFormatError
+from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind, among
+from htagraph.readers.content import content_of
+from htagraph.readers.kineto.reader import read_kineto
+
+__all__ = ["COPY", "FILL", "CapturedGraphs", "batches_at", "captured_graphs"]
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+Text = npt.NDArray[np.object_]
+
+COPY, FILL = "Memcpy", "Memset"
+"""What copies and fills are called here: their calls name no kernel."""
+
+_COPIES = re.compile(r"^(cuda|hip|cu)Memcpy")
+_FILLS = re.compile(r"^(cuda|hip|cu)Memset")
+_CAPTURED_BATCH = re.compile(r"^capture_(?P<batch>\d{1,9})(_|$)")
+"""Range of vLLM and SGLang around the captures of one batch size: ``capture_8192_PIECEWISE``."""
+_DETAILS = "execution_details.json"
+"""File in the folder of captures that lists the batch size of each, as TraceLens writes it."""
+
+
+class CapturedGraphs(NamedTuple):
+    """The captures in a file.
+
+    Parameters
+    ----------
+    events : EventTable
+        Of the file.
+    parent : ndarray of shape (n_events,), dtype=int32
+        Innermost operator around each operator and launch, -1 for none.
+    launch : ndarray of shape (n,), dtype=int64
+        Events that launched captured work, by graph, then by time.
+    graph : ndarray of shape (n,), dtype=int64
+        Number of the capture that each belongs to.
+    name : ndarray of shape (n,), dtype=object
+        Kernel of each launch, `COPY` or `FILL`.
+    program : ndarray of shape (n_graphs,), dtype=int64
+        The range of one batch size around each capture, -1 for none.
+    batch : ndarray of shape (n_graphs,), dtype=int64
+        The batch size, -1 if unknown.
+    """
+
+    path: Path
+    events: EventTable
+    parent: I32
+    launch: I64
+    graph: I64
+    name: Text
+    program: I64
+    batch: I64
+
+
+def captured_graphs(path: Path) -> CapturedGraphs:
+    """The captures in a trace.
+
+    Raises
+    ------
+    TraceFormatError
+        If it has none, or names no kernels.
+    """
+    recording = read_kineto(path, stacks=True)
+    events = recording.events
+    begin, end = _captures(events)
+    if not len(begin):
+        raise TraceFormatError(
+            "this trace has no capture of a graph (cudaStreamBeginCapture … EndCapture).",
+            path=path,
+            hint="start the profiler before the graph is captured; diff compares two traces.",
+        )
+    ranges = among(events.kind, (EventKind.OP, EventKind.RUNTIME))
+    nested = nest(
+        events.lane,
+        events.ts_ns,
+        events.end_ns,
+        is_call=events.kind == EventKind.RUNTIME,
+        rows=np.flatnonzero(ranges),
+    )
+    launch, graph = _launches(events, nested.parent, begin, end)
+    args = recording.origin.args if recording.origin else None
+    listed = args.decode(launch) if args and len(launch) else [{} for _ in launch]
+    name = np.array([_kernel(one) for one in listed], dtype=object)
+    for known, pattern in ((COPY, _COPIES), (FILL, _FILLS)):
+        name[events.named(events.symbols.searched(pattern))[launch]] = known
+    if not (name != "").all():
+        raise TraceFormatError(
+            f"{int((name == '').sum()):,} of {len(name):,} captured launches have no kernel name.",
+            path=path,
+            hint="ROCm's profiler records the names of captured kernels; CUDA's does not, and "
+            "without names nothing shows that a capture is the right one.",
+        )
+    program, batch = batches_at(events, begin, _CAPTURED_BATCH)
+    given = _listed_batch(path)
+    if given >= 0 and (batch < 0).all():
+        batch = np.full(len(begin), given)
+    return CapturedGraphs(path, events, nested.parent, launch, graph, name, program, batch)
+
+
+def _captures(events: EventTable) -> tuple[I64, I64]:
+    """Calls that begin and end each capture, in order of time."""
+    is_call = events.kind == EventKind.RUNTIME
+    begins, ends = (
+        is_call & events.named(events.symbols.searched(pattern))
+        for pattern in (CAPTURE_BEGINS, CAPTURE_ENDS)
+    )
+    calls = np.flatnonzero(begins | ends)
+    calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
+    pair = begins[calls[:-1]] & ends[calls[1:]]
+    pair &= events.lane[calls[:-1]] == events.lane[calls[1:]]
+    begin, end = calls[:-1][pair], calls[1:][pair]
+    in_order = np.argsort(events.ts_ns[begin], kind="stable")
+    return begin[in_order], end[in_order]
+
+
+def _launches(events: EventTable, parent: I32, begin: I64, end: I64) -> tuple[I64, I64]:
+    """Captured launches and the number of their capture.
+
+    A thread captures what it launches itself, and what threads without a capture launch meanwhile:
+    autograd's. A launch within another, as of two libraries, is the same launch.
+    """
+    symbols, is_call = events.symbols, events.kind == EventKind.RUNTIME
+    launches = events.named(symbols.searched(KERNEL_LAUNCH))
+    launches &= ~events.named(symbols.searched(GRAPH_LAUNCH))
+    for pattern in (_COPIES, _FILLS):
+        launches = launches | events.named(symbols.searched(pattern))
+    launches &= is_call & ~gather(launches & is_call, parent, default=False)
+    ran = np.isin(events.correlation, events.correlation[events.is_device])
+    rows = np.flatnonzero(launches & ~(ran & (events.correlation >= 0)))
+    by_lane = np.lexsort((events.ts_ns[begin], events.lane[begin]))
+    at = last_before(
+        events.lane[begin][by_lane],
+        events.ts_ns[begin][by_lane],
+        events.lane[rows],
+        events.ts_ns[rows],
+    )
+    own = gather(by_lane, at)
+    others = np.searchsorted(events.ts_ns[begin], events.ts_ns[rows]) - 1
+    captures = np.isin(events.lane[rows], events.lane[begin])
+    graph = np.where(captures, own, others).astype(np.int64)
+    inside = (graph >= 0) & (events.ts_ns[rows] < gather(events.ts_ns[end], graph, 0))
+    rows, graph = rows[inside], graph[inside]
+    order = np.lexsort((events.ts_ns[rows], graph))
+    return rows[order], graph[order]
+
+
+def _kernel(args: dict[str, Any]) -> str:
+    """The kernel that a launch names, empty for none."""
+    name = args.get("kernel")
+    return name if isinstance(name, str) else ""
+
+
+def batches_at(events: EventTable, calls: I64, pattern: re.Pattern[str]) -> tuple[I64, I64]:
+    """The last range of a name that holds each call on its thread, and its batch size; else -1."""
+    named = events.named(events.symbols.searched(pattern))
+    ranges = np.flatnonzero(named & (events.kind == EventKind.ANNOTATION))
+    ranges = ranges[np.lexsort((events.ts_ns[ranges], events.lane[ranges]))]
+    at = last_before(
+        events.lane[ranges], events.ts_ns[ranges], events.lane[calls], events.ts_ns[calls] + 1
+    )
+    found = gather(ranges, at)
+    found = np.where(gather(events.end_ns, found, 0) > events.ts_ns[calls], found, -1)
+    sizes = [pattern.search(text) for text in events.symbols.texts]
+    size = np.array([int(one["batch"]) if one else -1 for one in sizes], dtype=np.int64)
+    return found, gather(size, gather(events.name.astype(np.int64), found))
+
+
+def _listed_batch(path: Path) -> int:
+    """The batch size that a list in the folder of a file gives it; -1 for none."""
+    details = path.parent / _DETAILS
+    try:
+        listed = msgspec.json.decode(content_of(details)) if details.is_file() else []
+    except (msgspec.DecodeError, OSError, TraceError):
+        return -1
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict) and one.get("file") == path.name:
+            size = one.get("batch_size")
+            return size if isinstance(size, int) and 0 <= size < 1 << 31 else -1
+    return -1
