@@ -88,7 +88,8 @@ def _lengths_ns(steps: pd.DataFrame, step: I64, end_ns: I64) -> I64:
     np.maximum.at(done_ns, step[step >= 0], end_ns[step >= 0])
     before_ns = np.append(begin_ns[:1], np.maximum.accumulate(done_ns)[:-1])
     # A step of other streams may be done before the one before it is.
-    return done_ns - np.where(before_ns < done_ns, np.maximum(begin_ns, before_ns), begin_ns)
+    late_ns = np.where(before_ns < done_ns, np.maximum(begin_ns, before_ns), begin_ns)
+    return np.asarray(done_ns - late_ns, dtype=np.int64)
 
 
 def _by_step(code: I64, values: npt.NDArray[Any], n: int) -> npt.NDArray[np.float64]:
