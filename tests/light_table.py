@@ -50,7 +50,7 @@ def light_row(name: str) -> dict[str, object] | None:
         "device": roofline.attrs.get("peaks", {}).get("device", "several"),
         "modelled": float(used.iloc[0]["modelled_share"]),
         "mfu": float(used.iloc[0]["mfu_share"]),
-        "hfu": float(used.iloc[0]["hfu_share"]),
+        "hfu": float(used["hfu_share"].max()),
         "gain": float(every["drag_share"]),
         "furthest": [
             {

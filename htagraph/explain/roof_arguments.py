@@ -37,7 +37,9 @@ def roof_arguments(dag: Dag) -> Mapping[str, tuple[I64, npt.NDArray[Any]]]:
         return {}
     calls = roofs.work
     call = np.full(len(events), -1, dtype=np.int64)
-    call[calls.event] = np.arange(len(calls.event))
+    # Operators of a capture are not in the trace, only the kernels of their replays are.
+    is_here = calls.event < len(events)
+    call[calls.event[is_here]] = np.flatnonzero(is_here)
     call[work] = calls.call
     rows = np.flatnonzero(call >= 0)
     seconds = np.maximum(roofs.device_ns, 1) / _NS

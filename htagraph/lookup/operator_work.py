@@ -15,7 +15,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import LIST_COLUMNS
 from htagraph.model.kinds import EventKind
 from htagraph.operators.call import Call
-from htagraph.operators.work import Work, registered
+from htagraph.operators.work import Work, registered, work_of
 
 __all__ = ["OperatorWork", "call_of", "operator_work"]
 
@@ -147,6 +147,5 @@ def _kinds(dag: Dag, calls: I64) -> tuple[I64, list[Work | None]]:
     works: list[Work | None] = []
     for event in calls[first].tolist():
         call = call_of(dag, event)
-        model = registered(call.name) if call else None
-        works.append(model(call) if model and call else None)
+        works.append(work_of(call) if call else None)
     return kind.reshape(-1).astype(np.int64), works

@@ -734,7 +734,7 @@ MFU = schema(
     "MFU",
     {
         "part": name("the window, then its steps"),
-        "window_ns": "length",
+        "window_ns": "length; of a step until its device work is done",
         "kernel_ns": "device time of what it launched",
         "modelled_share": "device time of operators with a model / kernel_ns",
         "tflop": number("TFLOP", "operations of matrix units, in 1e12"),

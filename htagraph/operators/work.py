@@ -12,7 +12,13 @@ from typing import NamedTuple, TypeVar
 
 from htagraph.operators.call import Call, Tensor, bytes_of
 
-__all__ = ["FAMILIES", "Family", "Model", "Work", "models", "registered", "traffic"]
+__all__ = ["FAMILIES", "Family", "Model", "Work", "models", "registered", "traffic", "work_of"]
+
+_MOST_FLOPS, _MOST_BYTES = 1 << 62, 1 << 48
+"""Operations and bytes of a call that no device can do or hold: its record is damaged.
+
+Sums of many calls fit int64. Chosen. `test_damaged_records.py`.
+"""
 
 
 class Family(IntEnum):
@@ -117,6 +123,28 @@ def registered(name: str) -> Model | None:
     if name in _MODELS:
         return _MODELS[name]
     return next((model for pattern, model in _PATTERNS if pattern.match(name)), None)
+
+
+def work_of(call: Call) -> Work | None:
+    """The work of a call by its model; None without one, or if its record does not fit.
+
+    Files may be damaged, and operators of one name may have had other arguments.
+
+    Examples
+    --------
+    >>> work_of(Call("aten::relu", [[8, 4]], ["float"])).bytes_low
+    256
+    >>> work_of(Call("aten::relu", [[10**12, 10**12]], ["float"])) is None
+    True
+    """
+    model = registered(call.name)
+    try:
+        found = model(call) if model else None
+    except (ArithmeticError, LookupError):
+        return None
+    if found is None or not 0 <= found.flops < _MOST_FLOPS:
+        return None
+    return found if 0 <= found.bytes_low <= found.bytes_high < _MOST_BYTES else None
 
 
 def traffic(

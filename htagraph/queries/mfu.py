@@ -37,7 +37,8 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     Time at peak over time (Chowdhery et al. 2022), with the operations that ran instead of those of
     a formula. Recomputed ones (activation checkpointing) count for hardware FLOPs utilization only.
     What has no model counts as nothing, so the true values are higher. A call belongs to the step
-    that launched it.
+    that launched it. A step lasts until its work is done, from its start or from when the step
+    before was done: a host that runs ahead has short steps.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -65,6 +66,7 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
             (of_call, np.where(is_again, peak_ns, 0.0)),
         )
     )
+    lengths[1:] = _lengths_ns(steps, of_work - 1, work.end_ns)
     return MFU.frame(
         {
             "part": names,
@@ -77,6 +79,17 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
             "hfu_share": all_peak_ns / np.maximum(lengths, 1),
         }
     )
+
+
+def _lengths_ns(steps: pd.DataFrame, step: I64, end_ns: I64) -> I64:
+    """How long each step lasts, by when its device work ends; -1 for work of no step."""
+    begin_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    done_ns = begin_ns + dur_ns
+    np.maximum.at(done_ns, step[step >= 0], end_ns[step >= 0])
+    before_ns = np.append(begin_ns[:1], np.maximum.accumulate(done_ns)[:-1])
+    # A step of other streams may be done before the one before it is.
+    late_ns = np.where(before_ns < done_ns, np.maximum(begin_ns, before_ns), begin_ns)
+    return np.asarray(done_ns - late_ns, dtype=np.int64)
 
 
 def _by_step(code: I64, values: npt.NDArray[Any], n: int) -> npt.NDArray[np.float64]:

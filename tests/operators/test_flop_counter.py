@@ -15,7 +15,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.lookup.operator_work import call_of
-from htagraph.operators.work import registered
+from htagraph.operators.work import work_of
 
 pytestmark = [
     pytest.mark.torch,
@@ -43,8 +43,7 @@ def modelled(operator: Callable[[], Any], folder: Any) -> int:
     total, known = 0, set()
     for event in np.argsort(dag.events.ts_ns, kind="stable").tolist():
         call = call_of(dag, event)
-        model = registered(call.name) if call else None
-        work = model(call) if model and call else None
+        work = work_of(call) if call else None
         above, inside = int(dag.parent[event]), False
         while above >= 0:
             inside |= above in known

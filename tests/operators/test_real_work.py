@@ -20,7 +20,7 @@ from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.lookup.operator_work import call_of, operator_work
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
-from htagraph.operators.work import registered
+from htagraph.operators.work import registered, work_of
 from tests.light_table import LAWS, light_row
 from tests.real_traces import CAPTURES, TRACES, case, cases, located
 
@@ -128,7 +128,7 @@ def test_a_library_does_the_work_that_pytorch_asked_for(name):
     works = {}
     for event in np.flatnonzero(recorded & np.array(known, dtype=bool)[dag.events.name]).tolist():
         call = call_of(dag, event)
-        work = registered(call.name)(call) if call else None
+        work = work_of(call) if call else None
         if work and work.flops:
             works[event] = call, work
     inner = np.array(list(works), dtype=np.int64)

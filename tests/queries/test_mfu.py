@@ -20,3 +20,15 @@ def test_a_product_in_a_step_of_a_millisecond():
 
 def test_a_device_without_known_peaks_has_none():
     assert recorded(PRODUCT, device=None).mfu().empty
+
+
+def test_a_host_that_runs_ahead_does_not_shorten_its_steps():
+    """Steps of 999 us on the host launch 3 ms each: the first is done at 3.02 ms, the next at 6.02.
+
+    A product of 138.9 us in each.
+    """
+    slow = PRODUCT._replace(kernels=[("gemm", 3_000)])
+    found = recorded(slow, slow).mfu()
+
+    assert found["window_ns"].tolist()[1:] == [3_020_000, 3_000_000]
+    assert found["mfu_share"].tolist()[1:] == pytest.approx([0.0460, 0.0463], abs=1e-4)
