@@ -90,6 +90,11 @@ def report(
 ) -> None:
     """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
     if len(paths) == 1 and is_worker_timeline(paths[0]):
+        if window or rank is not None or out is not None or open_page:
+            raise QueryError(
+                "--window, --rank, --out and --open are for traces of ranks.",
+                hint="hg.load_workers(FILE, steps=[...]) takes some steps of a timeline.",
+            )
         _report_workers(paths[0], json_file, quiet=quiet)
         return
     _check_files(out, files=files, open_page=open_page)

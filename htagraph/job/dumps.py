@@ -129,18 +129,16 @@ class Dumps:
 
     def verdict(self) -> str:
         """Where the job hangs, in a few lines: the first cause, who waits since when and where."""
-        certain = [hang for hang in self._hangs if not hang.is_open and hang.kind != "no dump"]
-        others = [hang for hang in self._hangs if hang not in certain]
+        certain = [hang for hang in self._hangs if not hang.is_open]
+        others = [hang for hang in self._hangs if hang.is_open]
         if not certain:
             lines = ["No hang found: no member lacks a collective that another one left waiting."]
-            if any(hang.kind == "no dump" for hang in others):
-                lines = []
             if not self._groups:
                 lines = ["The dumps hold no collectives: nothing can be compared."]
         else:
             lines = []
             missing = [hang for hang in certain if hang.kind == "missing"]
-            if missing and all(map(_is_explained, missing)):
+            if missing and all(map(_is_explained, missing)) and not self.missing_ranks:
                 ranks = {rank for hang in missing for rank in hang.ranks}
                 lines = [
                     f"{_ranks([*ranks])} wait for each other, in different groups.".capitalize()

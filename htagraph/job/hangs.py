@@ -18,12 +18,13 @@ __all__ = ["Group", "Hang", "groups_of", "hangs_of"]
 
 _LONG_NS = 60 * 10**9
 """A wait as long is no delay of a slow rank: chosen, longer than a checkpoint usually takes. Pinned
-by `test_a_slow_rank_is_no_hang`."""
+by `test_a_wait_of_a_minute_is_a_hang`."""
 _ONE_SIDED = frozenset(
     ("broadcast", "reduce", "gather", "scatter", "_broadcast_oop", "_reduce_oop")
 )
 """Operations that end on some ranks before others enter them."""
-_WORLD = ("default_pg", "default_pg_")
+_WORLD = "default_pg"
+"""What PyTorch calls the group of all ranks."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _with_members(group: Group, groups: Sequence[Group], dumps: Sequence[Dump]) 
         return group
     sizes = {dump.rank: len(dump.members.get("", ())) for dump in dumps}
     world = max([*sizes.values(), *(dump.rank + 1 for dump in dumps)])
-    if group.description in _WORLD:
+    if group.description == _WORLD:
         return replace(group, members=tuple(range(world)), is_known=True)
     numbers = {rank: [_number(one) for one in groups if rank in one.entered] for rank in sizes}
     of_group = {sizes[rank] for rank in group.entered if max(numbers[rank]) == _number(group)}
@@ -181,23 +182,36 @@ def hangs_of(dumps: Sequence[Dump], groups: Sequence[Group]) -> list[Hang]:
     by_rank = {dump.rank: dump for dump in dumps}
     found = [hang for group in groups for hang in _of_group(group, by_rank)]
     waits = {rank for hang in found for rank in hang.stuck if not hang.is_open}
+    waits |= {
+        rank for hang in found if hang.kind == "no dump" for rank in _last_there(hang, by_rank)
+    }
     found = [
         replace(one, causes=tuple(sorted(waits.intersection(one.ranks))))
         if one.kind == "missing"
         else one
         for one in found
     ]
-    order = {"no dump": 2, "missing": 0}
     return sorted(
         found,
         key=lambda one: (
             one.is_open,
-            order.get(one.kind, 0),
-            len(one.causes) == len(one.ranks),
+            set(one.ranks) <= set(one.causes),
+            one.kind == "no dump",
             bool(one.causes),
             one.since_ns,
         ),
     )
+
+
+def _last_there(hang: Hang, dumps: Mapping[int, Dump]) -> list[int]:
+    """Ranks that may wait for one without a dump: it is the last that they entered anywhere."""
+    group, seq = hang.group, hang.seq
+    return [
+        rank
+        for rank in hang.entered
+        if not group.is_done(rank, seq)
+        and max(dumps[rank].entries, key=lambda one: one.created_ns) in group.entered[rank][seq]
+    ]
 
 
 def _of_group(group: Group, dumps: Mapping[int, Dump]) -> list[Hang]:
@@ -310,7 +324,7 @@ def _is_one_sided(entries: Sequence[Entry]) -> bool:
 
 def _unfinished(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) -> list[Hang]:
     """The first number that all members entered and some did not leave, by recorded states."""
-    if not group.has_states or not present:
+    if not group.has_states or len(present) < len(group.members):
         return []
     last = min(map(group.last, present))
     for seq in range(max(1, last - _MOST_AHEAD), last + 1):

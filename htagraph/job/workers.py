@@ -39,13 +39,16 @@ I64 = npt.NDArray[np.int64]
 
 _MIN_SHARE = 0.03
 """Share of the step that a repair saves at least, to be called a cause. Chosen. Pinned by
-`test_equal_workers_have_no_cause`."""
+`test_what_saves_less_than_3_percent_is_no_cause`."""
 _SLOWER = 1.05
 """How many times as long as its peers a worker or stage takes that is called slow. Chosen, above
 what equal ones differ by. Pinned by `test_a_worker_is_slow_from_a_twentieth_on`."""
 _OWN_PART = 0.6
-"""Share of a replica's excess that one worker has at least; else the replica is slow. Chosen: two
-equally slow stages have half each. Pinned by `test_a_planted_cause_is_the_only_one`."""
+"""Share of a replica's excess that one worker has at least; else the replica is slow.
+
+Chosen: two equally slow stages have half each. Pinned by
+`test_a_slow_replica_of_two_stages_is_no_slow_worker`.
+"""
 _MOST_WORKERS = 8
 """Workers, those with most excess, of which each is replayed as its peers. A limit of time."""
 _WORKER = ["dp", "pp", "tp"]

@@ -16,6 +16,7 @@ from htagraph.agents import loaded as loading
 from htagraph.agents.budget import LONGEST_NAME
 from htagraph.agents.desk import Desk
 from htagraph.agents.files import Root
+from tests.job.worker_timelines import Job, file_of
 from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -85,6 +86,15 @@ def test_hang_names_the_collective_and_who_waits(tmp_path):
     assert answer["n_ranks"] == 3
     assert rows(answer["hangs"])[0]["ranks"] == "2"
     assert [one["is_waiting"] for one in rows(answer["last_collectives"])] == [True] * 3
+
+
+def test_a_verdict_of_a_timeline_of_workers_is_what_they_lose(tmp_path):
+    """One file is the whole job."""
+    (tmp_path / "timeline.json.gz").write_bytes(file_of(Job())[0])
+    answer = ask(Desk(Root.of(tmp_path)), "verdict", path="timeline.json.gz")
+
+    assert answer["verdict"][0].startswith("No worker, stage, micro-batch or transfer costs 3%")
+    assert len(rows(answer["stages"])) == 4
 
 
 def test_a_verdict_has_findings_and_a_path_that_adds_up(desk):

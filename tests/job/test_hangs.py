@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,16 @@ def test_a_slow_rank_is_no_hang(tmp_path: Path) -> None:
     assert "this may be in flight" in found.verdict()
 
 
+def test_a_wait_of_a_minute_is_a_hang(tmp_path: Path) -> None:
+    """Of a timeout of ten, at which NCCL ends a job."""
+    for written_s, is_open in ((50, True), (70, False)):
+        for rank in range(3):
+            write(tmp_path, rank, [DONE, STARTED][: 1 if rank == 1 else 2], written_s=written_s)
+        (hang,) = hg.load_dumps(tmp_path).hangs().to_dict("records")
+
+        assert (hang["is_open"], hang["waited_ns"]) == (is_open, (written_s - 2) * S)
+
+
 def test_of_copied_files_only_a_failed_collective_is_a_hang(tmp_path: Path) -> None:
     """Their times are days later. In one case it ended without a member, in the other not."""
     for name, is_open in (("missing_member", False), ("slow", True)):
@@ -92,7 +103,8 @@ def test_of_copied_files_only_a_failed_collective_is_a_hang(tmp_path: Path) -> N
         assert (bool(first["is_open"]), first["waited_ns"]) == (is_open, -1)
 
 
-Collective = tuple[str, int, str]
+Collective = tuple[str, int, str] | tuple[str, int, str, str]
+"""Operation, elements, state; and the group, if it is not that of the call."""
 
 
 def write(
@@ -108,13 +120,14 @@ def write(
     written_s: float = 700,
     **more: object,
 ) -> None:
-    """A dump of NCCL: collectives (operation, elements, state) a step apart, from a number on."""
+    """A dump of NCCL: collectives a step apart, from a number on."""
     groups = groups or {"0": [0, 1, 2]}
+    seqs = Counter(dict.fromkeys(groups, first - 1))
     entries = [
         {
             "record_id": number - 1,
-            "process_group": [group, "default_pg"],
-            "collective_seq_id": number,
+            "process_group": [(own := (*in_group, group)[0]), own],
+            "collective_seq_id": seqs.update([own]) or seqs[own],
             "p2p_seq_id": 0,
             "is_p2p": False,
             "profiling_name": f"nccl:{operation}",
@@ -130,7 +143,7 @@ def write(
             "timeout_ms": 600_000,
             **more,
         }
-        for number, (operation, size, state) in enumerate(entered, start=first)
+        for number, (operation, size, state, *in_group) in enumerate(entered, start=first)
     ]
     config = {name: {"name": name, "desc": "", "ranks": str(of)} for name, of in groups.items()}
     file = folder / f"nccl_trace_rank_{rank}"
@@ -199,6 +212,18 @@ def test_members_may_give_other_sizes_to_an_all_to_all(tmp_path: Path) -> None:
     assert hg.load_dumps(tmp_path).hangs().empty
 
 
+def test_members_may_gather_parts_of_other_sizes(tmp_path: Path) -> None:
+    """All get the same in the end."""
+    for rank in range(3):
+        part = [("all_gather", 8 + rank, "completed")]
+        write(tmp_path, rank, part, output_sizes=[[8], [9], [10]])
+    assert hg.load_dumps(tmp_path).hangs().empty
+
+    write(tmp_path, 1, [("all_gather", 9, "completed")], output_sizes=[[9], [9], [8]])
+    (hang,) = hg.load_dumps(tmp_path).hangs().to_dict("records")
+    assert (hang["kind"], hang["ranks"]) == ("other size", "1")
+
+
 def test_groups_of_one_name_and_other_ranks_are_apart(tmp_path: Path) -> None:
     """`split_group` names the group of each half alike."""
     for rank in range(4):
@@ -256,3 +281,21 @@ def test_a_damaged_dump_counts_as_missing(tmp_path: Path) -> None:
 
     with pytest.raises(TraceFormatError, match="damaged"):
         hg.load_dumps(file)
+
+
+def test_a_rank_that_waits_for_a_dead_one_is_not_the_cause(tmp_path: Path) -> None:
+    """Rank 3 left no dump: rank 2 waits for it in its own group, and rank 0 for rank 2."""
+    own, across = ("all_reduce", 8, "started", "own"), ("all_reduce", 8, "started", "across")
+    done = [(*DONE, "own"), (*DONE, "across")]
+    for rank, entered in ((0, [own, across]), (1, [own, across]), (2, [own])):
+        entered[0] = own if rank == 2 else (*DONE, "own")
+        groups = {"own": [rank // 2 * 2, rank // 2 * 2 + 1], "across": [rank % 2, rank % 2 + 2]}
+        write(tmp_path, rank, [*done, *entered], groups=groups)
+    found = hg.load_dumps(tmp_path)
+
+    assert found.hangs()[["kind", "ranks", "is_explained"]].to_numpy().tolist() == [
+        ["no dump", "3", False],  # of both groups that it is in
+        ["no dump", "3", False],
+        ["missing", "2", True],
+    ]
+    assert found.verdict().startswith("Rank 3 left no dump, and may have crashed")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import htagraph as hg
+from htagraph.cli.main import main
 from htagraph.errors import TraceFormatError
 from htagraph.job.workers import Workers
 from tests.job.worker_timelines import Job, file_of, usual
@@ -82,6 +83,25 @@ def test_the_saving_of_a_slow_worker_is_what_the_job_without_it_takes_less(cost,
 
         assert found["change"][0] == change
         assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
+
+
+def test_a_slow_replica_of_two_stages_is_no_slow_worker() -> None:
+    """Each of its two workers has half of what it loses."""
+    causes = workers_of(Job(cost=slow_replica, stages=2, replicas=3)).causes()
+
+    assert causes["change"].tolist() == ["replica"]
+
+
+def test_what_saves_less_than_3_percent_is_no_cause() -> None:
+    """A worker that is 6% slower, in steps that are twice as long for another reason."""
+
+    def slower(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+        return usual(direction, stage, dp, mb, step) * (1 + 0.06 * ((dp, stage) == (0, 0)))
+
+    for optimizer, causes in ((0, ["worker"]), (2_000, [])):
+        job = Job(cost=slower, stages=2, batches=30, replicas=3, optimizer=optimizer)
+
+        assert workers_of(job).causes()["change"].tolist() == causes
 
 
 def test_the_saving_of_equal_stages_keeps_the_work() -> None:
@@ -208,6 +228,26 @@ def test_a_timeline_of_workers_is_no_trace_of_one_rank(tmp_path: Path) -> None:
 
     with pytest.raises(TraceFormatError, match="no timeline of workers"):
         hg.load_workers(hg.demo_trace("none"))
+
+
+def test_the_report_says_what_the_job_loses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its first sentence is the cause; --json has the tables."""
+    file = tmp_path / "timeline.json.gz"
+    file.write_bytes(file_of(Job(cost=heavy_last))[0])
+    with pytest.raises(SystemExit):
+        main(["report", str(file), "--quiet", "--json", str(tmp_path / "report.json")])
+    said = capsys.readouterr().out.splitlines()
+
+    assert said[1] == "8 workers (2 data-parallel x 4 pipeline x 1 tensor-parallel) · 3 steps"
+    assert said[3].startswith("Stage 3, the last stage, takes 2.00 times as long as the others")
+    document = json.loads((tmp_path / "report.json").read_text())
+    assert [row["pp"] for row in document["stages"]] == [0, 1, 2, 3]
+
+    with pytest.raises(SystemExit):
+        main(["report", str(file), "--window", "11"])
+    assert "--window, --rank, --out and --open are for traces" in capsys.readouterr().err
 
 
 def test_a_timeline_of_workers_is_no_rank_of_a_folder(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     seq : int
         Its number among the collectives of the group, from 1.
     n_elements : int
-        Elements that every member gives, or of a scatter gets; -1 if members may differ.
+        Elements that every member gives, or of a gather by all gets; -1 if members may differ.
     peers : (int, int), optional
         Source and destination in the group, of a send or receive.
     started_ns, completed_ns : int
@@ -192,7 +192,7 @@ def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
     operation, _, peers = name.partition(" ")
     is_p2p = bool(raw.get("is_p2p"))
     group, description = raw["process_group"]
-    by_output = operation == "scatter"
+    by_output = operation in _BY_OUTPUT
     sizes = raw["output_sizes" if by_output else "input_sizes"] or ()
     dtypes = raw.get("output_dtypes" if by_output else "input_dtypes") or ()
     return Entry(
@@ -214,10 +214,13 @@ def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
     )
 
 
+_BY_OUTPUT = ("scatter", "all_gather")
+"""Operations of which members get as much each, though they may give other numbers of elements."""
 _UNEVEN = frozenset(
     (
         *("all_to_all", "all_to_all_single", "all_to_all_v_single"),
         *("all_gather_v", "reduce_scatter_v", "send", "recv", "coalesced"),
+        *("_broadcast_oop", "_reduce_oop", "ALLGATHER_coalesced", "REDUCE_SCATTER_coalesced"),
     )
 )
 """Operations whose members may give different numbers of elements."""
