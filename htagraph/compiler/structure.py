@@ -38,6 +38,7 @@ __all__ = [
     "start_node",
 ]
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
@@ -410,6 +411,33 @@ def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     )
 
 
+def _outside_transfers(events: EventTable, parent: I32) -> I32:
+    """Parents of which none is a send or receive of the host that its thread does not wait for.
+
+    Its range begins in the call and ends where the thread has waited for it: what the thread does
+    until then is not part of either::
+
+        thread   [c10d::send     ][aten::mm][wait]
+        range            [gloo:send              ]
+    """
+    named = events.named(events.symbols.searched(HOST_COLLECTIVE))
+    ranges = np.flatnonzero(named & (parent >= 0))
+    ranges = ranges[events.end_ns[ranges] > events.end_ns[parent[ranges]]]
+    rows = np.flatnonzero(is_in(np.maximum(parent, 0), ranges) & (parent >= 0))
+    if not len(rows):
+        return parent
+    out = parent.copy()
+    while len(rows):
+        above = out[rows]
+        out[rows] = gather(out, above)
+        passes = (out[rows] >= 0) & (
+            is_in(np.maximum(out[rows], 0), ranges)
+            | (gather(events.end_ns, out[rows], 0) < events.end_ns[rows])
+        )
+        rows = rows[passes]
+    return out
+
+
 def examine(events: EventTable) -> Structure:
     """Structure of a trace, with device times as they are (see `htagraph.compiler.device_clock`).
 
@@ -439,7 +467,7 @@ def examine(events: EventTable) -> Structure:
         events=events,
         host=host,
         boundaries=Boundaries.of(events, nesting),
-        parent=nesting.parent,
+        parent=_outside_transfers(events, nesting.parent),
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue),

@@ -33,9 +33,13 @@ def _late(summary: JobSummary) -> Section:
     waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable"))
     late = summary.stragglers[job_answers.STRAGGLERS.shown(summary.stragglers)]
     bubbles, costs = job.pipeline_bubbles(), job.delay_costs()
-    drawn = plots.collective_waits(collectives)
+    pipeline = job.timeline.pipeline
+    # Stages wait for each other by schedule: that is not lateness.
+    met = collectives if pipeline is None else collectives[pipeline.of_one_stage(collectives)]
+    drawn = plots.collective_waits(met) if len(met) else None
+    heading = "Waits in collectives"
     panels = [
-        Panel("collective-waits", drawn, waits, job_answers.MATCHED_COLLECTIVES),
+        Panel("collective-waits", drawn, waits, job_answers.MATCHED_COLLECTIVES, heading),
         Panel("stragglers", None, late, job_answers.STRAGGLERS, "Late ranks, and why"),
         Panel(
             "delay-costs",
