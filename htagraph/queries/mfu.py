@@ -40,7 +40,7 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     that launched it.
     """
     work = device_work(dag, window)
-    roofs = operator_roofs(dag, work.event, work.dur_ns)
+    roofs = operator_roofs(dag, work.event, work.dur_ns, at_clock=False)
     if not roofs.has_peaks:
         return MFU.empty()
     steps = steps_in(dag.events, window)
