@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.lookup.device_clocks import device_clocks
 from htagraph.lookup.launch_geometry import geometry_devices
 from htagraph.lookup.operator_work import OperatorWork, operator_work
 from htagraph.model.dag import Dag
@@ -81,7 +82,7 @@ class OperatorRoofs(NamedTuple):
         return self.device_ns - self.roof_ns
 
 
-def operator_roofs(dag: Dag, work: I64, dur_ns: I64) -> OperatorRoofs:
+def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -> OperatorRoofs:
     """Calls that device work belongs to, and their roofs.
 
     Parameters
@@ -90,6 +91,8 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64) -> OperatorRoofs:
         Events of device work.
     dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Its time in the window.
+    at_clock : bool, default=True
+        At the clocks that were sampled, if any, not at those of the data sheet.
     """
     found = operator_work(dag, work)
     n = len(found.event)
@@ -99,6 +102,13 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64) -> OperatorRoofs:
     device = np.full(n, -1, dtype=np.int64)
     device[found.call[joined]] = dag.events.device[work[joined]]
     known = {number: one for number, one in peaks.items() if one is not None}
+    if at_clock and len(dag.events.samples):
+        known = {
+            number: one.at_clocks(
+                *device_clocks(dag, number, work[dag.events.device[work] == number])
+            )
+            for number, one in known.items()
+        }
     has_peaks = n > 0 and bool(np.isin(device, list(known)).all())
     limits = np.zeros((len(Limit), n))
     for number, one in known.items():

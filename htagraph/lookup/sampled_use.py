@@ -11,14 +11,14 @@ import numpy.typing as npt
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
 from htagraph.model.samples import SampleTable
 
-__all__ = ["SAMPLED", "sampled_use"]
+__all__ = ["SAMPLED", "full_value", "sampled_use", "series_of"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 SAMPLED: Mapping[str, re.Pattern[str]] = {
     "gpu_utilization": re.compile(
-        r"(?i)^utilization\.gpu|_GPU_UTIL$|^GPUTL$|^GR Active|_GR_ENGINE_ACTIVE$|^GRACT$"
+        r"(?i)^utilization\.gpu$|_GPU_UTIL$|^GPUTL$|^GR Active|_GR_ENGINE_ACTIVE$|^GRACT$"
         r"|^sm$|^gfx_activity$"
     ),
     "sm_activity": re.compile(r"(?i)^SMs? Active|_SM_ACTIVE$|^SMACT$"),
@@ -51,24 +51,34 @@ def sampled_use(
     >>> use["sm_activity"].tolist()
     [0.5, nan]
     """
-    mine = [
-        levels
-        for levels in sample_levels(samples)
-        if levels.series.device == device or (levels.series.device < 0 and len(devices) == 1)
-    ]
     found = {}
     for name, pattern in SAMPLED.items():
-        fitting = [levels for levels in mine if pattern.search(levels.series.name)]
-        most = max(fitting, key=lambda levels: len(levels.value), default=None)
+        most = series_of(samples, device, devices, pattern)
         found[name] = (
             np.full(len(start_ns), np.nan)
             if most is None
-            else over(most, start_ns, end_ns).mean / _unit(most)
+            else over(most, start_ns, end_ns).mean / full_value(most)
         )
     return found
 
 
-def _unit(levels: Levels) -> float:
+def series_of(
+    samples: SampleTable, device: int, devices: I64, pattern: re.Pattern[str]
+) -> Levels | None:
+    """The series of a device with such a name, of several the one with most samples.
+
+    If the trace has one device, a series without a device is of that one.
+    """
+    fitting = (
+        levels
+        for levels in sample_levels(samples)
+        if pattern.search(levels.series.name)
+        and (levels.series.device == device or (levels.series.device < 0 and len(devices) == 1))
+    )
+    return max(fitting, key=lambda levels: len(levels.value), default=None)
+
+
+def full_value(levels: Levels) -> float:
     """The value of a series that means all."""
     text = levels.series.unit + levels.series.name
     is_percent = "%" in text or levels.value.max() > _MOST_OF_A_RATIO

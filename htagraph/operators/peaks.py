@@ -67,6 +67,49 @@ class DevicePeaks(NamedTuple):
         """Size of the last-level cache."""
         return self.cache_mb * _MEGA
 
+    def at_clocks(self, sm_mhz: float, memory_mhz: float) -> DevicePeaks:
+        """The peaks at measured clocks, NaN for one that is unknown: roofs move with the clock.
+
+        Those of matrix units and vector units move with the clock of the SMs, memory with its own.
+
+        Examples
+        --------
+        >>> slow = _H100.at_clocks(915.0, float("nan"))
+        >>> slow.name, slow.flops_per_s("bf16"), slow.memory_tbps
+        ('H100 SXM at 915 MHz', 494700000000000.0, 3.35)
+        """
+        build = _BUILDS.get(self.name.partition(" MIG")[0])
+        if build is None:
+            return self
+        compute = _ratio(sm_mhz, build.sm_mhz)
+        memory = _ratio(memory_mhz, build.memory_mhz)
+        at = [f"at {sm_mhz:,.0f} MHz"] if compute else []
+        at += [f"memory at {memory_mhz:,.0f} MHz"] if memory else []
+        if not at:
+            return self
+        return self._replace(
+            name=f"{self.name} {', '.join(at)}",
+            matrix_tflops={one: peak * (compute or 1) for one, peak in self.matrix_tflops.items()},
+            fp32_tflops=self.fp32_tflops * (compute or 1),
+            memory_tbps=self.memory_tbps * (memory or 1),
+            source=f"{self.source}, scaled by the sampled clock",
+        )
+
+
+class _Build(NamedTuple):
+    """What a device is built of, and the clocks of its peaks; 0 if unknown."""
+
+    n_sms: int
+    memory_gb: int
+    sm_mhz: int
+    memory_mhz: int
+
+
+def _ratio(mhz: float, of_mhz: int) -> float:
+    """A clock by that of the peaks; 0 if unknown, or not one that a device runs at."""
+    ratio = mhz / of_mhz if of_mhz else 0.0
+    return ratio if 0 < ratio < _FASTEST else 0.0
+
 
 def _peaks(  # noqa: PLR0917  one line a device
     name: str,
@@ -97,8 +140,39 @@ _V100 = _peaks("V100 SXM2", 125, 0, 15.7, 0, 0.9, 6, 300, 16, _UNCHECKED, has_bf
 _MI300X = _peaks("MI300X", 1307.4, 653.7, 163.4, 2614.9, 5.3, 256, 896, 64, _AMD)
 _MI210 = _peaks("MI210", 181, 0, 45.3, 0, 1.6, 8, 300, 32, _UNCHECKED)
 
+_LARGE_A100 = _A100._replace(name="A100 80 GB", memory_tbps=2.039)
 _LARGE_A100_BYTES = 60e9
 """Memory from which an A100 is one of 80 GB: its memory is faster."""
+
+_FASTEST = 2.0
+"""No device runs at twice the clock of its peaks: such a value is DCGM's mark for none."""
+
+_BUILDS = {
+    "H100 SXM": _Build(132, 80, 1830, 2619),
+    "H100 PCIe": _Build(114, 80, 1620, 1593),
+    "H100 NVL": _Build(132, 94, 0, 0),
+    "H800 SXM": _Build(132, 80, 1830, 2619),
+    "H800 PCIe": _Build(114, 80, 1620, 1593),
+    "H200": _Build(132, 141, 1830, 0),
+    "B200": _Build(148, 180, 0, 0),
+    "A100 SXM 40 GB": _Build(108, 40, 1410, 1215),
+    "A100 80 GB": _Build(108, 80, 1410, 1593),
+    "V100 SXM2": _Build(80, 0, 1530, 877),
+    "RTX 4090": _Build(128, 0, 2520, 10_501),
+    "T4": _Build(40, 0, 1590, 5_001),
+    "MI210": _Build(104, 0, 1700, 1600),
+    "MI300X": _Build(304, 0, 2100, 1300),
+    "MI325X": _Build(304, 0, 2100, 0),
+}
+"""By name of the peaks. A clock is that from which the peak follows: SMs times operations per clock
+and SM, or bus width times twice the clock (test_peaks computes both)."""
+
+_INSTANCE = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.(\d+)gb)", re.IGNORECASE)
+"""A Multi-Instance GPU as CUDA names it: ``NVIDIA H100 80GB HBM3 MIG 1g.10gb``; with compute
+instances, ``MIG 1c.3g.40gb``. NVIDIA MIG User Guide, "Device Names"."""
+_MEMORY_SLICES = 8
+"""Slices of memory and cache of a device with MIG (NVIDIA MIG User Guide, "Partitioning")."""
+_NAMED_GB = re.compile(r"(\d+)GB")
 
 _BY_NAME = (
     (r"H100 PCIe", _peaks("H100 PCIe", 756, 378, 51, 1513, 2.0, 50, 600, 64, _NVIDIA)),
@@ -108,7 +182,7 @@ _BY_NAME = (
     (r"H800", _H100._replace(name="H800 SXM", link_gbps=400, source="public reports")),
     (r"H200", _H100._replace(name="H200", memory_tbps=4.8, source=_UNCHECKED)),
     (r"\bB200", _peaks("B200", 2250, 1100, 80, 4500, 8.0, 126, 1800, 64, _NVIDIA)),
-    (r"A100.*80GB", _A100._replace(name="A100 80 GB", memory_tbps=2.039)),
+    (r"A100.*80GB", _LARGE_A100),
     (r"A100", _A100),
     (r"V100-PCIE", _V100._replace(name="V100 PCIe", matrix_tflops={"fp16": 112.0})),
     (r"V100", _V100),
@@ -127,6 +201,9 @@ _BY_NAME = (
 _AMD_BY_UNITS = {304: _MI300X, 104: _MI210._replace(name="MI210 or MI250")}
 """By compute units, where an AMD device has no name of its own."""
 
+
+_AMD_WARP = 64
+"""Threads of a wavefront."""
 
 _GIVEN: dict[str, DevicePeaks] = {}
 """Peaks that a user gave, by a part of the name."""
@@ -245,6 +322,8 @@ def _here() -> Path:
 def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     """The peaks of a device, by its name, or its compute units; None if it is not known.
 
+    An instance of a GPU (MIG) has its share of the SMs, and of the slices of memory and cache.
+
     Examples
     --------
     >>> found = peaks_of(DeviceProperties(0, name="NVIDIA H100 80GB HBM3", n_sms=132))
@@ -260,6 +339,33 @@ def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     for pattern, peaks in _BY_NAME:
         if re.search(pattern, device.name):
             is_large = peaks is _A100 and device.memory_bytes > _LARGE_A100_BYTES
-            return peaks._replace(memory_tbps=2.039) if is_large else peaks
-    is_amd = device.warp_size == 64 or "AMD" in device.name
+            whole = _LARGE_A100 if is_large else peaks
+            part = _INSTANCE.search(device.name)
+            return whole if part is None else _of_instance(whole, device, part)
+    is_amd = device.warp_size == _AMD_WARP or "AMD" in device.name
     return _AMD_BY_UNITS.get(device.n_sms) if is_amd else None
+
+
+def _of_instance(
+    whole: DevicePeaks, device: DeviceProperties, part: re.Match[str]
+) -> DevicePeaks | None:
+    """The peaks of an instance of a GPU; None if its SMs or the size of the GPU are unknown.
+
+    Instances do not reach other GPUs directly (NVIDIA MIG User Guide, "Application
+    Considerations"), and share the link to the host.
+    """
+    build, named = _BUILDS.get(whole.name), _NAMED_GB.search(device.name)
+    memory_gb = int(named[1]) if named else build.memory_gb if build else 0
+    if build is None or not device.n_sms or not memory_gb:
+        return None
+    compute = min(device.n_sms / build.n_sms, 1.0)
+    n_slices = max(round(_MEMORY_SLICES * int(part[2]) / memory_gb), 1)
+    memory = min(n_slices, _MEMORY_SLICES) / _MEMORY_SLICES
+    return whole._replace(
+        name=f"{whole.name} MIG {part[1].lower()}",
+        matrix_tflops={one: peak * compute for one, peak in whole.matrix_tflops.items()},
+        fp32_tflops=whole.fp32_tflops * compute,
+        memory_tbps=whole.memory_tbps * memory,
+        cache_mb=whole.cache_mb * memory,
+        link_gbps=0.0,
+    )

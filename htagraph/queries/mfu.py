@@ -41,7 +41,7 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     before was done: a host that runs ahead has short steps.
     """
     work = device_work(dag, window)
-    roofs = operator_roofs(dag, work.event, work.dur_ns)
+    roofs = operator_roofs(dag, work.event, work.dur_ns, at_clock=False)
     if not roofs.has_peaks:
         return MFU.empty()
     steps = steps_in(dag.events, window)

@@ -44,7 +44,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     DataFrame, schema `answers.ROOFLINE`
         Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
         Work without a model has a row of its own in each group, with 0 calls. ``attrs["peaks"]``
-        has the device, its memory bandwidth and its dense peaks, if all devices are alike.
+        has the device, its memory bandwidth and its dense peaks, if all devices are alike: at the
+        clocks that a log sampled, if any.
 
     Notes
     -----
@@ -111,6 +112,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
         tflops = {one: peaks.flops_per_s(one) / 1e12 for one in _present_types(roofs)}
         frame.attrs["peaks"] = {
             "device": peaks.name,
+            "source": peaks.source,
             "memory_tbps": peaks.memory_tbps,
             "tflops": {one: peak for one, peak in tflops.items() if peak},
         }

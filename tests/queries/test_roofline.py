@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.queries.recorded_shapes import Op, recorded
+from htagraph.model.samples import SampleTable, Series
+from tests.queries.recorded_shapes import H100, Op, recorded
 
 PRODUCT = Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)])
 """137.4 GFLOP: 138.9 us at the peak."""
@@ -31,6 +34,46 @@ def test_a_product_at_69_percent_of_its_peak_and_a_sum_at_half_of_memory_bandwid
     assert found == {
         "aten::mm": (1, 1, 200_000, 0.69, "compute"),
         "aten::add": (1, 1, 240_000, 0.5, "memory"),
+    }
+
+
+def clocked(graph, **mhz):
+    """The graph with clocks sampled before and after it."""
+    start, end = graph.interval.start_ns, graph.interval.end_ns
+    parts = [(Series(name, "MHz", 0), [start, end], [value] * 2) for name, value in mhz.items()]
+    events = replace(graph.dag.events, samples=SampleTable.of(parts))
+    return replace(graph, dag=replace(graph.dag, events=events))
+
+
+def test_a_roof_moves_with_the_clock():
+    """At three quarters of the clock of the peaks, 200 us of 185; memory is as it was."""
+    graph = clocked(recorded(PRODUCT, ADDED), SMCLK=1830 * 0.75)
+
+    assert rows(graph) == {
+        "aten::mm": (1, 1, 200_000, 0.93, "compute"),
+        "aten::add": (1, 1, 240_000, 0.5, "memory"),
+    }
+    assert graph.roofline().attrs["peaks"]["device"] == "H100 SXM at 1,372 MHz"
+    assert rows(clocked(graph, MMCLK=2619 * 0.75))["aten::add"][3] == 0.67
+
+
+def test_utilization_of_the_peak_does_not_move_with_the_clock():
+    """It is against the data sheet, so that runs compare."""
+    graph = recorded(PRODUCT)
+    slow = clocked(graph, SMCLK=915.0)
+
+    assert slow.mfu()["mfu_share"].tolist() == graph.mfu()["mfu_share"].tolist()
+
+
+def test_a_part_of_a_gpu_has_its_own_roof():
+    """An eighth of the SMs and of memory: as fast as this, it would be the whole device."""
+    part = {**H100, "name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "numSms": 16}
+    product = PRODUCT._replace(kernels=[("gemm", 900)], dims=[[1024, 4096], [4096, 4096]])
+    added = ADDED._replace(kernels=[("add", 900)], dims=[[4096, 4096], [4096, 4096]])
+
+    assert rows(recorded(product, added, device=part)) == {
+        "aten::mm": (1, 1, 900_000, 0.32, "compute"),
+        "aten::add": (1, 1, 900_000, 0.27, "memory"),
     }
 
 

@@ -222,6 +222,70 @@ def test_each_tool_is_read_as_it_writes(tmp_path, log):
     assert _series(events) == samples
 
 
+EXPORTER = "\n".join(
+    f'{EPOCH + 1} DCGM_FI_{field}{{gpu="0",modelName="{H100}"{part}}} {value}'
+    for part, shares in (
+        ("", (0.5, 1400)),
+        (',GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"', (0.9, 1400)),
+        (',GPU_I_PROFILE="3g.40gb",GPU_I_ID="2"', (0.2, 1400)),
+    )
+    for field, value in zip(("PROF_SM_ACTIVE", "DEV_SM_CLOCK"), shares, strict=True)
+)
+"""A GPU and two instances of it, as `dcgm-exporter` labels them."""
+DMON = "".join(
+    f"{EPOCH + 1} # Entity  SMACT  SMCLK\n"
+    f"{EPOCH + 1}    GPU 0  0.500   1400\n{EPOCH + 1}  GPU-I 3  0.900    N/A\n"
+)
+"""A GPU and its only instance, which `dcgmi dmon` numbers on its own."""
+
+
+def _on_instance(profile: str) -> Recording:
+    """The trace of a part of a GPU."""
+    recording = _trace(0)
+    part = DeviceProperties(0, f"{H100} MIG {profile}")
+    return replace(recording, events=replace(recording.events, devices=(part,)))
+
+
+@pytest.mark.parametrize(
+    ("log", "profile", "activity", "said"),
+    [
+        (EXPORTER, "1g.10gb", [0.9], "GPU-I 7 of the log is the only one that can be MIG 1g.10gb"),
+        (EXPORTER, "3g.40gb", [0.2], "1 sample of the whole GPU left out"),
+        (EXPORTER, "2g.20gb", [], "0 instances of the log can be MIG 2g.20gb, so none is taken"),
+        (DMON, "1g.10gb", [0.9], "GPU-I 3 of the log is the only one"),
+        (DMON.replace("GPU 0", "GPU-I 1"), "1g.10gb", [], "2 instances of the log can be MIG"),
+    ],
+)
+def test_a_part_of_a_gpu_has_the_samples_of_its_part(tmp_path, log, profile, activity, said):
+    """The trace names its profile; which of several alike it is stays unknown."""
+    events, attached = _attached(tmp_path, log, _on_instance(profile))
+    found = _series(events)
+
+    assert [
+        value
+        for name in found
+        if "CLK" not in name and "CLOCK" not in name
+        for _, value in found[name]
+    ] == activity
+    assert said in attached.detail
+
+
+def test_clocks_of_the_whole_gpu_are_those_of_its_parts(tmp_path):
+    events, _ = _attached(tmp_path, DMON, _on_instance("1g.10gb"))
+
+    assert _series(events)["SMCLK"] == [(1, 1400)]
+
+
+@pytest.mark.parametrize("log", [EXPORTER, DMON])
+def test_a_whole_gpu_has_no_samples_of_its_parts(tmp_path, log):
+    """Mixed, the values of three would be one series."""
+    events, attached = _attached(tmp_path, log)
+
+    assert [value for _, value in next(iter(_series(events).values()))][:1] in ([1400], [0.5])
+    assert all(len(samples) == 1 for samples in _series(events).values())
+    assert "of other parts of a GPU left out" in attached.detail
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -39,6 +39,7 @@ _NAME_COLUMNS = ("name", "modelname", "gpu_name")
 _NO_QUANTITY = 1e30
 """No tool measures as much: a damaged number, whose sums would overflow. Pinned by
 `test_monitoring.py::test_a_value_that_nothing_measures_is_none`."""
+_PARTS = ("GPU-I", "GPU-CI")
 _HEAD_LINES = 40
 """Lines in which a header must appear (chosen)."""
 
@@ -52,12 +53,15 @@ class Log:
     instrument : str
         ``nvidia-smi``, ``dcgm``, ``amd-smi``.
     samples : DataFrame
-        Columns ``ts_ns``, ``gpu`` (-1 for none), ``name``, ``unit``, ``value``.
+        Columns ``ts_ns``, ``gpu`` (-1 for none), ``part``, ``name``, ``unit``, ``value``. The part
+        is a GPU or compute instance (MIG), ``GPU-I 7`` or ``GPU-CI 0``; empty for a whole GPU.
     is_local : bool
         Local times without a time zone.
     resolution_ns : int, unit=ns
     names : mapping of int to str
         Names of GPUs, if the log has them.
+    profiles : mapping of (int, str) to str
+        Profile of a part of a GPU, such as ``1g.10gb``, if the log has it.
     n_lines : int
         Lines that are neither headers nor remarks.
     n_unread : int
@@ -69,6 +73,7 @@ class Log:
     is_local: bool
     resolution_ns: int
     names: Mapping[int, str]
+    profiles: Mapping[tuple[int, str], str]
     n_lines: int
     n_unread: int
 
@@ -182,11 +187,14 @@ def _exposed(lines: Iterable[str]) -> _Rows:
     found = pd.Series(rows, dtype=object).str.extract(_EXPOSED)
     found = found[found["name"].notna()].fillna("")
     label = found["labels"].str
-    section = _Section(("timestamp", "gpu", "modelName", "metric", "value"), [""] * 5)
+    names = ("timestamp", "gpu", "modelName", "GPU_I_ID", "GPU_I_PROFILE", "metric", "value")
+    section = _Section(names, [""] * len(names))
     gpu = label.extract(r"(?:^|,)\s*gpu=\"(\d+)\"", expand=False).fillna("")
     model = label.extract(r"modelName=\"([^\"]*)\"", expand=False).fillna("")
+    part = label.extract(r"GPU_I_ID=\"(\d+)\"", expand=False).fillna("")
+    profile = label.extract(r"GPU_I_PROFILE=\"([^\"]*)\"", expand=False).fillna("")
     stamp = found["after"].where(found["after"] != "", found["before"])
-    columns = [stamp, gpu, model, found["name"], found["value"]]
+    columns = [stamp, gpu, model, part, profile, found["name"], found["value"]]
     section.rows = [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return _Rows([section], len(rows), len(rows) - len(found))
 
@@ -194,6 +202,7 @@ def _exposed(lines: Iterable[str]) -> _Rows:
 def _log(instrument: str, rows: _Rows) -> Log:
     parts: list[pd.DataFrame] = []
     names: dict[int, str] = {}
+    profiles: dict[tuple[int, str], str] = {}
     locals_, resolutions = [], []
     n_unread = rows.n_unread
     for section in rows.sections:
@@ -209,6 +218,10 @@ def _log(instrument: str, rows: _Rows) -> Log:
             continue
         frame = frame[times.is_read]
         gpu, is_gpu = _gpus(frame, lower)
+        part = _parts(frame, lower)
+        if "gpu_i_profile" in lower:
+            known = zip(gpu, part, frame[lower.index("gpu_i_profile")], strict=True)
+            profiles |= {(int(one), text): profile for one, text, profile in known if text}
         locals_.append(times.is_local)
         resolutions.append(times.resolution_ns)
         at = next((lower.index(name) for name in _NAME_COLUMNS if name in lower), None)
@@ -216,7 +229,8 @@ def _log(instrument: str, rows: _Rows) -> Log:
             names |= dict(zip(gpu.tolist(), frame[at].tolist(), strict=True))
         for values in _values(frame, section, lower):
             kept = (np.abs(values["value"].to_numpy()) < _NO_QUANTITY) & is_gpu
-            parts.append(values.assign(ts_ns=times.ts_ns[times.is_read], gpu=gpu)[kept])
+            placed = values.assign(ts_ns=times.ts_ns[times.is_read], gpu=gpu, part=part)
+            parts.append(placed[kept])
     samples = pd.concat(parts, ignore_index=True) if parts else _no_samples()
     return Log(
         instrument,
@@ -224,6 +238,7 @@ def _log(instrument: str, rows: _Rows) -> Log:
         any(locals_),
         max(resolutions, default=0),
         names,
+        profiles,
         rows.n_lines,
         n_unread,
     )
@@ -237,6 +252,7 @@ def _no_samples() -> pd.DataFrame:
             "value": np.empty(0, dtype=np.float64),
             "ts_ns": np.empty(0, dtype=np.int64),
             "gpu": np.empty(0, dtype=np.int64),
+            "part": np.empty(0, dtype=object),
         }
     )
 
@@ -252,10 +268,12 @@ def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:
 
 
 def _gpus(frame: pd.DataFrame, lower: list[str]) -> tuple[pd.Series[int], pd.Series[bool]]:
-    """GPU of each row, -1 for none, and whether the row is about a whole GPU."""
+    """GPU of each row, -1 for none, and whether the row is about a GPU or a part of one."""
     if {"entity", "id"} <= set(lower):
         number = pd.to_numeric(frame[lower.index("id")], errors="coerce")
-        is_gpu = (frame[lower.index("entity")] == "GPU") & number.notna()
+        entity = frame[lower.index("entity")]
+        is_gpu = entity.isin(("GPU", *_PARTS)) & number.notna()
+        number = number.where(entity == "GPU", -1)
     else:
         at = next((lower.index(name) for name in _GPU_COLUMNS if name in lower), None)
         if at is None:
@@ -264,6 +282,21 @@ def _gpus(frame: pd.DataFrame, lower: list[str]) -> tuple[pd.Series[int], pd.Ser
         number = pd.to_numeric(text, errors="coerce")
         is_gpu = number.notna()
     return number.fillna(-1).clip(-1, 9999).astype(np.int64), is_gpu
+
+
+def _parts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str]:
+    """The instance of a GPU that each row is about, empty for a whole GPU.
+
+    ``dcgmi dmon`` writes ``GPU-I 0`` and numbers instances on its own (NVIDIA DCGM User Guide,
+    "Profiling with MIG"); the DCGM exporter has labels ``GPU_I_ID`` and ``GPU_I_PROFILE``.
+    """
+    if {"entity", "id"} <= set(lower):
+        entity = frame[lower.index("entity")]
+        return (entity + " " + frame[lower.index("id")]).where(entity.isin(_PARTS), "")
+    if "gpu_i_id" in lower:
+        number = frame[lower.index("gpu_i_id")]
+        return ("GPU-I " + number).where(number != "", "")
+    return pd.Series("", index=frame.index, dtype=object)
 
 
 def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterable[pd.DataFrame]:

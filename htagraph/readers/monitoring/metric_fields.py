@@ -9,7 +9,7 @@ __all__ = ["NOT_SAMPLED", "field_unit", "mean_over_ns"]
 NOT_SAMPLED = re.compile(
     r"^(index|gpu_?(idx|name|uuid|serial)?|uuid|name|device|count|serial|vbios.*|driver.*|pci\.(?!e)\S*"
     r"|pci_?bus.*|pstate|.*mode|.*_mode|process_name|command|type|pid|time(stamp)?|date|entity|id|host(name)?"
-    r"|modelname|instance|job|pod|namespace|container|display.*|compute_cap|inforom.*|xcp)$",
+    r"|modelname|gpu_i_(id|profile)|instance|job|pod|namespace|container|display.*|compute_cap|inforom.*|xcp)$",
     re.IGNORECASE,
 )
 """Columns that identify a row, and are no measurements."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Attachment, Recording, Repair
 from htagraph.model.samples import SampleTable, Series
@@ -24,6 +26,11 @@ __all__ = ["is_monitoring", "with_monitoring"]
 
 _HEAD_BYTES = 16_384
 """Bytes in which a log must show its header (chosen)."""
+
+_OTHER, _OTHER_PART, _WHOLE = -2, -3, -4
+"""Samples of none of the devices of a trace, in place of a device."""
+
+_INSTANCE = re.compile(r"\bMIG (\d+c\.)?(\d+g\.\d+gb)", re.IGNORECASE)
 
 _AROUND = 1.5
 """Sampling intervals around the trace in which samples belong to it: one, and half for jitter."""
@@ -103,8 +110,8 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
     near = (ts_ns >= trace[0] - around_ns) & (ts_ns <= trace[1] + around_ns)
     if not near.any():
         return SampleTable(), f"not placed: {_apart(ts_ns, trace)}"
-    device, whose = _devices(log, events)
-    known = device > -2
+    device, whose = _parted(log, events, *_devices(log, events))
+    known = device > _OTHER
     rows = near & known
     values = log.samples[rows].assign(ts_ns=ts_ns[rows], device=device[rows])
     samples, uncertainty_ns = _samples(log, values, interval_ns)
@@ -115,7 +122,9 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
         notes.append(f"times to +-{' to '.join(map(human_duration, uncertainty_ns))}")
     left = {
         "before or after the trace": np.count_nonzero(~near),
-        "of other GPUs": np.count_nonzero(near & ~known),
+        "of other GPUs": np.count_nonzero(near & (device == _OTHER)),
+        "of other parts of a GPU": np.count_nonzero(near & (device == _OTHER_PART)),
+        "of the whole GPU": np.count_nonzero(near & (device == _WHOLE)),
     }
     notes += [f"{human_count(int(n), 'sample')} {where} left out" for where, n in left.items() if n]
     return samples, "; ".join(notes)
@@ -165,6 +174,43 @@ def _devices(log: Log, events: EventTable) -> tuple[npt.NDArray[np.integer[Any]]
         by = f"no GPU of the log ({in_log}) is one of the trace ({in_trace})"
     table = pd.Series(gpu).map(device_of).fillna(-2)
     return table.astype(np.int64).to_numpy(), by
+
+
+def _parted(
+    log: Log, events: EventTable, device: npt.NDArray[np.integer[Any]], by: str
+) -> tuple[npt.NDArray[np.integer[Any]], str]:
+    """The same for a log with parts of a GPU, or a trace of one: Multi-Instance GPU.
+
+    A trace names the profile of its instance, not its number. Clocks are those of the whole GPU,
+    so all instances share them; nothing else of the whole GPU tells what one instance does.
+    """
+    is_part = (log.samples["part"] != "").to_numpy(dtype=bool)
+    used = np.unique(events.device[events.is_device]).tolist()
+    named = {one.device: _INSTANCE.search(one.name) for one in events.devices}
+    instances = {number: one for number in used if (one := named.get(number))}
+    if not instances:
+        return np.where(is_part, _OTHER_PART, device), by
+    rows = pd.Series(list(zip(log.samples["gpu"], log.samples["part"], strict=True)), dtype=object)
+    is_clock = log.samples["name"].map(_is_clock).to_numpy(dtype=bool)
+    found = np.where(is_part, _OTHER_PART, np.where(is_clock, device, _WHOLE))
+    for number, instance in instances.items():
+        kind = "GPU-CI " if instance[1] else "GPU-I "
+        alike = [
+            one
+            for one in rows[is_part].unique()
+            if one[1].startswith(kind)
+            and log.profiles.get(one, instance[2]).lower().endswith(instance[2].lower())
+        ]
+        if len(alike) == 1 and len(instances) == 1:
+            found[is_part & rows.isin(alike).to_numpy()] = number
+            by = f"{alike[0][1]} of the log is the only one that can be MIG {instance[2]}"
+        elif is_part.any():
+            by = f"{len(alike)} instances of the log can be MIG {instance[2]}, so none is taken"
+    return found, by
+
+
+def _is_clock(name: str) -> bool:
+    return bool(SM_CLOCK.search(name) or MEMORY_CLOCK.search(name))
 
 
 def _same(name: str, other: str) -> bool:
