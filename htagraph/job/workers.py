@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.rendezvous import Rendezvous
-from htagraph.errors import TraceFormatError
+from htagraph.errors import QueryError, TraceFormatError, one_of
 from htagraph.job.worker_schedule import COMPUTES, scheduled
-from htagraph.model.frames import WORKER_SAVINGS, WORKER_STAGES
+from htagraph.model.frames import WORKER_SAVINGS, WORKER_SLOWDOWNS, WORKER_STAGES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import path_of
 from htagraph.readers.worker_timeline.reader import (
@@ -52,6 +52,8 @@ Chosen: two equally slow stages have half each. Pinned by
 _MOST_WORKERS = 8
 """Workers, those with most excess, of which each is replayed as its peers. A limit of time."""
 _WORKER = ["dp", "pp", "tp"]
+_GROUPS = {"stage": ["pp"], "replica": ["dp"], "kind": ["name"], "worker": _WORKER}
+"""What slices are grouped by, by the name of the option."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,9 +120,13 @@ class Workers:
     @cached_property
     def ideal_step_ns(self) -> float:
         """Mean length of a step if all compute of a kind, and all its transfers, took as long."""
+        return self._step_ns(self._ideal)
+
+    @cached_property
+    def _ideal(self) -> I64:
         names = self.table.groupby("name")["dur_ns"]
         means, medians = names.transform("mean"), names.transform("median")
-        return self._step_ns(_whole(np.where(self._is_compute, means, medians)))
+        return _whole(np.where(self._is_compute, means, medians))
 
     @property
     def slowdown(self) -> float:
@@ -164,6 +170,35 @@ class Workers:
         names = [name for name in WORKER_STAGES.columns if name.endswith("_ns")]
         means = rows.groupby("pp")[names].mean().reset_index()
         return WORKER_STAGES.frame({name: means[name] for name in WORKER_STAGES.columns})
+
+    def slowdowns(self, *, by: str = "stage") -> pd.DataFrame:
+        """How much each group of slices slows the job down, as the paper asks it.
+
+        Parameters
+        ----------
+        by : {"stage", "replica", "kind", "worker"}, default="stage"
+            Groups: pipeline ranks, data-parallel ranks, kinds of slices, or workers.
+
+        Returns
+        -------
+        DataFrame, schema `frames.WORKER_SLOWDOWNS`
+            The largest slowdown first. A group is as recorded in an ideal run (`slowdown`), or
+            ideal in the recorded run (`share`).
+        """
+        if by not in _GROUPS:
+            raise QueryError(f"unknown groups {by!r}.", hint=one_of(by, _GROUPS))
+        group = self.table[_GROUPS[by]].astype(str).agg("-".join, axis=1).to_numpy(object)
+        recorded, ideal = self._dur, self._ideal
+        lost_ns = max(self.step_ns - self.ideal_step_ns, 1.0)
+        rows = []
+        for one in sorted(set(group.tolist())):
+            mine = group == one
+            alone = self._step_ns(np.where(mine, recorded, ideal)) / max(self.ideal_step_ns, 1.0)
+            without = self._step_ns(np.where(mine, ideal, recorded))
+            rows.append((one, alone, (self.step_ns - without) / lost_ns))
+        data = {name: [row[at] for row in rows] for at, name in enumerate(WORKER_SLOWDOWNS.columns)}
+        frame = WORKER_SLOWDOWNS.frame(data)
+        return frame.sort_values("slowdown", ascending=False, kind="stable", ignore_index=True)
 
     def savings(self) -> pd.DataFrame:
         """What each repair would save of a step: of workers, stages, micro-batches, transfers.

@@ -49,6 +49,7 @@ __all__ = [
     "STEP_DIFF",
     "STEP_SHARES",
     "WORKER_SAVINGS",
+    "WORKER_SLOWDOWNS",
     "WORKER_STAGES",
 ]
 
@@ -418,4 +419,13 @@ WORKER_SAVINGS = schema(
         "is_cause": flag("saves enough, and is slower than its peers by enough, to be named"),
     },
     first="change stage dp tp ratio saves_ns share is_cause",
+)
+
+WORKER_SLOWDOWNS = schema(
+    "WORKER_SLOWDOWNS",
+    {
+        "group": name("pipeline rank, data-parallel rank, kind of slice, or worker (dp-pp-tp)"),
+        "slowdown": number("1", "ideal step with this group as recorded, over the ideal step"),
+        "share": share("of what the job loses that goes if this group alone is ideal"),
+    },
 )

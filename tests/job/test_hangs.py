@@ -299,3 +299,16 @@ def test_a_rank_that_waits_for_a_dead_one_is_not_the_cause(tmp_path: Path) -> No
         ["missing", "2", True],
     ]
     assert found.verdict().startswith("Rank 3 left no dump, and may have crashed")
+
+
+def test_dumps_without_collectives_say_so(tmp_path: Path) -> None:
+    """As NCCL writes them if asked for the state of communicators only, or before the first."""
+    write(tmp_path, 0, [])
+    document = json.loads((tmp_path / "nccl_trace_rank_0").read_text())
+    del document["entries"]
+    (tmp_path / "nccl_trace_rank_1").write_text(json.dumps(document | {"nccl_comm_state": {}}))
+    found = hg.load_dumps(tmp_path)
+
+    assert found.hangs().empty
+    assert found.last_collectives().empty
+    assert found.verdict() == "The dumps hold no collectives: nothing can be compared."

@@ -13,7 +13,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import main
-from htagraph.errors import TraceFormatError
+from htagraph.errors import QueryError, TraceFormatError
 from htagraph.job.workers import Workers
 from tests.job.worker_timelines import Job, file_of, usual
 
@@ -127,6 +127,23 @@ def test_the_saving_of_even_batches_keeps_the_work() -> None:
 
     truth = length_of(Job(cost=uneven)) - length_of(Job())
     assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
+
+
+def test_a_slow_worker_explains_what_the_job_loses() -> None:
+    """As recorded in an ideal run it slows that down; ideal in the recorded run, little is lost."""
+    workers = workers_of(Job(cost=one_slow, replicas=3))
+    by = {key: workers.slowdowns(by=key) for key in ("stage", "replica", "kind", "worker")}
+
+    assert {key: frame["group"][0] for key, frame in by.items()} == {
+        "stage": "1",
+        "replica": "0",
+        "kind": "backward-compute",
+        "worker": "0-1-0",
+    }
+    assert by["worker"]["share"][0] > 0.9
+    assert by["worker"]["slowdown"][1] <= 1
+    with pytest.raises(QueryError, match="unknown groups 'rank'"):
+        workers.slowdowns(by="rank")
 
 
 def test_equal_workers_have_no_cause() -> None:

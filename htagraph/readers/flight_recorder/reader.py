@@ -137,7 +137,8 @@ def read_dump(path: Path, rank: int | None = None) -> Dump:
     try:
         is_json = content.lstrip()[:1] == b"{"
         document: Any = json.loads(content) if is_json else plain_data(content)
-        raw = list(document["entries"])
+        has_entries = "entries" in document or "pg_config" not in document
+        raw = list(document["entries"]) if has_entries else []
         n_old = len(raw) - _N_STACKS
         entries = [_entry(one, has_stack=at >= n_old) for at, one in enumerate(raw)]
         is_whole = not raw or _whole(raw[0].get("record_id")) == 0
