@@ -283,7 +283,9 @@ def _places(
     Stages may meet in pairs, which are one pipeline. Else a rank is in one group of each kind: of
     several, its place is unknown.
     """
-    sources = {group.ranks: kind.source for group, kind in kinds.items() if kind[:2] == (axis, part)}
+    sources = {
+        group.ranks: kind.source for group, kind in kinds.items() if kind[:2] == (axis, part)
+    }
     if axis == "stage":
         sources = _chained(sources)
     n_groups = Counter(rank for ranks in sources for rank in ranks)

@@ -12,11 +12,12 @@ from htagraph.algorithms.intervals import Cover
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
-from htagraph.findings.host_rules import SLOW_DEVICE
+from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Finding, Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
+from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
@@ -67,6 +68,7 @@ def find_job_bounds(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         worth=predicted(opportunities),
+        machines=path.timeline.late_hosts,
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
@@ -88,7 +90,17 @@ def find_job_bounds(
         else finding
         for finding in verdict.findings
     )
-    return replace(verdict, findings=found)
+    return replace(verdict, findings=tuple(_on_machine(path, finding) for finding in found))
+
+
+def _on_machine(path: JobPath, finding: Finding) -> Finding:
+    """The finding on a late rank, of its host if all of that is late."""
+    machines = path.timeline.late_hosts
+    host = machines.get(finding.ranks[0][0]) if finding.ranks else None
+    if finding.cause != Cause.LATE_RANK or host is None:
+        return finding
+    ranks = [rank for rank, its_host in machines.items() if its_host == host]
+    return replace(finding, title=host_in_words(host, ranks), to_try=CHECK_HOST)
 
 
 def _imbalance(path: JobPath, finding: Finding) -> str:
