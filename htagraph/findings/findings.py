@@ -7,8 +7,8 @@ chain have the same drag, so their shares decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
-from htagraph.replay.candidates import UNRANKED
+from htagraph.replay.candidates import UNRANKED, together
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["Told", "charged", "ranked"]
@@ -78,6 +78,8 @@ class Told:
     unread_stacks: bool
     worth: Callable[[Cause, int, int], Worth]
     """What a cause costs and its repair saves, from its rank and attributed time."""
+    machines: Mapping[int, str] = field(default_factory=dict)
+    """Ranks of machines that are late, and their machine: they are one finding."""
 
 
 def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
@@ -102,10 +104,12 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     is_unranked = attributed_time["cause"].isin(UNRANKED)
     known = attributed_time[~is_unranked]
     if "rank" in known.columns:
-        late = np.where(known["cause"] == Cause.LATE_RANK, known["rank"], -1)
+        late = together(known["rank"].where(known["cause"] == Cause.LATE_RANK, -1), told.machines)
         parts = [
             (Cause(str(cause)), part)
-            for (cause, _), part in known.groupby(["cause", late], sort=False, observed=True)
+            for (cause, _), part in known.groupby(
+                ["cause", late.to_numpy()], sort=False, observed=True
+            )
         ]
     else:
         by_cause = known.groupby("cause", sort=False, observed=True)
@@ -160,6 +164,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     )
     dur_ns = int(part["dur_ns"].sum())
     late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
+    late = int(together(pd.Series([late]), told.machines).iloc[0])
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from htagraph.findings.seen import Rule
 from htagraph.model.kinds import Bound, Cause
 
-__all__ = ["HOST_RULES", "SLOW_DEVICE"]
+__all__ = ["CHECK_HOST", "HOST_RULES", "SLOW_DEVICE"]
 
 _LONG_CODE_NS = 1_000_000
 """Code between two operators that takes longer does more than call them.
@@ -34,6 +34,12 @@ SLOW_DEVICE = (
     "compare this kernel across ranks: this rank has more work, or a slower device (clocks, heat)."
 )
 """Advice if a rank's kernels take longer than those of others."""
+
+CHECK_HOST = (
+    "check this machine: other processes, clocks and heat of its devices, storage, network; or run "
+    "without it."
+)
+"""Advice if all ranks of a host are late."""
 
 HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.DATA_LOADING: (

@@ -27,7 +27,7 @@ from htagraph.job.damage import (
     job_damage_in_words,
     told_once,
 )
-from htagraph.job.layout import AXES, Kind, ProcessGroup, group_kinds, groups_frame, layout_frame
+from htagraph.job.layout import AXES, groups_frame, layout_frame
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.pipeline import Pipeline
@@ -481,7 +481,7 @@ class Job(Questions):
         )
         if by == "rank":
             return found
-        part = self.layout().set_index("rank")[by].astype(object)
+        part = self.timeline.layout.set_index("rank")[by].astype(object)
         part = part.where(part != -1, "").astype(str)
         return by_part(found, part.reindex(found["rank"]))
 
@@ -558,7 +558,7 @@ class Job(Questions):
             If `given` names no axis.
         """
         hosts = {rank: one.host for rank, one in self.summaries.items()}
-        return layout_frame(self._group_kinds(given), hosts)
+        return layout_frame(self.timeline.group_kinds(given), hosts)
 
     def process_groups(self, *, given: str = "") -> pd.DataFrame:
         """The process groups of the job: what kind of parallelism, which ranks, what they run.
@@ -578,12 +578,7 @@ class Job(Questions):
             If `given` names no axis.
         """
         groups = {rank: one.groups for rank, one in self.summaries.items()}
-        return groups_frame(groups, self._group_kinds(given))
-
-    def _group_kinds(self, given: str = "") -> dict[ProcessGroup, Kind]:
-        groups = {rank: one.groups for rank, one in self.summaries.items()}
-        experts = self.timeline.expert_work.rows["group"].unique().tolist()
-        return group_kinds(groups, experts, given)
+        return groups_frame(groups, self.timeline.group_kinds(given))
 
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the job shorter, each with its predicted saving.
@@ -610,6 +605,7 @@ class Job(Questions):
             path.attributed_time,
             charges,
             balance=Balance(self.rehearsal.token_surplus),
+            machines=self.timeline.late_hosts,
             done=done,
         )
         return predictions(self.rehearsal, asked)

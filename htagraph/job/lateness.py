@@ -59,8 +59,22 @@ def waits_counted_once(collectives: pd.DataFrame) -> I64:
     return once
 
 
-def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
+def late_arrivals(
+    collectives: pd.DataFrame,
+    stages: Mapping[int, int] | None = None,
+    late_hosts: Mapping[int, str] | None = None,
+) -> pd.DataFrame:
     """The last arrival at each matched collective in which a rank certainly waited.
+
+    Ranks of one stage do the same work, ranks of different stages do not. So of all that waited,
+    the last of the late rank's own stage is the runner-up; if there is none, no rank is blamed.
+
+    Parameters
+    ----------
+    stages : mapping of int to int, optional
+        Stage of each rank in a pipeline, -1 if unknown.
+    late_hosts : mapping of int to str, optional
+        Ranks of hosts that are late, and their host: they are compared with other hosts.
 
     Returns
     -------
@@ -70,13 +84,31 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
         left, -1 for none; ``came_ns`` and ``lead_ns``, when the last one arrived and how long the
         runner-up had waited; ``longest_wait_ns``, ``wait_ns`` of all others, counted once;
         ``is_certain``, whether the clocks tell who was last; and ``is_blamed``: not if they do not,
-        nor in a point-to-point transfer, where a receiver waits for the sender by design.
+        nor in a point-to-point transfer, where a receiver waits for the sender by design, nor if
+        only other stages waited.
     """
     waiting = collectives[
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
     ]
-    by_wait = waiting.sort_values("wait_ns", kind="stable")
-    lead = by_wait.groupby("match").agg(runner_up=("rank", "first"), lead_ns=("wait_ns", "first"))
+    own, last_one = (
+        waiting[name].map(stages or {}).fillna(-1).to_numpy(np.int64)
+        for name in ("rank", "last_rank")
+    )
+    is_other = (own != last_one) & (own >= 0) & (last_one >= 0)
+    is_apart = np.zeros(len(waiting), dtype=bool)
+    if late_hosts:
+        host, host_of_last = (waiting[name].map(late_hosts) for name in ("rank", "last_rank"))
+        is_other |= (host == host_of_last).to_numpy(dtype=bool)
+        # Which rank of a late host is the last one does not matter.
+        is_apart = (host_of_last.notna() & (waiting["wait_ns"] > waiting["error_ns"])).to_numpy()
+    by_wait = waiting.assign(is_other=is_other, is_apart=is_apart & ~is_other)
+    by_wait = by_wait.sort_values(["is_other", "wait_ns"], kind="stable")
+    lead = by_wait.groupby("match").agg(
+        runner_up=("rank", "first"),
+        lead_ns=("wait_ns", "first"),
+        is_other=("is_other", "first"),
+        is_apart=("is_apart", "first"),
+    )
     sure = waiting[waiting["wait_ns"] > waiting["error_ns"]]
     sure = sure.assign(once_ns=waits_counted_once(sure))
     late = sure.groupby(["match", "last_rank"], as_index=False).agg(
@@ -93,9 +125,11 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
     found = found.rename(columns={"arrived_ns": "came_ns"}).sort_values(
         ["rank", "came_ns"], ignore_index=True
     )
-    found["is_blamed"] = found["is_certain"] & ~found["operation"].isin(POINT_TO_POINT)
+    is_paired = found["operation"].isin(POINT_TO_POINT)
+    found["is_certain"] |= found["is_apart"]
+    found["is_blamed"] = found["is_certain"] & ~is_paired & ~found["is_other"]
     found["shared"] = _last_shared(collectives, found)
-    return pd.DataFrame(found.drop(columns="operation"))
+    return pd.DataFrame(found.drop(columns=["operation", "is_other", "is_apart"]))
 
 
 def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:

@@ -205,9 +205,12 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     met = pd.Series(np.where(awaited, arrived, _NEVER)).groupby(match).transform("max").to_numpy()
     begun = pd.Series(begun_ns).reindex(rank).to_numpy(np.int64)
     came, left = np.empty_like(event), np.empty_like(event)
+    # A transfer that was there already is no meeting: the rank may have been late before it.
+    passed = (~roles["is_rendezvous"] & (measured["wait_ns"] == 0)).to_numpy(dtype=bool)
     for number in begun_ns:
         rows = np.flatnonzero(rank == number)
-        came[rows], left[rows] = _came(timeline, number, roles["collective"].iloc[rows])
+        mine = roles["collective"].iloc[rows]
+        came[rows], left[rows] = _came(timeline, number, mine, passed[rows])
     median = _median_of(match, arrived)
     # A rank that waited in a collective, like the median rank, was not late before it left.
     left = np.maximum(left, left[median])
@@ -222,10 +225,13 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     for number in begun_ns:
         rows = np.flatnonzero(rank == number)
         rows = rows[np.argsort(arrived[rows], kind="stable")]
-        seen = arrived[rows]
-        earliest = np.minimum(since[rows], seen)
-        begin, own = new_delays(seen, earliest, late[rows])
-        least_begin, least_own = new_delays(seen, earliest, least[rows])
+        seen, met_there = arrived[rows], np.flatnonzero(~passed[rows])
+        begin, own, least_begin, least_own = seen.copy(), 0 * seen, seen.copy(), 0 * seen
+        at, earliest = seen[met_there], np.minimum(since[rows], seen)[met_there]
+        begin[met_there], own[met_there] = new_delays(at, earliest, late[rows][met_there])
+        least_begin[met_there], least_own[met_there] = new_delays(
+            at, earliest, least[rows][met_there]
+        )
         found[number] = Members(
             rank=number,
             match=match[rows],
@@ -245,17 +251,23 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     return found
 
 
-def _came(timeline: Timeline, rank: int, collective: pd.Series[int]) -> tuple[I64, I64]:
+def _came(
+    timeline: Timeline, rank: int, collective: pd.Series[int], passed: npt.NDArray[np.bool_]
+) -> tuple[I64, I64]:
     """The event with which a rank arrived at collectives, and when it had left the one before.
 
-    That is the collective that its arrival goes back to, if there is one.
+    That is the collective that its arrival goes back to, if there is one, without those that it
+    passed.
     """
     table = timeline.graphs.summaries[rank].collectives
     row = np.searchsorted(table["collective"], collective)
     arrival = table["arrival"].to_numpy(np.int64)[row]
     row = np.where(arrival >= 0, arrival, row)
     ends = timeline.clocks[rank].to_common(table["end_ns"])
-    after = table["after"].to_numpy(np.int64)[row]
+    all_after, is_passed = table["after"].to_numpy(np.int64), np.zeros(len(table), dtype=bool)
+    after, is_passed[np.searchsorted(table["collective"], collective)] = all_after[row], passed
+    while (at := np.flatnonzero(gather(is_passed, after, default=False))).size:
+        after[at] = all_after[after[at]]
     return table["event"].to_numpy(np.int64)[row], gather(ends, after, _NEVER)
 
 

@@ -24,6 +24,8 @@ from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
 from htagraph.job.lateness import excess_times, late_arrivals
+from htagraph.job.layout import Kind, ProcessGroup, group_kinds, layout_frame
+from htagraph.job.machines import late_hosts
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_actions import RankActions
 from htagraph.job.pipeline_joining import join_ranks, with_peers
@@ -215,7 +217,27 @@ class Timeline:
         if pipeline is not None:
             # Stages begin and end one after another: only ranks of one stage can be compared.
             found = found[pipeline.of_one_stage(found)]
-        return late_arrivals(found)
+        return late_arrivals(found, self.stages, self.late_hosts)
+
+    @property
+    def stages(self) -> dict[int, int]:
+        """The stage of each rank in a pipeline, -1 if unknown."""
+        return dict(zip(self.layout["rank"].tolist(), self.layout["stage"].tolist(), strict=True))
+
+    @cached_property
+    def late_hosts(self) -> dict[int, str]:
+        """The ranks of hosts that are late as a whole, and their host."""
+        return late_hosts(self.collectives, self._hosts, self.stages)
+
+    def group_kinds(self, given: str = "") -> dict[ProcessGroup, Kind]:
+        """The kind of each process group whose kind is known; see `layout.group_kinds`."""
+        groups = {rank: one.groups for rank, one in self.graphs.summaries.items()}
+        return group_kinds(groups, self.expert_work.rows["group"].unique().tolist(), given)
+
+    @cached_property
+    def layout(self) -> pd.DataFrame:
+        """The place of each rank among the others, `job_answers.LAYOUT`."""
+        return layout_frame(self.group_kinds(), self._hosts)
 
     @cached_property
     def compared(self) -> list[RankSegment]:

@@ -12,12 +12,13 @@ from htagraph.algorithms.intervals import Cover
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
-from htagraph.findings.host_rules import SLOW_DEVICE
+from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Finding, Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
 from htagraph.job.bandwidths import slowest_in_words
+from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_findings import charge_pipeline, slow_part_first
@@ -72,6 +73,7 @@ def find_job_bounds(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         worth=predicted(opportunities),
+        machines=path.timeline.late_hosts,
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     attributed = path.attributed_time
@@ -101,7 +103,17 @@ def find_job_bounds(
     )
     if pipeline is not None:
         found = slow_part_first(found, pipeline)
-    return replace(verdict, findings=found)
+    return replace(verdict, findings=tuple(_on_machine(path, finding) for finding in found))
+
+
+def _on_machine(path: JobPath, finding: Finding) -> Finding:
+    """The finding on a late rank, of its host if all of that is late."""
+    machines = path.timeline.late_hosts
+    host = machines.get(finding.ranks[0][0]) if finding.ranks else None
+    if finding.cause != Cause.LATE_RANK or host is None:
+        return finding
+    ranks = [rank for rank, its_host in machines.items() if its_host == host]
+    return replace(finding, title=host_in_words(host, ranks), to_try=CHECK_HOST)
 
 
 def _imbalance(path: JobPath, finding: Finding) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "Candidate",
     "candidates",
     "kinds_done",
+    "together",
 ]
 
 TWICE_AS_FAST = 0.5
@@ -90,6 +91,7 @@ def candidates(
     sequences: Sequence[tuple[str, ...]] = (),
     *,
     balance: Balance | None = None,
+    machines: Mapping[int, str] | None = None,
     is_large: bool = False,
     done: Collection[str] = (),
 ) -> Iterator[Candidate]:
@@ -103,10 +105,12 @@ def candidates(
         Names of kernels that recur one after the other.
     balance : Balance, optional
         The change that gives all ranks of a job as many tokens for their experts.
+    machines : mapping of int to str, optional
+        Ranks of machines that are late, and their machine: they are repaired together.
     done : collection of str
         Kinds of change that the run has already, see `kinds_done`.
     """
-    yield from _of_causes(segments, attributed, charges, balance)
+    yield from _of_causes(segments, attributed, charges, balance, machines or {})
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
@@ -133,13 +137,14 @@ def _of_causes(
     attributed: pd.DataFrame,
     charges: Charges,
     balance: Balance | None,
+    machines: Mapping[int, str],
 ) -> Iterator[Candidate]:
     """Yield the run without each cause, or without each late rank's delay; and repairs.
 
     A rank with too many tokens would still be last if it were not late for another reason.
     """
     late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
-    late = late.where(attributed["cause"] == Cause.LATE_RANK, -1)
+    late = together(late.where(attributed["cause"] == Cause.LATE_RANK, -1), machines)
     keys = pd.MultiIndex.from_arrays([attributed["cause"], late])
     is_overfull = attributed["cause"] == Cause.EXPERT_IMBALANCE
     overfull = set(attributed.loc[is_overfull, "rank"].tolist()) if is_overfull.any() else set()
@@ -148,13 +153,14 @@ def _of_causes(
         if cause in UNRANKED:
             continue
         if cause is Cause.LATE_RANK:
-            mine = attributed[(attributed["cause"] == cause) & (attributed["rank"] == rank)]
-            change: Change = (
-                _spared(segments, mine, f"lateness of rank {rank}")
+            mine = attributed[(attributed["cause"] == cause) & (late == rank)]
+            same = [one for one in machines if machines[one] == machines.get(int(rank))]
+            changes: tuple[Change, ...] = (
+                (_spared(segments, mine, f"lateness of rank {rank}"),)
                 if rank in overfull
-                else Equalise().on_rank(int(rank))
+                else tuple(Equalise().on_rank(one) for one in same or [int(rank)])
             )
-            yield Candidate("repair", f"{cause} {rank}", (change,), 0.0, cause, int(rank))
+            yield Candidate("repair", f"{cause} {rank}", changes, 0.0, cause, int(rank))
             continue
         gone = charges.without(cause)
         if cause is Cause.EXPERT_IMBALANCE and balance is not None:
@@ -166,6 +172,14 @@ def _of_causes(
         left = TWICE_AS_FAST if cause is Cause.COMPUTE else 0.0
         for change in REPAIRS.get(cause, ()):
             yield Candidate("repair", str(cause), (change,), left, cause)
+
+
+def together(ranks: pd.Series[int], machines: Mapping[int, str]) -> pd.Series[int]:
+    """Ranks, for those of one late machine its first."""
+    first: dict[str, int] = {}
+    for rank, machine in machines.items():
+        first.setdefault(machine, rank)
+    return ranks.map(lambda rank: first.get(machines.get(rank, ""), rank))
 
 
 def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:

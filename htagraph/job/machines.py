@@ -1,0 +1,77 @@
+"""Machines: hosts whose ranks are late together, in whatever group they meet others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.units import human_count
+
+__all__ = ["host_in_words", "late_hosts"]
+
+_OFTEN = 0.5
+"""Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen.
+
+Pinned by `test_machines.py::test_a_host_is_late_if_half_of_the_waiting_is_for_it`.
+"""
+
+_MOST = 0.75
+"""Part of a host's ranks of which that holds, for the host to be late. Chosen.
+
+Pinned by `test_machines.py::test_a_host_is_late_if_most_of_its_ranks_are`.
+"""
+
+
+def late_hosts(
+    collectives: pd.DataFrame, hosts: Mapping[int, str], stages: Mapping[int, int]
+) -> dict[int, str]:
+    """The ranks of hosts that are late, and their host.
+
+    A host is late in a collective if all its members there come after all others, beyond the error
+    of the clocks. Collectives of several stages do not count: stages differ by design.
+
+    Parameters
+    ----------
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
+    hosts, stages : mapping of int
+        Host of each rank, empty if unknown, and stage, -1 if unknown.
+    """
+    if len(set(filter(None, hosts.values()))) < 2 or "" in hosts.values():
+        return {}
+    met = collectives[~collectives["is_partial"] & ~collectives["operation"].isin(POINT_TO_POINT)]
+    met = met.assign(host=met["rank"].map(hosts), stage=met["rank"].map(stages))
+    several = met.groupby("match")[["host", "stage"]].transform("nunique")
+    met = met[(several["host"] > 1) & (several["stage"] == 1)]
+    if met.empty:
+        return {}
+    met = met.assign(
+        is_of_last=met["host"] == _last_host(met),
+        since_ns=met["arrived_ns"] - met["arrived_ns"].min(),
+    )
+    own, others = (
+        met["since_ns"].where(chosen).groupby(met["match"])
+        for chosen in (met["is_of_last"], ~met["is_of_last"])
+    )
+    of_match = met.groupby("match")[["wait_ns", "error_ns"]].transform("max")
+    is_apart = own.transform("min") - others.transform("max") > of_match["error_ns"]
+    waited = of_match["wait_ns"].groupby(met["rank"]).sum()
+    for_it = of_match["wait_ns"].where(met["is_of_last"] & is_apart, 0).groupby(met["rank"]).sum()
+    is_late = ((for_it >= _OFTEN * waited) & (for_it > 0)).reindex([*hosts], fill_value=False)
+    by_host = is_late.groupby(pd.Series(hosts))
+    found = by_host.mean()[(by_host.mean() >= _MOST) & (by_host.size() > 1)]
+    return {rank: host for rank, host in hosts.items() if host in set(found.index)}
+
+
+def _last_host(met: pd.DataFrame) -> pd.Series[str]:
+    """The host of the rank that came last, for each member."""
+    last = met.sort_values("arrived_ns", kind="stable").groupby("match")["host"].last()
+    return met["match"].map(last)
+
+
+def host_in_words(host: str, ranks: list[int]) -> str:
+    """Title of the finding on a late host."""
+    is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
+    which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
+    return f"Host {host} is late ({which}) and keeps the others waiting"
