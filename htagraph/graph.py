@@ -17,7 +17,15 @@ from htagraph.errors import MissingEventsError
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.find_window import find_window
 from htagraph.lookup.matching import Hop, Pattern, find_matches
-from htagraph.lookup.selecting import Kinds, events_in, kind_mask, name_mask, under_mask, where_rows
+from htagraph.lookup.selecting import (
+    Kinds,
+    events_in,
+    kind_mask,
+    name_mask,
+    replayed_in,
+    under_mask,
+    where_rows,
+)
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
@@ -181,7 +189,8 @@ class TraceGraph(Questions):
         where : str, optional
             Expression over the columns of `events`: ``"dur_ns > 1_000_000"``.
         under : str, re.Pattern or Selection, optional
-            Below these in the call tree: nested in them, or launched from there.
+            Below these in the call tree: nested in them, or launched from there; in a captured
+            graph, too, if its capture was added.
         on_path : bool, optional
             On the window's critical path, or not.
 
@@ -210,7 +219,10 @@ class TraceGraph(Questions):
             )
             is_top = np.zeros(len(dag.events), dtype=bool)
             is_top[tops] = True
-            rows = rows[under_mask(dag, is_top)[rows]]
+            inside = under_mask(dag, is_top)
+            if not isinstance(under, Selection):
+                inside |= replayed_in(dag, under)
+            rows = rows[inside[rows]]
         if on_path is not None:
             rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
         return Selection(

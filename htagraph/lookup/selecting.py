@@ -11,6 +11,7 @@ import numpy.typing as npt
 from htagraph.algorithms.ancestors import nearest
 from htagraph.errors import QueryError, one_of
 from htagraph.lookup.conditions import rows_where
+from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.symbols import compile_pattern
@@ -22,6 +23,7 @@ __all__ = [
     "events_in",
     "kind_mask",
     "name_mask",
+    "replayed_in",
     "tree_parent",
     "under_mask",
     "where_rows",
@@ -94,6 +96,16 @@ def under_mask(dag: Dag, tops: Bool) -> Bool:
     """Whether each event is below some events in the call tree."""
     parent = tree_parent(dag)
     return nearest(parent, parent, tops) >= 0
+
+
+def replayed_in(dag: Dag, name: str | re.Pattern[str]) -> Bool:
+    """Whether each event is work of a replayed graph that an operator of this name captured."""
+    calls, found = dag.unrolled, np.zeros(len(dag.events), dtype=bool)
+    if calls is not dag:
+        rows = dag.events.columns[CAPTURED_LAUNCH].event
+        is_top = name_mask(calls, name) & (np.arange(len(calls.events)) >= len(found))
+        found[rows] = nearest(calls.parent, calls.launch[rows].astype(np.int64), is_top) >= 0
+    return found
 
 
 def where_rows(dag: Dag, rows: I64, where: str) -> I64:

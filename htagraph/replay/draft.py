@@ -12,7 +12,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.lookup.host_collectives import given_ranges, host_ranges
-from htagraph.lookup.selecting import name_mask, under_mask
+from htagraph.lookup.selecting import name_mask, replayed_in, under_mask
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -101,6 +101,8 @@ class Draft:
         else:
             mask = np.zeros(len(table), dtype=bool)
             mask[chosen.rows] = True
+        if isinstance(chosen, str | re.Pattern):
+            mask = mask | replayed_in(self.dag, chosen)
         is_frame = table.kind == EventKind.PYTHON
         found: Bools = mask & (table.is_host | table.is_device | is_frame)
         if not found.any():

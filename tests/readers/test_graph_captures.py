@@ -122,6 +122,15 @@ def test_the_path_and_patterns_name_the_operators_too(tmp_path):
     ]
 
 
+def test_captured_operators_choose_work_to_select_and_to_change(tmp_path):
+    graph, _ = joined(replayed(STEP, STEP), written(tmp_path, *captured(BLOCK)))
+    assert graph.select(under="aten::mm").events["name"].tolist() == ["gemm", "gemm"]
+    by_op, by_kernel = (
+        hg.what_if(graph, hg.scale(name, by=0.5)).dur_ns for name in ("aten::mm", "gemm")
+    )
+    assert by_op == by_kernel < graph.dur_ns
+
+
 def test_nothing_else_changes(tmp_path):
     events = replayed(STEP, STEP)
     alone = hg.Trace.from_events(events).compile()
