@@ -81,10 +81,10 @@ def test_the_planted_cause_is_the_first_finding_and_no_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, planted in JOBS.items() if planted])
 def test_the_saving_is_what_the_planted_cause_cost(name: str) -> None:
-    """Within 11%. The script timed other steps, without the profiler, which are 3% shorter."""
+    """Within 12%. The script timed other steps, without the profiler, which are 3% shorter."""
     job, truth = loaded(name)
     found = job.pipeline_savings().query("is_cause").iloc[0]
-    assert found["saves_ns"] / 1e6 == pytest.approx(truth["true_saving_ms"], rel=0.11)
+    assert found["saves_ns"] / 1e6 == pytest.approx(truth["true_saving_ms"], rel=0.12)
 
 
 @every_job
