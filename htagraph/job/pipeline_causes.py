@@ -39,7 +39,7 @@ Chosen. Pinned by `test_pipeline_causes.py::test_a_repair_that_saves_little_is_n
 """
 
 _LEAST = 1e-3
-"""Size of a micro-batch, relative to others, below which it is as good as empty. Chosen."""
+"""Least size of a micro-batch or stage relative to others: nothing is divided by less. Chosen."""
 
 
 def _low_median(values: F64, group: I64) -> F64:
@@ -149,9 +149,12 @@ class PipelineCauses:
             self._dur = equal
 
     def _ask_stage(self) -> None:
-        """Stages slower than the others."""
-        times = self._work().groupby("stage")["dur"].median().sort_index()
-        dur = np.maximum(times.to_numpy(np.float64), 1.0)
+        """Stages slower than the others, micro-batch by micro-batch, which may be uneven."""
+        work = self._work()
+        dur = work["dur"].to_numpy(np.float64)
+        usual = _low_median(dur, _groups(work, ["replica", "step", "micro_batch"]))
+        times = work.assign(dur=dur / np.maximum(usual, 1.0)).groupby("stage")["dur"].median()
+        dur = np.maximum(times.to_numpy(np.float64), _LEAST)
         slowest = int(dur.argmax())
         others = np.sort(np.delete(dur, slowest))
         ratio = dur / others[(len(others) - 1) // 2]

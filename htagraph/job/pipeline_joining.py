@@ -15,7 +15,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import ONE_HOST_NS, Clock
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.pipelines import FORWARD, PHASES
+from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, PHASES
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_actions import RankActions
 from htagraph.model.frames import PIPELINE_ACTIONS
@@ -35,7 +35,8 @@ def join_ranks(
     """The pipeline of some ranks, in common time; None if they are none, or it is not clear how.
 
     Only steps that are whole on every rank are kept. Without `is_timed`, the clocks cannot be
-    compared: then stages have to be named, and of one pipeline.
+    compared: then stages have to be named, and of one pipeline. Where stages are not named, all
+    ranks are needed, or those next to a missing one would seem to be neighbors.
     """
     if len(found) < 2:
         return None
@@ -55,6 +56,8 @@ def join_ranks(
     phase = categorical(acts["phase"], PHASES)
     actions = PIPELINE_ACTIONS.frame({**columns, "phase": phase})
     steps = steps[steps["step"].isin(actions["step"].unique())]
+    whole = set(actions["step"].tolist())
+    number = {name: at for name, at in number.items() if at in whole}
     pipeline = Pipeline(actions, steps, waits, number)
     return pipeline if not is_timed or pipeline.overlap_ns <= ONE_HOST_NS else None
 
@@ -94,23 +97,23 @@ def _with_stages(acts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole_steps(acts: pd.DataFrame) -> I64:
-    """Steps in which every stage has one forward of each micro-batch, in each replica."""
-    forward = acts[acts["phase"] == FORWARD]
-    n_stages, n_replicas = (
-        int(acts["stage"].max()) + 1 if len(acts) else 0,
-        acts["replica"].nunique(),
-    )
-    key = ["replica", "stage", "micro_batch"]
-    steps = forward.groupby("step").agg(
-        n_forward=("stage", "size"),
-        stages=("stage", "nunique"),
-        replicas=("replica", "nunique"),
-        batches=("micro_batch", "nunique"),
-    )
-    steps["distinct"] = forward.drop_duplicates(["step", *key]).groupby("step").size()
-    whole = steps["n_forward"] == steps["stages"] * steps["replicas"] * steps["batches"]
-    whole &= steps["n_forward"] == steps["distinct"]
-    whole &= (steps["stages"] == n_stages) & (steps["replicas"] == n_replicas) & (n_stages > 1)
+    """Steps in which every stage has a forward of each micro-batch, in each replica.
+
+    And a backward of each, or none at all.
+    """
+    n_stages = int(acts["stage"].max()) + 1 if len(acts) else 0
+    n_runs, phase = n_stages * acts["replica"].nunique(), acts["phase"]
+    key = ["step", "replica", "stage", "micro_batch"]
+    parts = {}
+    for name, own in (("forward", phase == FORWARD), ("backward", phase.isin((GRADIENT, INPUT)))):
+        parts[name] = acts[own].groupby("step").size()
+        parts[f"{name}_once"] = acts[own].drop_duplicates(key).groupby("step").size()
+    parts["batches"] = acts.groupby("step")["micro_batch"].nunique()
+    steps = pd.DataFrame(parts).fillna(0)
+    whole = (steps["forward"] == n_runs * steps["batches"]) & (n_stages > 1)
+    whole &= steps["forward"] == steps["forward_once"]
+    whole &= steps["backward"].isin((0,)) | (steps["backward"] == steps["forward"])
+    whole &= steps["backward"] == steps["backward_once"]
     found: I64 = steps.index[whole].to_numpy(np.int64)
     return found
 

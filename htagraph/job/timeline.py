@@ -90,7 +90,10 @@ class Timeline:
     @property
     def _rank_actions(self) -> dict[int, RankActions]:
         summaries = self.graphs.summaries
-        return {rank: one.pipeline for rank, one in summaries.items() if one.pipeline}
+        found = {rank: one.pipeline for rank, one in summaries.items() if one.pipeline}
+        n_ranks = max((one.world_size or 0 for one in summaries.values()), default=0)
+        is_named = all((one.actions["stage"] >= 0).all() for one in found.values())
+        return found if is_named or len(found) >= n_ranks else {}
 
     @cached_property
     def pipeline(self) -> Pipeline | None:

@@ -81,10 +81,10 @@ def test_the_planted_cause_is_the_first_finding_and_no_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, planted in JOBS.items() if planted])
 def test_the_saving_is_what_the_planted_cause_cost(name: str) -> None:
-    """Within 11%. The script timed other steps, without the profiler, which are 3% shorter."""
+    """Within 12%. The script timed other steps, without the profiler, which are 3% shorter."""
     job, truth = loaded(name)
     found = job.pipeline_savings().query("is_cause").iloc[0]
-    assert found["saves_ns"] / 1e6 == pytest.approx(truth["true_saving_ms"], rel=0.11)
+    assert found["saves_ns"] / 1e6 == pytest.approx(truth["true_saving_ms"], rel=0.12)
 
 
 @every_job
@@ -114,3 +114,12 @@ def test_no_stage_is_late(name: str) -> None:
     job, _ = loaded(name)
     assert job.stragglers()["caused_wait_ns"].tolist() == [0] * len(job)
     assert Cause.LATE_RANK not in {one.cause for one in job.verdict().findings}
+
+
+@pytest.mark.filterwarnings("ignore::htagraph.errors.IncompleteTraceWarning")
+def test_without_a_rank_its_neighbors_are_no_neighbors() -> None:
+    """Nothing names the stages of plain 1F1B: without rank 1, rank 0 would seem to feed rank 2."""
+    folder = CAPTURES / "pipelines" / "pp4_1f1b_slow"
+    job = load_job([folder / f"rank{number}.pt.trace.json.gz" for number in (0, 2, 3)])
+    assert job.pipeline().empty
+    assert job.collectives().query("operation in ['send', 'recv']").empty
