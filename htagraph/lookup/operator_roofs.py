@@ -118,9 +118,10 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -
     is_copy = found.host_bytes >= 0
     limits[:, is_copy] *= np.isin(np.arange(len(Limit)), (Limit.HOST_LINK, Limit.LAUNCH))[:, None]
     limit, roof_ns = limits.argmax(axis=0), limits.max(axis=0)
-    limit[(roof_ns > device_ns) & (limit == Limit.MEMORY)] = Limit.CACHE
+    is_most = found.of_calls("flops_high") > 0
+    limit[(roof_ns > device_ns) & (limit == Limit.MEMORY) & ~is_most] = Limit.CACHE
     is_open = found.of_calls("bytes_high") > _MOST_OPEN * found.of_calls("bytes_low")
-    is_open &= limit != Limit.COMPUTE
+    is_open &= (limit != Limit.COMPUTE) & ~is_most
     is_open[is_copy] = found.host_bytes[is_copy] == 0
     limit[roof_ns == 0] = Limit.LAUNCH
     limit[is_open] = Limit.UNKNOWN
@@ -130,7 +131,9 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -
         device_ns.astype(np.int64),
         np.minimum(roof_ns, device_ns),
         limit,
-        limits[Limit.COMPUTE],
+        limits[Limit.COMPUTE]
+        * found.of_calls("flops")
+        / np.maximum(found.of_calls("roof_flops"), 1),
         has_peaks,
         tuple({one.name: one for one in known.values()}.values()),
     )
@@ -141,8 +144,8 @@ def _limits(found: OperatorWork, rows: I64, peaks: DevicePeaks) -> F64:
     out = np.zeros((len(Limit), len(found.works)))
     for kind, work in enumerate(found.works):
         per_s = peaks.flops_per_s(work.dtype)
-        out[Limit.COMPUTE, kind] = work.flops / per_s * _NS if per_s else 0.0
-        out[Limit.MEMORY, kind] = work.bytes_low / peaks.bytes_per_s * _NS
+        out[Limit.COMPUTE, kind] = work.roof_flops / per_s * _NS if per_s else 0.0
+        out[Limit.MEMORY, kind] = work.roof_bytes / peaks.bytes_per_s * _NS
     of_calls = out[:, found.kind[rows]]
     copied = np.maximum(found.host_bytes[rows], 0)
     of_calls[Limit.HOST_LINK] = copied / peaks.host_bytes_per_s * _NS

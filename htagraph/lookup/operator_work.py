@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,12 +16,17 @@ from htagraph.lookup.attribution import host_of
 from htagraph.model.dag import Dag
 from htagraph.model.events import LIST_COLUMNS
 from htagraph.model.kinds import EventKind
-from htagraph.operators.call import Call
+from htagraph.operators.call import Call, Lengths
+from htagraph.operators.paged_attention import PAGED
 from htagraph.operators.work import Work, registered, work_of
 
 __all__ = ["OperatorWork", "call_of", "operator_work"]
 
 I64 = npt.NDArray[np.int64]
+
+_SUMS = r"\(sq(\d{1,9})sk(\d{1,9})sqsq(\d{1,17})sqsk(\d{1,17})\)"
+_LENGTHS = re.compile(rf"_context_\d+{_SUMS}_generation_\d+{_SUMS}")
+"""Name of the range around a step of vLLM or SGLang: sums over prompts, and over decoded tokens."""
 
 _BETWEEN_HOST_AND_DEVICE = r"(?i)memcpy (HtoD|DtoH|host to device|device to host)"
 
@@ -60,15 +67,16 @@ def call_of(dag: Dag, event: int) -> Call | None:
     event : int
         Of `Dag.unrolled`.
     """
-    events, lists = dag.unrolled.events, []
+    events, lists = dag.unrolled.events, list[list[Any]]()
     for name in LIST_COLUMNS:
         column = events.columns.get(name)
         at = np.searchsorted(column.event, event) if column else 0
         found = column is not None and at < len(column.event) and column.event[at] == event
         lists.append(_decoded(events.lists.texts[column.value[at]]) if column and found else [])
-    if not lists[1]:
+    dims, types, strides, values = lists
+    if not types:
         return None
-    return Call(events.symbols.texts[events.name[event]], *lists)
+    return Call(events.symbols.texts[events.name[event]], dims, types, strides, values)
 
 
 def _decoded(text: str) -> list[Any]:
@@ -88,7 +96,7 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     capture are called once in each replay.
     """
     recorded_launch, n_recorded = dag.launch[work].astype(np.int64), len(dag.events)
-    dag = dag.unrolled
+    recorded_dag, dag = dag, dag.unrolled
     events = dag.events
     modelled = np.array([registered(name) is not None for name in events.symbols.texts], dtype=bool)
     is_modelled = (events.kind == EventKind.OP) & modelled[events.name]
@@ -101,7 +109,9 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     keys, call = np.unique(replay * (len(events) + 1) + owner + 1, return_inverse=True)
     event = keys % (len(events) + 1) - 1
     has_call = event >= 0
-    kind, works = _kinds(dag, event[has_call])
+    launch = keys // (len(events) + 1) - 1
+    step = _steps(recorded_dag, np.where(launch >= 0, launch, event)[has_call])
+    kind, works = _kinds(dag, event[has_call], step)
     families = np.array([work.family if work else -1 for work in works] + [-1])
     of_event = np.full(len(events), -1, dtype=np.int64)
     of_event[event[has_call]] = families[kind]
@@ -131,10 +141,31 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     )
 
 
-def _kinds(dag: Dag, calls: I64) -> tuple[I64, list[Work | None]]:
-    """The kind of each call, by operator and inputs, and what a call of each kind has to do."""
+def _steps(dag: Dag, calls: I64) -> I64:
+    """Name of the step of a serving engine around each call, -1 for none with lengths."""
     events = dag.events
-    columns = [events.name[calls].astype(np.int64)]
+    named = events.named(events.symbols.searched(_LENGTHS)) & (events.kind == EventKind.ANNOTATION)
+    if not named.any():
+        return np.full(len(calls), -1, dtype=np.int64)
+    return gather(events.name.astype(np.int64), nearest(dag.parent, calls, named))
+
+
+def _lengths(dag: Dag, step: int) -> Lengths | None:
+    """The summed lengths of a step."""
+    found = _LENGTHS.search(dag.events.symbols.texts[step]) if step >= 0 else None
+    sums = [int(one) for one in found.groups()] if found else []
+    return Lengths(*(a + b for a, b in zip(sums[:4], sums[4:], strict=True))) if sums else None
+
+
+def _kinds(dag: Dag, calls: I64, step: I64) -> tuple[I64, list[Work | None]]:
+    """The kind of each call, by operator and inputs, and what a call of each kind has to do.
+
+    Attention with pages has the lengths of its step.
+    """
+    events = dag.events
+    is_paged = events.named(events.symbols.mask(PAGED.__contains__))[calls]
+    step = np.where(is_paged, step, -1)
+    columns = [events.name[calls].astype(np.int64), step]
     for name in LIST_COLUMNS:
         column = events.columns.get(name)
         values = np.full(len(calls), -1, dtype=np.int64)
@@ -145,7 +176,9 @@ def _kinds(dag: Dag, calls: I64) -> tuple[I64, list[Work | None]]:
         columns.append(values)
     _, first, kind = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
     works: list[Work | None] = []
-    for event in calls[first].tolist():
-        call = call_of(dag, event)
+    for row in first.tolist():
+        call = call_of(dag, int(calls[row]))
+        if call and step[row] >= 0:
+            call = replace(call, lengths=_lengths(dag, int(step[row])))
         works.append(work_of(call) if call else None)
     return kind.reshape(-1).astype(np.int64), works

@@ -9,7 +9,7 @@ from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
-__all__ = ["UNKNOWN_TYPE", "Call", "Tensor", "broadcast", "result_type"]
+__all__ = ["UNKNOWN_TYPE", "Call", "Lengths", "Tensor", "broadcast", "result_type"]
 
 _TYPES = {
     "bool": ("bool", 1),
@@ -153,6 +153,34 @@ def _place(dtype: str) -> int:
     return _ORDER.index(dtype) if dtype in _ORDER else -1
 
 
+class Lengths(NamedTuple):
+    """Sums over the sequences of a step of a serving engine.
+
+    Parameters
+    ----------
+    queries, keys : int
+        New tokens, and tokens to attend to.
+    squares, products : int
+        Of the new tokens of each sequence, and of its new tokens and its tokens to attend to.
+    """
+
+    queries: int
+    keys: int
+    squares: int
+    products: int
+
+    @property
+    def scores(self) -> int:
+        """Scores of a head if each query sees all keys up to its own.
+
+        Examples
+        --------
+        >>> Lengths(4, 10, 16, 40).scores  # 4 queries at the end of 10 keys: 7 + 8 + 9 + 10
+        34
+        """
+        return self.products - (self.squares - self.queries) // 2
+
+
 @dataclass(frozen=True)
 class Call:
     """A call of an operator: its arguments, by position.
@@ -164,6 +192,8 @@ class Call:
     dims, types, strides, values : list
         What the profiler recorded as ``Input Dims``, ``Input type``, ``Input Strides`` and
         ``Concrete Inputs``; the last two may be empty.
+    lengths : Lengths, optional
+        Of the sequences of the step of a serving engine, if its range has them.
 
     Examples
     --------
@@ -178,6 +208,7 @@ class Call:
     types: Sequence[Any]
     strides: Sequence[Any] = ()
     values: Sequence[Any] = ()
+    lengths: Lengths | None = None
 
     @property
     def label(self) -> str:

@@ -56,6 +56,9 @@ class Work(NamedTuple):
         Element type of the multiplied tensors, which decides the peak.
     is_upper : bool
         Whether flops and bytes are an upper bound: part of the buffers may be unused.
+    flops_high : int, default=0
+        The most operations, if the trace leaves them open as well: `flops` is then the least, and
+        the roof that of the highest values, so that no saving is overstated.
     """
 
     family: Family
@@ -64,6 +67,17 @@ class Work(NamedTuple):
     bytes_high: int
     dtype: str = ""
     is_upper: bool = False
+    flops_high: int = 0
+
+    @property
+    def roof_flops(self) -> int:
+        """Operations that the roof counts."""
+        return max(self.flops, self.flops_high)
+
+    @property
+    def roof_bytes(self) -> int:
+        """Bytes that the roof counts."""
+        return self.bytes_high if self.flops_high else self.bytes_low
 
 
 Model = Callable[[Call], Work | None]
@@ -74,6 +88,7 @@ _M = TypeVar("_M", bound=Model)
 FAMILIES = (
     "gemm",
     "attention",
+    "paged_attention",
     "convolution",
     "norms",
     "elementwise",

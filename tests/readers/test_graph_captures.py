@@ -242,6 +242,14 @@ def test_one_graph_for_each_size_needs_no_order(tmp_path):
     assert by(graph, "shape")["aten::mm fp32[128, 32] fp32[32, 16]"] == 2
 
 
+def test_a_graph_without_launches_replays_nothing(tmp_path):
+    capture = written(tmp_path, *captured(HEAD, (), BLOCK))
+    graph, _ = joined(replayed(LAST, STEP), capture)
+    assert by(graph, "module") == {"nn.Module: Layer_0": 2, "nn.Module: Layer_2": 2}
+    nothing = written(tmp_path, *captured(()), name="empty.json")
+    assert joined(replayed(STEP), nothing)[1].startswith("refused: 0%")
+
+
 def test_copies_are_nodes_of_a_graph(tmp_path):
     capture = written(tmp_path, *captured((*BLOCK, ("aten::copy_", "copy"))))
     graph, _ = joined(replayed((*STEP, "Memcpy")), capture)

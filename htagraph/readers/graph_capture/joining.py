@@ -38,22 +38,22 @@ class Program(NamedTuple):
         Codes of the kernels of each graph.
     file : int
         Number of the file.
-    first : int
-        Number of its first graph in the file.
+    numbers : tuple of int
+        Numbers of its graphs in the file: empty ones replay nothing, and are left out.
     batch : int
         Batch size, -1 if unknown.
     """
 
     graphs: tuple[bytes, ...]
     file: int
-    first: int
+    numbers: tuple[int, ...]
     batch: int
 
     def alone(self) -> list[Program]:
         """Each graph as a program of its own."""
         return [
-            Program((graph,), self.file, self.first + at, self.batch)
-            for at, graph in enumerate(self.graphs)
+            Program((graph,), self.file, (number,), self.batch)
+            for graph, number in zip(self.graphs, self.numbers, strict=True)
         ]
 
 
@@ -125,7 +125,7 @@ def _in_order(programs: Sequence[Program], replays: Replays, in_part: Sequence[P
         until = min(at + len(program.graphs) - skipped, n)
         if len(chosen) == 1:
             file[at:until] = program.file
-            graph[at:until] = program.first + skipped + np.arange(until - at)
+            graph[at:until] = program.numbers[skipped : skipped + until - at]
         elif chosen:
             n_ambiguous += until - at
         else:

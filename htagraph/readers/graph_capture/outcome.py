@@ -67,10 +67,13 @@ class Outcome(NamedTuple):
         if (found.file >= 0).any():
             return "the trace does not replay its graphs"
         own = [one for one in self.programs if one.file == at]
+        n_graphs = human_count(sum(len(one.graphs) for one in own), "captured graph")
+        counts = f"{human_count(len(replays.graphs), 'replay')}, {n_graphs}"
         if found.n_ambiguous:
             return (
                 f"refused: {human_count(found.n_ambiguous, 'replay')} fit several captures by the "
-                "names of their kernels; add only the capture of the batch size that was run"
+                f"names of their kernels, and number and order do not tell which ({counts}); add "
+                "only the capture of the batch size that was run, and record whole steps"
             )
         if found.n_of_other_batch:
             sizes = max(one.batch for one in own)
@@ -81,11 +84,9 @@ class Outcome(NamedTuple):
         longest = max(replays.graphs, key=len)
         alike = [share_alike(longest, graph) for one in own for graph in one.graphs]
         same, of = max(alike, key=lambda one: one[0] / max(one[1], 1), default=(0, 1))
-        n_graphs, n_kernels = sum(len(one.graphs) for one in own), len(longest) // CODE_BYTES
+        n_kernels = len(longest) // CODE_BYTES
         return (
             f"refused: {same / max(of, 1):.0%} of the {n_kernels:,} kernels of the longest replay "
             "have the name of the launch at their place in the capture "
-            f"({human_count(len(replays.graphs), 'replay')}, "
-            f"{human_count(n_graphs, 'captured graph')}); add the capture of the same model, "
-            "version and batch size"
+            f"({counts}); add the capture of the same model, version and batch size"
         )

@@ -147,10 +147,14 @@ def _programs(number: int, file: CapturedGraphs, codes: dict[str, int]) -> list[
     graphs = list(_sequences(code, bounds[:-1], np.diff(bounds)))
     first = np.flatnonzero(group_starts(file.program))
     until = np.append(first[1:], n_graphs)
-    return [
-        Program(tuple(graphs[a:b]), number, a, int(file.batch[a]))
+    ranges = [
+        [at for at in range(a, b) if graphs[at]]
         for a, b in zip(first.tolist(), until.tolist(), strict=True)
-        if all(graphs[a:b])
+    ]
+    return [
+        Program(tuple(graphs[at] for at in one), number, tuple(one), int(file.batch[one[0]]))
+        for one in ranges
+        if one
     ]
 
 
