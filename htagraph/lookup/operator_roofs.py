@@ -55,6 +55,8 @@ class OperatorRoofs(NamedTuple):
         Codes of `Limit`.
     compute_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
         Time of its operations at the dense peak.
+    memory_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
+        Time of its compulsory bytes at memory bandwidth.
     has_peaks : bool
         Whether the peaks of all devices are known; else there are no roofs.
     peaks : tuple of DevicePeaks
@@ -66,6 +68,7 @@ class OperatorRoofs(NamedTuple):
     roof_ns: F64
     limit: I64
     compute_ns: F64
+    memory_ns: F64
     has_peaks: bool
     peaks: tuple[DevicePeaks, ...]
 
@@ -118,6 +121,7 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -
         np.minimum(roof_ns, device_ns),
         limit,
         limits[Limit.COMPUTE],
+        limits[Limit.MEMORY],
         has_peaks,
         tuple({one.name: one for one in known.values()}.values()),
     )
