@@ -54,7 +54,7 @@ I64 = npt.NDArray[np.int64]
 
 _MOST_THREADS = 1_000
 """A limit of time: threads that may call others; of more, those that did most."""
-_MOST_COMPARED = 2_000_000
+_MOST_COMPARED = 500_000
 """A limit of memory: stretches times threads. Real traces have 150,000 at most."""
 _NEAREST_BOUNDARIES = 4
 """Last boundaries of another thread that may have called: it may do more before the worker

@@ -85,6 +85,12 @@ TEXTS = {
     "group_ranks": "Process Group Ranks",
     "group_description": "Process Group Description",
 }
+LISTS = {
+    "arg_dims": "Input Dims",
+    "arg_types": "Input type",
+    "arg_strides": "Input Strides",
+    "arg_values": "Concrete Inputs",
+}
 
 
 def content(path: Path) -> bytes:
@@ -99,6 +105,12 @@ def document(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if isinstance(value, list):
         return value, {}
     return value.pop("traceEvents"), value
+
+
+def listed(text: str) -> list[Any]:
+    """A list as it is written, numbers exact."""
+    value: list[Any] = json.loads(text, parse_float=Decimal)
+    return value
 
 
 def integer(value: Any) -> int | None:
@@ -186,6 +198,7 @@ def row(event: dict[str, Any], base_time_ns: int) -> dict[str, Any]:
             out[column] = -1 if no_stream else values[0]
     out |= {column: float(args[key]) for column, key in REALS.items() if key in args}
     out |= {column: str(args[key]) for column, key in TEXTS.items() if key in args}
+    out |= {column: args[key] for column, key in LISTS.items() if isinstance(args.get(key), list)}
     for axis in ("grid", "block"):
         if isinstance(args.get(axis), list):
             out |= {f"{axis}_{name}": value for name, value in zip("xyz", args[axis], strict=True)}

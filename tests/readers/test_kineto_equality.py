@@ -28,9 +28,13 @@ def rows(trace: Recording) -> list[dict[str, Any]]:
         event["name"], event["category"] = texts[event["name"]], texts[event["category"]]
         event["lane"] = lanes.pid[event["lane"]], lanes.tid[event["lane"]]
     for name, column in events.columns.items():
-        is_text = name in oracle.TEXTS
-        for event, value in zip(column.event.tolist(), column.value.tolist(), strict=True):
-            out[event][name] = texts[value] if is_text else value
+        found = column.value.tolist()
+        if name in oracle.TEXTS:
+            found = [texts[value] for value in found]
+        if name in oracle.LISTS:
+            found = [oracle.listed(events.lists.texts[value]) for value in found]
+        for event, value in zip(column.event.tolist(), found, strict=True):
+            out[event][name] = value
     return out
 
 
