@@ -125,7 +125,7 @@ def test_it_goes_from_coarse_to_fine():
 
 
 def test_a_device_without_peaks_has_what_needs_none():
-    found = column(recorded(PRODUCT, device={**H100, "name": "GPU 9000"}), "estimate")
+    found = column(recorded(PRODUCT, device={**H100, "name": "Unknown GPU"}), "estimate")
 
     assert found.index.tolist() == ["GPU utilization", "graphics engine active"]
 
