@@ -23,6 +23,7 @@ Question = Callable[..., "pd.DataFrame"]
 QUESTIONS = (
     "temporal_breakdown",
     "utilization",
+    "device_activity",
     "utilization_losses",
     "class_overlap",
     "idle_time",
@@ -155,6 +156,10 @@ class Questions(ABC):
         Estimates from launch geometry, with their coverage; over time, in ``bins`` parts.
         """
         return self._ask("utilization", by=by, bins=bins)
+
+    def device_activity(self) -> pd.DataFrame:
+        """How busy each device is, from coarse to fine: estimated, and measured by other tools."""
+        return self._ask("device_activity")
 
     def utilization_losses(self) -> pd.DataFrame:
         """Warp slots of each device: used, or why empty, and by which kernel; adds up to 1."""

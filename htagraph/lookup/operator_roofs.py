@@ -62,6 +62,8 @@ class OperatorRoofs(NamedTuple):
         Codes of `Limit`.
     compute_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
         Time of its operations at the dense peak.
+    memory_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
+        Time of its compulsory bytes at memory bandwidth.
     has_peaks : bool
         Whether the peaks of all devices are known; else there are no roofs.
     peaks : tuple of DevicePeaks
@@ -73,6 +75,7 @@ class OperatorRoofs(NamedTuple):
     roof_ns: F64
     limit: I64
     compute_ns: F64
+    memory_ns: F64
     has_peaks: bool
     peaks: tuple[DevicePeaks, ...]
 
@@ -134,6 +137,7 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -
         limits[Limit.COMPUTE]
         * found.of_calls("flops")
         / np.maximum(found.of_calls("roof_flops"), 1),
+        limits[Limit.MEMORY],
         has_peaks,
         tuple({one.name: one for one in known.values()}.values()),
     )

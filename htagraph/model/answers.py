@@ -29,6 +29,7 @@ __all__ = [
     "CUPTI_COUNTERS",
     "CUPTI_RATES",
     "DAMAGE",
+    "DEVICE_ACTIVITY",
     "DRAG",
     "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
@@ -688,6 +689,27 @@ UTILIZATION = schema(
         "step": "name dur_ns device gpu_utilization sm_share warp_share sm_occupancy grid_coverage",
         "time": "start_ns device gpu_utilization sm_share warp_share sm_occupancy grid_coverage",
     },
+)
+
+DEVICE_ACTIVITY = schema(
+    "DEVICE_ACTIVITY",
+    {
+        "device": _DEVICE,
+        "metric": name("GPU utilization, SM active, DRAM active …, from coarse to fine"),
+        "unit": name("share, GB/s, MHz or W"),
+        "estimate": number("any", "estimate from the trace, in this unit; NaN if there is none"),
+        "measured": number(
+            "any", "mean of the samples of another tool, in this unit; NaN without any"
+        ),
+        "coverage": share("share of device time that the estimate rests on; NaN without one"),
+        "n_samples": "samples in the window; 0 if the value is of samples before or after it",
+        "uncertainty_ns": "the times of samples may be off by this much",
+        "series": name("sampled series; empty for none"),
+        "instrument": name("tool that sampled it"),
+        "estimated_from": text("what the estimate follows from"),
+        "also_called": text("the metric as nvidia-smi, dcgmi and the DCGM exporter call it"),
+    },
+    first="device metric unit estimate measured coverage n_samples series estimated_from",
 )
 
 UTILIZATION_LOSSES = schema(

@@ -30,6 +30,7 @@ from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.damage import damage
+from htagraph.queries.device_activity import device_activity
 from htagraph.queries.drag import drag
 from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
@@ -110,6 +111,8 @@ def _near_critical(dag: Dag, window: Window, **options: int) -> pd.DataFrame:
 QUESTIONS = {
     "temporal_breakdown": Question(temporal_breakdown, answers.TEMPORAL_BREAKDOWN),
     "utilization": Question(utilization, answers.UTILIZATION),
+    # Rates of copies are by time.
+    "device_activity": Question(device_activity, answers.DEVICE_ACTIVITY, scales=False),
     "utilization_losses": Question(utilization_losses, answers.UTILIZATION_LOSSES),
     "class_overlap": Question(class_overlap, answers.CLASS_OVERLAP),
     "overlap": Question(overlap, answers.OVERLAP),
@@ -338,7 +341,7 @@ def test_shifting_all_times_shifts_only_instants(events, shift):
 @_EXPENSIVE
 @given(events=simulated, factor=st.integers(2, 5))
 def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
-    """Nothing depends on a unit of time; cut-offs are times as well."""
+    """Nothing depends on a unit of time; cut-offs are times as well, and rates are by time."""
     # Times since the epoch, several times as long, would not fit 62 bits.
     events = _shifted(events, -int(events.ts_ns.min()))
     slow = replace(
@@ -357,7 +360,7 @@ def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
         for column, meaning in question.schema.columns.items():
             if meaning.unit == "ns":
                 frame[column] *= factor
-            elif column.startswith("least_"):  # rates; others are as recorded
+            elif meaning.unit == "GB/s":
                 frame[column] /= factor
 
         assert _comparable(frame, question.schema) == _comparable(scaled, question.schema), name
