@@ -159,7 +159,8 @@ def schedule_of(
     since = begin - gather(end, needs, 0)
     # An input that was there before the worker waited is not what it waited for.
     is_input = (needs >= 0) & (since <= waited)
-    usual = _usual_transfer(stage * len(PHASES) + phase, since, is_input)
+    # Before its input had ended: the clocks are wrong there, and say nothing of other transfers.
+    usual = np.maximum(_usual_transfer(stage * len(PHASES) + phase, since, is_input), 0)
     transfer = np.where(is_input, since, np.minimum(since, usual))
     waited = np.where(is_input, waited, 0)
     lag = np.where(before >= 0, begin - gather(end, before, 0) - waited, 0)

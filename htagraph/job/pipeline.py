@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.clocks import ONE_HOST_NS
 from htagraph.algorithms.intervals import Cover
 from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, schedule_of
 from htagraph.model.job_answers import PIPELINE, PIPELINE_SCHEDULE
@@ -66,12 +67,12 @@ class Pipeline:
             *times,
         )
 
-    @property
-    def overlap_ns(self) -> int:
-        """By how much an action began before the one that it needs had ended; 0 for none."""
-        schedule = self.schedule
-        since = schedule.transfer_ns[schedule.needs >= 0]
-        return int(max(-since.min(initial=0), 0))
+    @cached_property
+    def contradicted(self) -> I64:
+        """Steps in which an action began before the one that it needs had ended, by the clocks."""
+        one = self.schedule
+        early = (one.needs >= 0) & (one.transfer_ns < -ONE_HOST_NS)
+        return np.unique(self.column("step")[one.order[early]])
 
     @property
     def n_stages(self) -> int:
@@ -134,10 +135,13 @@ class Pipeline:
         )
         inside = 2 * part > steps["end_ns"] - steps["start_ns"]
         kept = inside.groupby(steps["step"]).all()
-        numbers = kept.index[kept]
-        if not len(numbers):
-            return None
+        return self.of_steps(kept.index[kept].to_numpy(np.int64))
+
+    def of_steps(self, numbers: I64) -> Pipeline | None:
+        """Some of the steps; None for none."""
         acts, steps = (one[one["step"].isin(numbers)] for one in (self.actions, self.steps))
+        if acts.empty:
+            return None
         return replace(self, actions=acts.reset_index(drop=True), steps=steps)
 
     def _parts(self) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import ONE_HOST_NS, Clock
+from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, PHASES
 from htagraph.job.pipeline import Pipeline
@@ -48,6 +48,7 @@ def join_ranks(
     acts, steps, waits = (
         pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True)
     )
+    is_named = bool((acts["stage"] >= 0).all())
     acts = _with_stages(acts)
     acts = acts[acts["step"].isin(_whole_steps(acts))]
     if acts.empty or (not is_timed and acts["replica"].max() > 0):
@@ -56,10 +57,14 @@ def join_ranks(
     phase = categorical(acts["phase"], PHASES)
     actions = PIPELINE_ACTIONS.frame({**columns, "phase": phase})
     steps = steps[steps["step"].isin(actions["step"].unique())]
-    whole = set(actions["step"].tolist())
-    number = {name: at for name, at in number.items() if at in whole}
+    whole = actions["step"].unique()
+    if not is_named:
+        # What was passed in a step that is not whole has no number.
+        number = {name: at for name, at in number.items() if at in whole}
     pipeline = Pipeline(actions, steps, waits, number)
-    return pipeline if not is_timed or pipeline.overlap_ns <= ONE_HOST_NS else None
+    if not is_timed or not len(pipeline.contradicted):
+        return pipeline
+    return pipeline.of_steps(np.setdiff1d(whole, pipeline.contradicted)) if is_named else None
 
 
 def _in_common_time(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,13 @@ def test_a_window_keeps_the_steps_of_which_it_has_most() -> None:
     kept = pipeline.within(bounds)
     assert kept is not None
     assert kept.table()["step"].unique().tolist() == [1]
+
+
+def test_a_step_is_contradicted_if_an_action_begins_before_its_input_ended() -> None:
+    """By more than clocks of one host differ: in step 1, stage 1 begins 5 ms too early."""
+    pipeline = drawn(2, 2, usual)
+    acts = pipeline.actions
+    early = (acts["step"] == 1) & (acts["stage"] == 1) & (acts["phase"] == "F")
+    moved = acts.assign(begin_ns=acts["begin_ns"] - 5_000_000 * early)
+    assert pipeline.contradicted.tolist() == []
+    assert replace(pipeline, actions=moved).contradicted.tolist() == [1]
