@@ -35,7 +35,8 @@ def late_hosts(
 
     Parameters
     ----------
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
+    collectives : DataFrame
+        `job_answers.MATCHED_COLLECTIVES`.
     hosts, stages : mapping of int
         Host of each rank, empty if unknown, and stage, -1 if unknown.
     """
