@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from htagraph.job.lateness import waits_counted_once
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.units import human_count
 
@@ -34,7 +35,8 @@ def late_hosts(
 
     Parameters
     ----------
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
+    collectives : DataFrame
+        `job_answers.MATCHED_COLLECTIVES`.
     hosts, stages : mapping of int
         Host of each rank, empty if unknown, and stage, -1 if unknown.
     """
@@ -49,19 +51,39 @@ def late_hosts(
     met = met.assign(
         is_of_last=met["host"] == _last_host(met),
         since_ns=met["arrived_ns"] - met["arrived_ns"].min(),
+        waited_ns=_waited_between(collectives, met),
     )
     own, others = (
         met["since_ns"].where(chosen).groupby(met["match"])
         for chosen in (met["is_of_last"], ~met["is_of_last"])
     )
     of_match = met.groupby("match")[["wait_ns", "error_ns"]].transform("max")
-    is_apart = own.transform("min") - others.transform("max") > of_match["error_ns"]
+    # A host that waited longer than the others for somebody else is late because of that.
+    own_wait, other_wait = (
+        met["waited_ns"].where(chosen).groupby(met["match"])
+        for chosen in (met["is_of_last"], ~met["is_of_last"])
+    )
+    more_ns = (own_wait.transform("max") - other_wait.transform("min")).clip(lower=0)
+    is_apart = own.transform("min") - others.transform("max") - more_ns > of_match["error_ns"]
     waited = of_match["wait_ns"].groupby(met["rank"]).sum()
     for_it = of_match["wait_ns"].where(met["is_of_last"] & is_apart, 0).groupby(met["rank"]).sum()
     is_late = ((for_it >= _OFTEN * waited) & (for_it > 0)).reindex([*hosts], fill_value=False)
     by_host = is_late.groupby(pd.Series(hosts))
     found = by_host.mean()[(by_host.mean() >= _MOST) & (by_host.size() > 1)]
     return {rank: host for rank, host in hosts.items() if host in set(found.index)}
+
+
+def _waited_between(collectives: pd.DataFrame, met: pd.DataFrame) -> pd.Series[int]:
+    """What the rank of each member waited since the one before, wherever it waited."""
+    every = collectives.assign(once_ns=waits_counted_once(collectives))
+    every = every.sort_values(["rank", "arrived_ns"], kind="stable")
+    own_ns = every["once_ns"]
+    before = (own_ns.groupby(every["rank"]).cumsum() - own_ns).reindex(met.index)
+    in_order = met.sort_values(["rank", "arrived_ns"], kind="stable").index
+    ordered = before.loc[in_order]
+    last = ordered.groupby(met["rank"].loc[in_order]).shift(fill_value=0)
+    found: pd.Series[int] = (ordered - last).reindex(met.index)
+    return found
 
 
 def _last_host(met: pd.DataFrame) -> pd.Series[str]:

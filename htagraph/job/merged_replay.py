@@ -207,6 +207,12 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     came, left = np.empty_like(event), np.empty_like(event)
     # A transfer that was there already is no meeting: the rank may have been late before it.
     passed = (~roles["is_rendezvous"] & (measured["wait_ns"] == 0)).to_numpy(dtype=bool)
+    if timeline.late_hosts:
+        # Nor is a meeting of ranks that are late together.
+        host = measured["rank"].map(timeline.late_hosts).fillna("")
+        of_match = host.groupby(match)
+        is_inside = (of_match.transform("nunique") == 1) & (host != "")
+        passed = passed | is_inside.to_numpy(dtype=bool)
     for number in begun_ns:
         rows = np.flatnonzero(rank == number)
         mine = roles["collective"].iloc[rows]

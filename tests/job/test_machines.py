@@ -132,3 +132,30 @@ def test_a_slow_worker_of_three_kinds_of_parallelism_is_the_first_finding() -> N
     assert first.drag_ns > 15_000_000
     row = job.layout().set_index("rank").loc[5]
     assert (row["stage"], row["replica"], row["shard"]) == (1, 0, 1)
+
+
+def with_slow_host(folder: Path, pipeline: int) -> Job:
+    """Sixteen ranks on four hosts, in pairs of shards; all of node-1 begin 8 ms late."""
+    options = {"ranks": 16, "steps": 2, "layers": 2, "tensor": 2, "pipeline": pipeline}
+    fast = training_job(**options)  # type: ignore[arg-type]
+    ranks = [
+        training_job(**options, straggler=rank, delay_ns=8_000_000).ranks[rank]  # type: ignore[arg-type]
+        if 4 <= rank < 8
+        else one
+        for rank, one in enumerate(fast.ranks)
+    ]
+    hosts = [f"node-{rank // 4}" for rank in range(16)]
+    return on_hosts(simulate_job(JobProgram(tuple(ranks), fast.clocks)), folder, *hosts)
+
+
+def test_a_slow_host_is_the_first_finding_across_its_groups(tmp_path: Path) -> None:
+    """Each of its ranks meets other hosts in a group of its own."""
+    first = with_slow_host(tmp_path, pipeline=1).verdict().findings[0]
+    assert first.title.startswith("Host node-1 is late (ranks 4 to 7)")
+    assert first.drag_ns is not None
+    assert first.drag_ns > 12_000_000
+
+
+def test_a_host_that_waited_for_another_one_is_not_blamed(tmp_path: Path) -> None:
+    """The second stage of the slow host's replicas, on node-3, receives late."""
+    assert "node-3" not in with_slow_host(tmp_path, pipeline=2).timeline.late_hosts.values()
