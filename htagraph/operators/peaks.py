@@ -172,7 +172,7 @@ _INSTANCE = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.(\d+)gb)", re.IGNORECASE)
 instances, ``MIG 1c.3g.40gb``. NVIDIA MIG User Guide, "Device Names"."""
 _MEMORY_SLICES = 8
 """Slices of memory and cache of a device with MIG (NVIDIA MIG User Guide, "Partitioning")."""
-_NAMED_GB = re.compile(r"(\d+)GB")
+_NAMED_GB = re.compile(r"(\d{1,4})GB")
 
 _BY_NAME = (
     (r"H100 PCIe", _peaks("H100 PCIe", 756, 378, 51, 1513, 2.0, 50, 600, 64, _NVIDIA)),
