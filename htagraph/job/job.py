@@ -655,11 +655,11 @@ class Job(Questions):
         -------
         DataFrame, schema `job_answers.PIPELINE`
             Each row adds up to the rank's step. Empty if the ranks are no pipeline, or it is not
-            recorded which actions they did: annotations of `torch.distributed.pipelining`, or sends
-            and receives of one host.
+            recorded which actions they did: by annotations of `torch.distributed.pipelining`, by
+            sends and receives of one host, or by kernels that send and receive, with peers.
         """
-        found = self.stage_times
-        return PIPELINE.empty() if found is None else found.table()
+        found = self.pipeline_causes
+        return PIPELINE.empty() if found is None else found.pipeline.table(found.repaired)
 
     def pipeline_savings(self) -> pd.DataFrame:
         """What would shorten the steps of a pipeline: ranks, stages, micro-batches, transfers.

@@ -16,14 +16,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import ONE_HOST_NS
-from htagraph.algorithms.intervals import Cover
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import Cover, sum_by_code
 from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, schedule_of
 from htagraph.model.job_answers import PIPELINE, PIPELINE_SCHEDULE
 
-__all__ = ["Pipeline"]
+__all__ = ["STALLS", "Pipeline"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+STALLS = ("rank", "stage", "micro_batch", "action", "transfer", "between")
+"""What stalls are due to, in the order of asking: slow parts, transfers, time between actions."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +164,47 @@ class Pipeline:
             stall_ns=inside - transfer,
         )
 
-    def table(self) -> pd.DataFrame:
-        """What each rank did in each step, schema `job_answers.PIPELINE`; adds up to the step."""
+    def _stalls(self, dur: I64, transfer: I64, lag: I64) -> I64:
+        """How long each rank stalls in each step if its actions took other times."""
+        one, worker = self.schedule, self._numbers("rank", "step")
+        ends = one._replace(lag_ns=lag).ends(dur, transfer)
+        wait = ends - dur - gather(ends, one.before, 0) - lag - np.maximum(transfer, 0)
+        stall = np.where((one.before >= 0) & (one.needs >= 0), np.maximum(wait, 0), 0)
+        return sum_by_code(worker[one.order], stall, int(worker.max()) + 1)
+
+    def _stall_parts(self, stall_ns: I64, repaired: Mapping[str, I64]) -> pd.DataFrame:
+        """What goes of the stalls of each rank and step with each repair in turn, and what is left.
+
+        What a repair adds to a stall is not counted: another one may take it away again.
+        """
+        one, parts = self.schedule, {}
+        transfer, lag = (np.minimum(ns, 0) for ns in (one.transfer_ns, one.lag_ns))
+        dur = one.dur_ns
+        left = np.minimum(stall_ns, self._stalls(dur, one.transfer_ns, one.lag_ns))
+        for name, ns in repaired.items():
+            dur, before = ns, left
+            left = np.minimum(left, self._stalls(dur, one.transfer_ns, one.lag_ns))
+            parts[name] = before - left
+        for name, own in (("transfer", one.lag_ns), ("between", lag)):
+            before, left = left, np.minimum(left, self._stalls(dur, transfer, own))
+            parts[name] = before - left
+        found = pd.DataFrame({f"stall_{name}_ns": parts.get(name, 0 * left) for name in STALLS})
+        rest = stall_ns - found.sum(axis=1)
+        assert (rest >= 0).all()
+        return found.assign(stall_schedule_ns=rest)
+
+    def table(self, repaired: Mapping[str, I64] | None = None) -> pd.DataFrame:
+        """What each rank did in each step, schema `job_answers.PIPELINE`; adds up to the step.
+
+        Stalls are split by what is `repaired`: durations of actions after each change in turn, by
+        its name in `STALLS`.
+        """
         keys = ["rank", "step"]
         own = self.actions.groupby(keys).agg(
             first_ns=("begin_ns", "min"), last_ns=("end_ns", "max"), replica=("replica", "first")
         )
         rows = self._parts().groupby(keys).sum().join(own).reset_index()
+        rows = rows.join(self._stall_parts(rows["stall_ns"].to_numpy(np.int64), repaired or {}))
         rows = rows.merge(self.steps, on=keys).join(self._bounds(), on="step")
         first, last = rows["first_ns"], rows["last_ns"]
         inside = ["forward_ns", "backward_ns", "weight_ns", "transfer_ns", "stall_ns"]
@@ -182,6 +220,8 @@ class Pipeline:
         )
         parts = rows[[*inside, "between_ns", "warm_up_ns", "drain_ns", "after_ns"]]
         assert (parts.sum(axis=1) == rows["dur_ns"]).all()
+        causes = rows[[f"stall_{name}_ns" for name in (*STALLS, "schedule")]]
+        assert (causes.sum(axis=1) == rows["stall_ns"]).all()
         rows["lowest"] = rows["rank"].map(self.actions.groupby("rank")["stage"].min())
         rows = rows.sort_values(["step", "replica", "lowest", "rank"], ignore_index=True)
         return PIPELINE.frame({name: rows[name].to_numpy() for name in PIPELINE.columns})

@@ -35,7 +35,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["RankActions", "rank_actions"]
+__all__ = ["RankActions", "numbered", "phases_of_operators", "rank_actions", "step_table"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -73,12 +73,15 @@ class RankActions(NamedTuple):
         Sends and receives: columns ``event`` (as in `answers.COLLECTIVES`), ``sends``, and
         ``stage``, ``phase``, ``micro_batch``, ``step`` of the action of this rank whose result is
         sent, or that needs what is received.
+    neighbors : (int, int), optional
+        The ranks of the stage before and of the stage after, -1 for none, where they are recorded.
     """
 
     actions: pd.DataFrame
     steps: pd.DataFrame
     waits: I64
     messages: pd.DataFrame
+    neighbors: tuple[int, int] | None = None
 
     def since(self, step: int) -> RankActions:
         """The same from one of the steps on."""
@@ -86,7 +89,7 @@ class RankActions(NamedTuple):
             table[table["step"] >= step].reset_index(drop=True)
             for table in (self.actions, self.messages)
         )
-        return RankActions(actions, self.steps, self.waits, messages)
+        return self._replace(actions=actions, messages=messages)
 
 
 def _point_to_point(events: EventTable, ranges: I64) -> I64:
@@ -159,8 +162,8 @@ def _without_waits(found: _Found, waits: I64, calls: I64) -> _Found:
     return found._replace(begin=begin, end=end)
 
 
-def _inferred(dag: Dag, lane: int, cuts: I64) -> _Found:
-    """Actions by what runs between sends and receives (`cuts`: begin and end of each, by time)."""
+def phases_of_operators(dag: Dag, lane: int) -> tuple[I64, I64]:
+    """Outermost operators of a thread whose gradients are computed later, and of the engine."""
     events = dag.events
     # Ranges of sends and receives begin in the call, and end long after it.
     is_op = (events.kind == EventKind.OP) & ~events.named(events.symbols.searched(_CALL))
@@ -173,7 +176,13 @@ def _inferred(dag: Dag, lane: int, cuts: I64) -> _Found:
     # An operator that makes no gradient shows the number that the next one to do so takes.
     own = own[np.lexsort((events.ts_ns[ops[own]], sequence[own]))]
     own = own[np.append(np.diff(sequence[own]) > 0, True)[: len(own)]]
-    forward, backward = np.unique(outer[own]), np.unique(outer[is_engine])
+    return np.unique(outer[own]), np.unique(outer[is_engine])
+
+
+def _inferred(dag: Dag, lane: int, cuts: I64) -> _Found:
+    """Actions by what runs between sends and receives (`cuts`: begin and end of each, by time)."""
+    events = dag.events
+    forward, backward = phases_of_operators(dag, lane)
     anchors = np.concatenate([forward, backward])
     phase = np.repeat([0, 1], [len(forward), len(backward)])
     order = np.lexsort((-events.end_ns[anchors], events.ts_ns[anchors]))
@@ -241,12 +250,17 @@ def _messages(dag: Dag, lane: int, ranges: I64, actions: pd.DataFrame, steps: I6
     return pd.DataFrame(table[kept]).reset_index(drop=True)
 
 
-def _numbered(found: _Found, step: I64) -> I64:
+def numbered(phase: I64, step: I64) -> I64:
     """The micro-batch of each action: by its place among those of its phase in the step."""
-    if (found.micro_batch >= 0).all():
-        return found.micro_batch
-    keys = pd.DataFrame({"step": step, "phase": found.phase})
+    keys = pd.DataFrame({"step": step, "phase": phase})
     return np.asarray(keys.groupby(["step", "phase"]).cumcount(), dtype=np.int64)
+
+
+def step_table(steps: pd.DataFrame, start_ns: I64, end_ns: I64) -> pd.DataFrame:
+    """`RankActions.steps` of the steps of a trace, `frames.STEPS`, with these bounds."""
+    names = steps["name"].to_numpy()
+    number = np.arange(len(steps))
+    return pd.DataFrame({"step": number, "name": names, "start_ns": start_ns, "end_ns": end_ns})
 
 
 def rank_actions(graph: TraceGraph) -> RankActions | None:
@@ -282,11 +296,12 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
     cover = Cover(waits[:, 0], waits[:, 1])
     free = np.append(steps["start_ns"].to_numpy(np.int64)[step[0]], found.end[:-1])
     free = np.maximum(free, steps["start_ns"].to_numpy(np.int64)[step])
+    is_numbered = bool((found.micro_batch >= 0).all())
     actions = pd.DataFrame(
         {
             "stage": found.stage,
             "phase": found.phase,
-            "micro_batch": _numbered(found, step),
+            "micro_batch": found.micro_batch if is_numbered else numbered(found.phase, step),
             "step": step,
             "begin_ns": found.begin,
             "end_ns": found.end,
@@ -294,12 +309,5 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
         }
     )
     start_ns = steps["start_ns"].to_numpy(np.int64)
-    kept = pd.DataFrame(
-        {
-            "step": np.arange(len(steps)),
-            "name": steps["name"].to_numpy(),
-            "start_ns": start_ns,
-            "end_ns": start_ns + steps["dur_ns"].to_numpy(np.int64),
-        }
-    )
+    kept = step_table(steps, start_ns, start_ns + steps["dur_ns"].to_numpy(np.int64))
     return RankActions(actions, kept, waits, _messages(graph.dag, lane, ranges, actions, start_ns))

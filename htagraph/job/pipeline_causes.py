@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline import STALLS, Pipeline
 from htagraph.model.job_answers import PIPELINE_SAVINGS
 from htagraph.model.schema import categorical
 
@@ -69,10 +69,12 @@ class PipelineCauses:
         self._ends = pipeline.last_ends(self.schedule.ends())
         self._step_ns = float(pipeline.step_ns.mean())
         self._rows: list[dict[str, object]] = []
-        self._ask_rank()
-        self._ask_stage()
-        self._ask_micro_batch()
-        self._ask_action()
+        self.repaired: dict[str, I64] = {}
+        """Durations of actions, by position, after each change that is asked, in `STALLS`."""
+        asked = (self._ask_rank, self._ask_stage, self._ask_micro_batch, self._ask_action)
+        for name, ask in zip(STALLS, asked, strict=False):
+            ask()
+            self.repaired[name] = np.round(self._dur).astype(np.int64)
         self._ask_transfer()
 
     @cached_property

@@ -1,8 +1,9 @@
 """The actions of all ranks as one pipeline, and the sends and receives between them, with peers.
 
-Stages are named by annotations, or follow from times: ranks are stages in the order in which they
-begin, if on one host no action then begins before the one that it needs has ended. Else there are
-several readings, and nothing is joined or matched.
+Stages are named by annotations, or follow from the ranks that sends and receives name, or from
+times: ranks are stages in the order in which they begin, if on one host no action then begins
+before the one that it needs has ended. Else there are several readings, and nothing is joined or
+matched.
 """
 
 from __future__ import annotations
@@ -21,12 +22,39 @@ from htagraph.job.pipeline_actions import RankActions
 from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import categorical
 
-__all__ = ["join_ranks", "with_peers"]
+__all__ = ["join_ranks", "with_peers", "with_stages"]
 
 I64 = npt.NDArray[np.int64]
 
 _PARTS = 64
 """Tensors of one action that are told apart: a limit of the numbering, above what models pass."""
+
+
+def with_stages(found: Mapping[int, RankActions]) -> dict[int, RankActions]:
+    """The actions of all ranks; where neighbors are recorded, with the stages that they make.
+
+    Only whole pipelines of one length are kept, from a first stage to a last one, if each stage
+    lists their ranks in one order. Else no rank is.
+    """
+    known = {rank: one.neighbors for rank, one in found.items() if one.neighbors}
+    if not known:
+        return dict(found)
+    chains = []
+    for rank in sorted(rank for rank, (before, _) in known.items() if before < 0):
+        chain, after = [rank], known[rank][1]
+        while after in known and known[after][0] == chain[-1]:
+            chain.append(after)
+            after = known[after][1]
+        if after < 0:
+            chains.append(chain)
+    stages = list(zip(*chains, strict=False))
+    if len({len(chain) for chain in chains}) != 1 or any(list(s) != sorted(s) for s in stages):
+        return {}
+    return {
+        rank: found[rank]._replace(actions=found[rank].actions.assign(stage=stage))
+        for stage, ranks in enumerate(stages)
+        for rank in ranks
+    }
 
 
 def join_ranks(

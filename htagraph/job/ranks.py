@@ -43,6 +43,7 @@ from htagraph.job.kept_steps import (
 from htagraph.job.layout import ProcessGroup, process_groups
 from htagraph.job.opening import AfterOpening
 from htagraph.job.pipeline_actions import RankActions, rank_actions
+from htagraph.job.pipeline_kernels import device_actions
 from htagraph.job.process_groups import in_process_groups, recorded_peers
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
@@ -251,7 +252,7 @@ def prepare_rank(
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
         content=_content(graph.dag.events),
         base_ns=base_time_of(trace.metadata),
-        pipeline=rank_actions(graph),
+        pipeline=rank_actions(graph) or device_actions(graph.dag, grouped),
         exchanges=exchanges_of(graph.dag, collectives),
         groups=process_groups(
             graph.dag, grouped, trace.metadata, trace.rank, trace.world_size or 0

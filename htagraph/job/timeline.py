@@ -28,7 +28,7 @@ from htagraph.job.layout import Kind, ProcessGroup, group_kinds, layout_frame
 from htagraph.job.machines import late_hosts
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_actions import RankActions
-from htagraph.job.pipeline_joining import join_ranks, with_peers
+from htagraph.job.pipeline_joining import join_ranks, with_peers, with_stages
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
@@ -90,7 +90,7 @@ class Timeline:
     @property
     def _rank_actions(self) -> dict[int, RankActions]:
         summaries = self.graphs.summaries
-        found = {rank: one.pipeline for rank, one in summaries.items() if one.pipeline}
+        found = with_stages({rank: one.pipeline for rank, one in summaries.items() if one.pipeline})
         n_ranks = max((one.world_size or 0 for one in summaries.values()), default=0)
         is_named = all((one.actions["stage"] >= 0).all() for one in found.values())
         return found if is_named or len(found) >= n_ranks else {}

@@ -7,7 +7,7 @@ import pytest
 
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
-from tests.job.drawn_pipelines import drawn, gpipe
+from tests.job.drawn_pipelines import Order, drawn, gpipe, one_forward_one_backward
 
 
 def base(stage: int, phase: str, number: int) -> float:
@@ -119,3 +119,50 @@ def test_a_repair_that_saves_little_is_no_cause(extra_ms: int, n: int) -> None:
     """The last backward takes longer, in a step of 330 ms: 2% of it, or 4%."""
     few = drawn(4, 8, lambda s, p, m: base(s, p, m) + extra_ms * ((s, p, m) == (0, "B", 7)))
     assert len(causes(few)) == n
+
+
+STALL_CAUSES = ("rank", "stage", "micro_batch", "action", "transfer", "between", "schedule")
+
+
+def stalls(pipeline: Pipeline) -> pd.DataFrame:
+    """What the stalls of each rank are due to, in ms a step; without parts that are nothing."""
+    table = pipeline.table(PipelineCauses(pipeline).repaired)
+    parts = [f"stall_{name}_ns" for name in STALL_CAUSES]
+    found = table.groupby("rank")[parts].mean() / 1e6
+    found.columns = pd.Index(STALL_CAUSES)
+    return found.loc[:, (found > 0).any()]
+
+
+@pytest.mark.parametrize(
+    ("cause", "order"),
+    [("stage", one_forward_one_backward), ("micro_batch", gpipe), ("action", gpipe)],
+)
+def test_a_stall_is_due_to_what_is_slow_as_far_as_it_goes_with_it(cause: str, order: Order) -> None:
+    """The rest is the stall of equal stages, which the schedule makes."""
+
+    def dur(stage: int, phase: str, number: int) -> float:
+        slow = {
+            "stage": 2 if stage == 2 else 1,
+            "micro_batch": 3 if number == 3 else 1,
+            "action": 4 if (stage, phase, number) == (1, "F", 1) else 1,
+        }
+        return base(stage, phase, number) * slow[cause]
+
+    slow, equal = stalls(drawn(4, 8, dur, order=order)), stalls(drawn(4, 8, base, order=order))
+    assert set(slow.columns) == {cause, "schedule"}
+    assert slow["schedule"].to_list() == pytest.approx(
+        [min(*both) for both in zip(equal["schedule"], slow.sum(axis=1), strict=True)]
+    )
+
+
+def test_a_stall_is_due_to_a_slow_rank_before_all_else() -> None:
+    """Rank 5 of two pipelines: the stalls of the other one are those of its schedule."""
+    found = stalls(drawn(4, 8, base, n_replicas=2, slow_rank=5))
+    assert found["rank"].gt(0).tolist() == [False, False, False, False, True, False, True, True]
+
+
+def test_transfers_make_others_stall() -> None:
+    """Of 3 ms each: without them, every stall is as long as where they are free."""
+    slow, free = (stalls(drawn(4, 8, base, transfer_ms=ms)) for ms in (3, 0))
+    assert slow["schedule"].to_list() == pytest.approx(free["schedule"].to_list())
+    assert slow["transfer"].max() > 3

@@ -118,6 +118,8 @@ def training_job(
     fault: Fault = "none",
     tensor: int = 1,
     pipeline: int = 1,
+    micro_batches: int = 1,
+    slow_stage: int = -1,
     accumulate: int = 1,
     straggler: int = -1,
     delay: Delay = "python",
@@ -140,6 +142,10 @@ def training_job(
         Of every rank.
     tensor, pipeline : int
         Ranks per tensor-parallel group, and pipeline stages; their product divides `ranks`.
+    micro_batches : int, default=1
+        Of each step, in the order 1F1B.
+    slow_stage : int
+        Stage whose kernels take twice as long, -1 for none.
     accumulate : int
         As of `training_rank`.
     straggler : int
@@ -188,7 +194,10 @@ def training_job(
         layout = Layout(rank, ranks, tensor, pipeline)
         late = {delay: delay_ns} if rank == straggler else {}
         durations = random.Random(seed * 7_919 + rank)  # noqa: S311 - no secret
-        builder = _Step(layers, durations, fault, layout, late, accumulate)
+        builder = _Step(
+            layers, durations, fault, layout, late, accumulate,
+            micro_batches=micro_batches, is_slow=layout.stage == slow_stage,
+        )  # fmt: skip
         programs.append(
             Program(
                 builder.run(steps), Machine(jitter_ns=jitter_ns), rank, ranks, device=rank % 8,
@@ -223,6 +232,8 @@ class _Step:
     accumulate: int = 1
     n_sequences: int = 0
     updates: bool = True
+    micro_batches: int = 1
+    is_slow: bool = False
 
     def run(self, steps: int) -> tuple[Action, ...]:
         """A warm-up, the steps, and the wait for the device at the end."""
@@ -257,20 +268,31 @@ class _Step:
         yield self._batch_copy()
         if self.fault == "full_queue":
             yield from self._flood()
-        first = self.n_sequences
+        ahead = min(self.layout.pipeline - self.layout.stage - 1, self.micro_batches - 1)
+        begun: list[int] = []
+        for at in range(self.micro_batches + ahead):
+            if at < self.micro_batches:
+                begun.append(self.n_sequences)
+                yield from self._forward(compiles=self.fault == "recompile" and number == 1)
+            if at >= ahead:
+                is_last = at == self.micro_batches + ahead - 1
+                backward = self._backward(begun.pop(0), reduces=self.updates and is_last)
+                yield HandOver(tuple(backward), wake_ns=self._ns(24_000))
+                yield Spend(self._ns(30_000))
+        if self.updates:
+            yield from self._optimizer()
+        yield Spend(self._ns(17_000_000 if self.fault == "full_queue" else 20_000))
+
+    def _forward(self, *, compiles: bool) -> Iterator[Action]:
+        """The forward of a micro-batch, between a receive and a send."""
         yield from self._from_neighbor(self.layout.rank - self.layout.per_stage)
-        if self.fault == "recompile" and number == 1:
+        if compiles:
             yield self._op(_COMPILES, Spend(self._ns(8_000_000 * self.layers)))
         for _ in range(self.layers):
             yield from self._forward_layer()
         yield from self._to_neighbor(self.layout.rank + self.layout.per_stage)
         yield self._pointwise("aten::cross_entropy_loss", 21_000)
         yield Spend(self._ns(15_000))
-        yield HandOver(tuple(self._backward(first)), wake_ns=self._ns(24_000))
-        yield Spend(self._ns(30_000))
-        if self.updates:
-            yield from self._optimizer()
-        yield Spend(self._ns(17_000_000 if self.fault == "full_queue" else 20_000))
 
     def _op(self, name: str, *body: Action, sequence: int = -1) -> Op:
         """An operator with host time of its own before and after its body."""
@@ -279,7 +301,8 @@ class _Step:
     def _kernel(self, name: str, base_time_ns: float, *, blocks: int = 528) -> Launch:
         """The launch of a kernel; a straggler's may be slow."""
         slow_ns = self.late.get("kernel", 0) // self.layers if name == _GEMM else 0
-        dur_ns = self._ns(max(base_time_ns * self._kernel_scale, 1_600) + slow_ns)
+        scale = self._kernel_scale * (2.0 if self.is_slow else 1.0)
+        dur_ns = self._ns(max(base_time_ns * scale, 1_600) + slow_ns)
         return Launch(Work(name, dur_ns, n_blocks=blocks, n_threads=128), _COMPUTE, self._ns(4_500))
 
     def _pointwise(self, name: str, base_time_ns: float, *, sequence: int = -1) -> Op:
@@ -337,10 +360,10 @@ class _Step:
             "aten::item", self._op("aten::_local_scalar_dense", copy, Synchronize(stream=_COMPUTE))
         )
 
-    def _backward(self, first: int) -> Iterator[Action]:
+    def _backward(self, first: int, *, reduces: bool) -> Iterator[Action]:
         """The autograd thread: layers in reverse, gradients of each reduced while the next run."""
         yield from self._from_neighbor(self.layout.rank + self.layout.per_stage)
-        for sequence in range(self.n_sequences, first, -2):
+        for sequence in range(first + 2 * self.layers, first, -2):
             yield self._backward_op(
                 "Relu", sequence, self._kernel(_POINTWISE, 26_000, blocks=2_048)
             )
@@ -351,9 +374,9 @@ class _Step:
             )
             yield self._backward_op("Addmm", sequence - 1, *gemms)
             yield from self._tensor_reduce()
-            if self.updates and self.fault != "exposed_allreduce":
+            if reduces and self.fault != "exposed_allreduce":
                 yield from self._gradient_reduce(110_000)
-        if self.updates and self.fault == "exposed_allreduce":
+        if reduces and self.fault == "exposed_allreduce":
             yield from self._gradient_reduce(1_100_000 * self.layers)
         yield from self._to_neighbor(self.layout.rank - self.layout.per_stage)
 
