@@ -140,6 +140,15 @@ class _Recorded:
         return out
 
     @cached_property
+    def _python(self) -> F64:
+        """The part of it in which no operator ran."""
+        dur = self.pipeline.schedule.dur_ns
+        python = np.minimum(self.cells["python_ns"].to_numpy(np.float64), dur)
+        out = np.nan_to_num(self._by_action(python))
+        out[:, GRADIENT] += out[:, INPUT] + out[:, WEIGHT]
+        return out
+
+    @cached_property
     def _waits(self) -> F64:
         """Own time of the rank before each action, and the transfer to it.
 
@@ -183,15 +192,19 @@ class _Recorded:
     def step_ns(self, plan: Plan, *, is_proportional: bool) -> float:
         """How long a step would take on average; nan if its actions wait for each other.
 
-        Proportional: transfers and the time between actions are split with the work, else they
-        stay as they are.
+        Proportional: transfers, the time between actions, and that in Python are split with the
+        work, else they stay as they are.
         """
         order = self.order_of(plan)
         n_stages = plan.chunks * self.n_ranks
         stages, batches = _shares(self.n_stages, n_stages), _shares(self.n_batches, plan.n_batches)
         each = (..., order.phase, order.stage, order.micro_batch)
-        dur = (stages @ self._times @ batches.T)[each]
+        fixed = 0.0 if is_proportional else self._python
+        split = stages @ (self._times - fixed) @ batches.T
         stages, batches = (one / one.sum(axis=1, keepdims=True) for one in (stages, batches))
+        if not is_proportional:
+            split = split + stages @ self._python @ batches.T
+        dur = split[each]
         waits = (stages @ self._waits @ batches.T)[each]
         if is_proportional:
             waits = waits * (self.n_batches / plan.n_batches)

@@ -244,8 +244,8 @@ PIPELINE_WHAT_IF = schema(
         "step_ns": duration("length of the recorded step, on average"),
         "least_ns": duration("length of the step with this schedule", heading="at least"),
         "most_ns": duration(
-            "the same; where work is split otherwise, it is open whether transfers and the time "
-            "between actions are split with it",
+            "the same; where work is split otherwise, it is open whether transfers, the time "
+            "between actions, and that in Python are split with it",
             heading="at most",
         ),
         "ideal_bubble": share("of this step without work if stages were equal, transfers free"),

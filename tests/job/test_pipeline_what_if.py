@@ -73,6 +73,12 @@ def test_it_is_open_whether_transfers_are_split() -> None:
     assert [least, most] == [285 + 6 * 2, 285 + 6 * 4]
 
 
+def test_it_is_open_whether_time_in_python_is_split() -> None:
+    """A fifth of 30 ms per micro-batch: of half a micro-batch, 15 ms, or 12 + 6."""
+    least, most = both_ms(drawn(4, 8, even, python_share=0.2), "1f1b", n_micro_batches=16)
+    assert [least, most] == [19 * 15, 19 * 18]
+
+
 def test_chunks_divide_the_bubble() -> None:
     """Eight micro-batches of 30 ms, and three bubbles of half of that."""
     assert both_ms(drawn(4, 8, even), "interleaved", chunks=2) == [285, 285]
