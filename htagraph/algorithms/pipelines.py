@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import latest_times, retime
 
-__all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "schedule_of"]
+__all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "planned", "schedule_of"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -166,6 +167,37 @@ def schedule_of(
     lag = np.where(before >= 0, begin - gather(end, before, 0) - waited, 0)
     release = np.where(before >= 0, begin.min(), begin - waited)
     return Schedule(order, before, needs, end - begin, lag, transfer, release)
+
+
+def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule | None:
+    """A schedule that was not recorded, all times 0; None if its actions wait for each other.
+
+    Parameters
+    ----------
+    worker : ndarray, dtype=int64
+        Number of the worker, ascending; its actions run in the order of the rows.
+
+    Examples
+    --------
+    >>> one = planned(*(np.array(rows) for rows in ([0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 1, 0])))
+    >>> one.ends(np.full(3, 10)).tolist()
+    [10, 20, 20]
+    """
+    place = np.arange(len(worker))
+    before = np.where(np.diff(worker, prepend=-1) == 0, place - 1, -1)
+    needs = _needed(np.zeros_like(worker), stage, phase, micro_batch)
+    tails = np.concatenate([before, needs])
+    there = tails >= 0
+    tail, head = tails[there].astype(np.int32), np.tile(place, 2)[there].astype(np.int32)
+    order, cyclic = topological_order(
+        tail, head, np.zeros_like(worker), np.arange(len(worker), dtype=np.int32)
+    )
+    if cyclic.any():
+        return None
+    at = np.full(len(order) + 1, -1, dtype=np.int64)
+    at[order] = place
+    none = np.zeros_like(place)
+    return Schedule(order.astype(np.int64), at[before[order]], at[needs[order]], *[none] * 4)
 
 
 def _usual_transfer(kind: I64, since: I64, is_known: npt.NDArray[np.bool_]) -> I64:

@@ -32,6 +32,7 @@ from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
+from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
 from htagraph.job.ranks import (
@@ -50,7 +51,12 @@ from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
-from htagraph.model.job_answers import PIPELINE, PIPELINE_SAVINGS, PIPELINE_SCHEDULE
+from htagraph.model.job_answers import (
+    PIPELINE,
+    PIPELINE_SAVINGS,
+    PIPELINE_SCHEDULE,
+    PIPELINE_WHAT_IF,
+)
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
@@ -74,6 +80,7 @@ JOB_QUESTIONS = (
     "pipeline_bubbles",
     "pipeline_savings",
     "pipeline_schedule",
+    "pipeline_what_if",
     "process_groups",
     "stragglers",
 )
@@ -685,6 +692,49 @@ class Job(Questions):
         """
         found = self.stage_times
         return PIPELINE_SCHEDULE.empty() if found is None else found.timetable()
+
+    def pipeline_what_if(
+        self,
+        *,
+        schedule: Literal["", "gpipe", "1f1b", "interleaved", "zero_bubble"] = "",
+        chunks: int = 0,
+        n_micro_batches: int = 0,
+    ) -> pd.DataFrame:
+        """How long a step of a pipeline would take with another schedule, or other micro-batches.
+
+        The recorded times of actions and transfers are replayed in the order of the schedule. Other
+        numbers of stages or micro-batches divide the same work, in its order: an action takes time
+        in proportion to its share of it.
+
+        Parameters
+        ----------
+        schedule : {"", "gpipe", "1f1b", "interleaved", "zero_bubble"}, default=""
+            Empty for all that can be tried. Zero bubble only where gradients of weights were
+            recorded apart from those of inputs.
+        chunks : int, default=0
+            Stages of each rank; 0 as recorded, but two if recorded with one and interleaved.
+        n_micro_batches : int, default=0
+            Of a step; 0 as recorded.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.PIPELINE_WHAT_IF`
+            The shortest step first. Empty as for `pipeline`, and without backwards.
+
+        Raises
+        ------
+        QueryError
+            If what is asked for cannot be tried.
+        """
+        if chunks < 0 or n_micro_batches < 0:
+            raise QueryError(
+                "pipeline_what_if: chunks and n_micro_batches must not be negative.",
+                hint="0 is what was recorded.",
+            )
+        found = self.stage_times
+        if found is None:
+            return PIPELINE_WHAT_IF.empty()
+        return pipeline_what_if(found, schedule, chunks, n_micro_batches)
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

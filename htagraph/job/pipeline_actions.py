@@ -64,7 +64,7 @@ class RankActions(NamedTuple):
     ----------
     actions : DataFrame
         Columns ``stage`` (-1 where not recorded), ``phase`` (a position in `PHASES`),
-        ``micro_batch``, ``step``, ``begin_ns``, ``end_ns``, ``waited_ns``; by time.
+        ``micro_batch``, ``step``, ``begin_ns``, ``end_ns``, ``waited_ns``, ``python_ns``; by time.
     steps : DataFrame
         Columns ``step``, ``name``, ``start_ns``, ``end_ns``.
     waits : ndarray of shape (n, 2), unit=ns
@@ -250,6 +250,15 @@ def _messages(dag: Dag, lane: int, ranges: I64, actions: pd.DataFrame, steps: I6
     return pd.DataFrame(table[kept]).reset_index(drop=True)
 
 
+def _operators(events: EventTable, ranges: I64) -> Cover:
+    """When an operator ran on any thread, other than sends and receives."""
+    is_op = (events.kind == EventKind.OP) & ~events.named(events.symbols.searched(_CALL))
+    is_op[ranges] = False
+    rows = np.flatnonzero(is_op)
+    both = union(np.zeros(len(rows), dtype=np.int64), events.ts_ns[rows], events.end_ns[rows])
+    return Cover(both.start, both.end)
+
+
 def numbered(phase: I64, step: I64) -> I64:
     """The micro-batch of each action: by its place among those of its phase in the step."""
     keys = pd.DataFrame({"step": step, "phase": phase})
@@ -293,7 +302,7 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
     found, step = _Found(*(column[inside] for column in found)), step[inside]
     if not len(step):
         return None
-    cover = Cover(waits[:, 0], waits[:, 1])
+    cover, operators = Cover(waits[:, 0], waits[:, 1]), _operators(events, host_ranges(graph.dag))
     free = np.append(steps["start_ns"].to_numpy(np.int64)[step[0]], found.end[:-1])
     free = np.maximum(free, steps["start_ns"].to_numpy(np.int64)[step])
     is_numbered = bool((found.micro_batch >= 0).all())
@@ -306,6 +315,7 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
             "begin_ns": found.begin,
             "end_ns": found.end,
             "waited_ns": cover.within(np.minimum(free, found.begin), found.begin),
+            "python_ns": found.end - found.begin - operators.within(found.begin, found.end),
         }
     )
     start_ns = steps["start_ns"].to_numpy(np.int64)

@@ -243,6 +243,7 @@ def device_actions(dag: Dag, collectives: pd.DataFrame) -> RankActions | None:
             "begin_ns": begin,
             "end_ns": end,
             "waited_ns": Cover(*waits.T).within(free, begin),
+            "python_ns": np.int64(0),
         }
     )
     # Sends and receives have their peers: nothing has to be said of them.

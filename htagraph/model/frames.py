@@ -111,6 +111,7 @@ PIPELINE_ACTIONS = schema(
         "begin_ns": instant("begin of the work, in common time"),
         "end_ns": instant("end of the work, in common time"),
         "waited_ns": duration("blocked right before it, since the rank's previous action"),
+        "python_ns": duration("of the work, when no operator ran", heading="in Python"),
     },
 )
 

@@ -33,6 +33,7 @@ __all__ = [
     "PIPELINE_BUBBLES",
     "PIPELINE_SAVINGS",
     "PIPELINE_SCHEDULE",
+    "PIPELINE_WHAT_IF",
     "PROCESS_GROUPS",
     "STRAGGLERS",
 ]
@@ -238,6 +239,24 @@ PIPELINE_SCHEDULE = schema(
         "is_critical": flag("the step would be longer if this were"),
     },
     first="step rank stage phase micro_batch begin_ns end_ns waited_ns is_critical",
+)
+
+PIPELINE_WHAT_IF = schema(
+    "PIPELINE_WHAT_IF",
+    {
+        "schedule": label("gpipe, 1f1b, interleaved or zero_bubble"),
+        "chunks": count("stages of each rank", unit="stages"),
+        "n_micro_batches": count("micro-batches of a step", unit="micro-batches"),
+        "is_recorded": flag("this is what was recorded"),
+        "step_ns": duration("length of the recorded step, on average"),
+        "least_ns": duration("length of the step with this schedule", heading="at least"),
+        "most_ns": duration(
+            "the same; where work is split otherwise, it is open whether transfers, the time "
+            "between actions, and that in Python are split with it",
+            heading="at most",
+        ),
+        "ideal_bubble": share("of this step without work if stages were equal, transfers free"),
+    },
 )
 
 CLOCKS = schema(

@@ -43,11 +43,12 @@ def drawn(
     slow_rank: int = -1,
     transfer_ms: float = 0.0,
     n_steps: int = 2,
+    python_share: float = 0.0,
 ) -> Pipeline:
     """A pipeline of one stage per rank; `dur_ms` is that of a stage, phase and micro-batch.
 
     Ranks are replica by replica. Each step lasts 1 ms before and 2 ms after the pipeline. The slow
-    rank takes twice as long.
+    rank takes twice as long. In a share of each action, no operator runs.
     """
     rows: list[tuple[object, ...]] = []
     for step in range(n_steps):
@@ -73,6 +74,7 @@ def drawn(
         for name, column in (("begin_ns", "a"), ("end_ns", "z"), ("waited_ns", "w"))
     }
     columns = {n: table[n].to_numpy() for n in ("rank", "replica", "stage", "micro_batch", "step")}
+    columns["python_ns"] = ((ns["end_ns"] - ns["begin_ns"]) * python_share).astype(np.int64)
     phase = categorical(table["phase"].map(PHASES.index), PHASES)
     actions = PIPELINE_ACTIONS.frame({**columns, **ns, "phase": phase})
     last = actions.groupby("step")["end_ns"].transform("max") + 2_000_000

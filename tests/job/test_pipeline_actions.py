@@ -52,6 +52,7 @@ def test_an_action_begins_when_its_input_is_there(tmp_path: Path) -> None:
     row = found.actions.iloc[0]
     assert (row["stage"], row["phase"], row["micro_batch"]) == (1, 0, 0)
     assert (row["begin_ns"], row["end_ns"], row["waited_ns"]) == (310_000, 500_000, 210_000)
+    assert row["python_ns"] == 15_000
     assert found.waits.tolist() == [[100_000, 310_000]]
 
 

@@ -87,6 +87,35 @@ def test_the_saving_is_what_the_planted_cause_cost(name: str) -> None:
     assert found["saves_ns"] / 1e6 == pytest.approx(truth["true_saving_ms"], rel=0.12)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "other", "rel"),
+    [
+        ("1f1b", "pp4_1f1b_slow", 0.05),
+        ("1f1b", "pp4_1f1b_mb", 0.05),
+        ("interleaved", "pp4_inter_slow_shapes", 0.1),
+    ],
+)
+def test_a_step_of_another_schedule_is_what_it_took(schedule: str, other: str, rel: float) -> None:
+    """GPipe with equal stages, against runs of other schedules without what was planted in them.
+
+    An interleaved schedule does twice as many actions, of which each has fixed costs.
+    """
+    job, _ = loaded("pp4_gpipe_equal")
+    _, truth = loaded(other)
+    asked = job.pipeline_what_if().set_index("schedule").loc[schedule]
+    assert asked["most_ns"] / 1e6 == pytest.approx(truth["step_ms_without"], rel=rel)
+
+
+@every_job
+def test_the_recorded_schedule_is_known_and_takes_as_long_as_recorded(name: str) -> None:
+    """To the nanosecond."""
+    job, _ = loaded(name)
+    row = job.pipeline_what_if().query("is_recorded").iloc[0]
+    expected = {"1f1b": "1f1b", "gpip": "gpipe", "inte": "interleaved", "zb_e": "zero_bubble"}
+    assert row["schedule"] == expected[name[4:8]]
+    assert row["least_ns"] == row["most_ns"] == row["step_ns"]
+
+
 @every_job
 def test_bubbles_are_what_ranks_were_blocked(name: str) -> None:
     """Receives are posted early: rank 0 of two posts its own 100 ms before it needs them."""
