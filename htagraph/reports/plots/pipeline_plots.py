@@ -86,8 +86,8 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
     is_later = acts["stage"] > acts["rank"].map(ranks["stage"])
     traces = []
     for (phase, later), own in acts.groupby(["phase", is_later], sort=True, observed=True):
-        name, color = _PHASES[str(phase)]
-        name += ", later stage" if later else ""
+        (name, color), is_pale = _PHASES[str(phase)], bool(later)
+        name += ", later stage" if is_pale else ""
         traces.append(
             boxes(own)
             | {
@@ -101,7 +101,7 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
                     f"{name} of micro-batch %{{customdata[1]}}, stage %{{customdata[0]}}, "
                     f"rank %{{customdata[2]}}: %{{x:.4~g}} {unit.name}<extra></extra>"
                 ),
-                "marker": {"color": color.pale if later else color.strong},
+                "marker": {"color": color.pale if is_pale else color.strong},
             }
         )
     line = {"color": _OUTLINE, "width": _OUTLINE_PX}
