@@ -27,7 +27,7 @@ from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.job.wait_comparisons import WaitComparisons
 from htagraph.model.job_answers import DELAY_COSTS
 
-__all__ = ["delay_costs"]
+__all__ = ["charged_waits", "delay_costs"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -99,16 +99,8 @@ def _parts(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.D
     return parts.sort_values(["wait", "to", *CAUSE_KEY], ignore_index=True)
 
 
-def delay_costs(
-    compared: WaitComparisons, times: Mapping[int, pd.DataFrame], collectives: pd.DataFrame
-) -> pd.DataFrame:
-    """Waits of all ranks, charged to what made ranks late.
-
-    Raises
-    ------
-    GraphError
-        If the costs do not add up to the waits: a defect of this package.
-    """
+def charged_waits(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Each wait, charged to what made ranks late: a row per wait and cause."""
     waits, parts = compared.waits, _parts(compared, times)
     row = parts["wait"].to_numpy(np.int64)
     first = np.searchsorted(row, np.arange(len(waits) + 1))
@@ -118,16 +110,35 @@ def delay_costs(
         parts["weight"].to_numpy(np.float64),
         parts["to"].to_numpy(np.int64),
     )
-    charged = parts.assign(
+    charged: pd.DataFrame = parts.assign(
         direct_ns=own,
         propagated_ns=passed,
         delay_ns=own + passed,
         match=waits["match"].to_numpy()[row],
         waited=waits["rank"].to_numpy()[row],
     )
+    return charged[charged["delay_ns"] > 0]
+
+
+def delay_costs(
+    charged: pd.DataFrame, collectives: pd.DataFrame, part: pd.Series[str] | None = None
+) -> pd.DataFrame:
+    """Waits of all ranks by cause, and by late rank or its `part`: `job_answers.DELAY_COSTS`.
+
+    Raises
+    ------
+    GraphError
+        If the costs do not add up to the waits: a defect of this package.
+    """
+    parts = "" if part is None else charged["rank"].map(part).fillna("")
+    charged = charged.assign(part=parts)
+    key = ["rank" if part is None else "part", *CAUSE_KEY]
+    by_rank = charged.groupby(["part", "rank", *CAUSE_KEY], as_index=False).agg(
+        delay_ns=("delay_ns", "sum")
+    )
+    dearest = by_rank.sort_values("delay_ns", ascending=False, kind="stable").drop_duplicates(key)
     costs = (
-        charged[charged["delay_ns"] > 0]
-        .groupby(["rank", *CAUSE_KEY], as_index=False)
+        charged.groupby(key, as_index=False)
         .agg(
             direct_ns=("direct_ns", "sum"),
             propagated_ns=("propagated_ns", "sum"),
@@ -135,6 +146,7 @@ def delay_costs(
             n_collectives=("match", "nunique"),
             n_ranks=("waited", "nunique"),
         )
+        .merge(dearest.drop(columns="delay_ns"), on=key)
     )
     waited_ns, charged_ns = int(waits_counted_once(collectives).sum()), int(costs["delay_ns"].sum())
     if waited_ns != charged_ns:

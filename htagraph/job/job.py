@@ -27,6 +27,7 @@ from htagraph.job.damage import (
     job_damage_in_words,
     told_once,
 )
+from htagraph.job.delay_costs import delay_costs
 from htagraph.job.layout import AXES, groups_frame, layout_frame
 from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
@@ -66,7 +67,7 @@ from htagraph.replay.predictions import predictions
 from htagraph.replay.token_surplus import Balance
 from htagraph.writers.notebook_cell import table_html
 
-__all__ = ["JOB_QUESTIONS", "Job", "StragglerKey"]
+__all__ = ["JOB_QUESTIONS", "Job", "PartKey"]
 
 JOB_QUESTIONS = (
     "bandwidths",
@@ -91,7 +92,7 @@ To add one: a file in ``job/``, its schema, a member of `Job`, this table.
 """
 
 
-StragglerKey = Literal["rank", "host", "replica", "shard", "stage", "expert", "context"]
+PartKey = Literal["rank", "host", "replica", "shard", "stage", "expert", "context"]
 """What ranks are put together by."""
 
 _N_SHOWN = 32
@@ -459,7 +460,7 @@ class Job(Questions):
         """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
         return JobRehearsal.of(self.timeline, self.asked_window)
 
-    def stragglers(self, *, by: StragglerKey = "rank") -> pd.DataFrame:
+    def stragglers(self, *, by: PartKey = "rank") -> pd.DataFrame:
         """How often each rank arrived last, what that cost the others, and what made it late.
 
         Parameters
@@ -479,25 +480,39 @@ class Job(Questions):
         QueryError
             If `by` is none of these.
         """
-        if by not in ("rank", "host", *AXES):
-            hint = f"by is one of rank, host, {', '.join(AXES)}."
-            raise QueryError(f"stragglers: no part of a job is called {by!r}.", hint=hint)
-        line = self.timeline
+        part, line = self._part_of("stragglers", by), self.timeline
         found = summarize_stragglers(
             line.collectives, line.late_arrivals, line.excess_times, list(self.summaries)
         )
-        if by == "rank":
-            return found
-        part = self.timeline.layout.set_index("rank")[by].astype(object)
-        part = part.where(part != -1, "").astype(str)
-        return by_part(found, part.reindex(found["rank"]))
+        return found if part is None else by_part(found, part.reindex(found["rank"]))
 
-    def delay_costs(self) -> pd.DataFrame:
+    def _part_of(self, question: str, by: PartKey) -> pd.Series[str] | None:
+        """The part that each rank is of, empty if unknown; none if each rank is one.
+
+        Raises
+        ------
+        QueryError
+            If there are no such parts.
+        """
+        if by not in ("rank", "host", *AXES):
+            hint = f"by is one of rank, host, {', '.join(AXES)}."
+            raise QueryError(f"{question}: no part of a job is called {by!r}.", hint=hint)
+        if by == "rank":
+            return None
+        part = self.timeline.layout.set_index("rank")[by].astype(object)
+        return part.where(part != -1, "").astype(str)
+
+    def delay_costs(self, *, by: PartKey = "rank") -> pd.DataFrame:
         """All waits of all ranks, charged to what made ranks late, however far down the line.
 
         A rank that was late because it had waited itself is not charged: the rank it waited for is.
         In a pipeline, a receive waits for the sender by design; what the sender did until then is
         its cost.
+
+        Parameters
+        ----------
+        by : {"rank", "host", "replica", "shard", "stage", "expert", "context"}, default="rank"
+            What late ranks are put together by, as in `stragglers`.
 
         Returns
         -------
@@ -506,8 +521,15 @@ class Job(Questions):
             that waits in several collectives at once waits once. Rank -1 has what no rank can be
             charged with, and ``name`` says why: beyond 100,000 waits, only the longest are
             compared. If the clocks leave open which rank arrived last, their best estimate counts.
+            Of several ranks, `rank` is the costliest one; those of no known part are together.
+
+        Raises
+        ------
+        QueryError
+            If `by` is none of these.
         """
-        return self.timeline.delay_costs
+        part, line = self._part_of("delay_costs", by), self.timeline
+        return delay_costs(line.charged_waits, line.collectives, part)
 
     def experts(self, *, capacity: float = 1.25) -> pd.DataFrame:
         """Tokens that each rank receives for its experts, what they take, and what balance saves.

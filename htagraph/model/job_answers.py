@@ -38,6 +38,8 @@ __all__ = [
     "STRAGGLERS",
 ]
 
+_PARTS = ("host", "replica", "shard", "stage", "expert", "context")
+
 MATCHED_COLLECTIVES = schema(
     "MATCHED_COLLECTIVES",
     {
@@ -93,7 +95,7 @@ STRAGGLERS = schema(
         "cause_ns cause_name cause_op"
     ),
     first_by=dict.fromkeys(
-        ("host", "replica", "shard", "stage", "expert", "context"),
+        _PARTS,
         "part n_last n_certain caused_wait_ns own_wait_ns cause_bound cause_ns cause_name cause_op",
     ),
 )
@@ -111,8 +113,12 @@ DELAY_COSTS = schema(
         "n_collectives": "collectives delayed by it",
         "n_ranks": "ranks that waited for it there",
         "share": "delay_ns / all waits",
+        "part": name("replica, stage, host … of the late ranks; empty if unknown, or for one rank"),
     },
     first="bound delay_ns share name op direct_ns propagated_ns n_collectives n_ranks",
+    first_by=dict.fromkeys(
+        _PARTS, "part bound delay_ns share name op direct_ns propagated_ns n_collectives n_ranks"
+    ),
 )
 
 EXPERTS = schema(

@@ -26,8 +26,12 @@ import numpy.typing as npt
 
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, among
-from htagraph.model.perfetto_fields import EXPLICIT
-from htagraph.writers.wire import utf8
+from htagraph.model.perfetto_fields import (
+    DESCRIPTOR_PROCESS_ORDERING,
+    EXPLICIT,
+    PROCESS_ORDERING_EXPLICIT,
+)
+from htagraph.writers.wire import utf8, varint
 
 __all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
 
@@ -105,6 +109,10 @@ class Tracks:
         self._moved_by = moved_by
         everything = self.add().track_descriptor
         everything.uuid, everything.child_ordering = 0, EXPLICIT
+        # As bytes: older versions of the schema lack it. Viewers without it put busy ones first.
+        everything.MergeFromString(
+            varint(DESCRIPTOR_PROCESS_ORDERING << 3) + varint(PROCESS_ORDERING_EXPLICIT)
+        )
 
     def add(self) -> Any:  # noqa: ANN401  a message of a package without types
         """New packet of the descriptors."""
@@ -152,7 +160,7 @@ class Tracks:
         new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
         self._taken.add(new)
         descriptor = self._new("", None)
-        descriptor.process.pid = new
+        descriptor.process.pid, descriptor.sibling_order_rank = new, self.place
         label = (name or "process") if new == pid else _named(name, pid)
         descriptor.process.process_name = utf8(label + self._suffix)
         return int(descriptor.uuid), new

@@ -134,6 +134,20 @@ def test_a_planted_straggler_is_charged_with_its_delay(delay: Delay, tensor: int
     assert planted["delay_ns"].sum() > 0.8 * charged["delay_ns"].sum()
 
 
+def test_costs_by_stage_are_sums_of_its_ranks() -> None:
+    """Rank 1 of four is late, and of stage 0; what nobody is charged with stays apart."""
+    program = training_job(steps=2, layers=3, tensor=2, pipeline=2, straggler=1, delay="op")
+    job = loaded(simulate_job(program))
+    by_rank, by_stage = job.delay_costs(), job.delay_costs(by="stage")
+    first = by_stage.iloc[0]
+    assert (first["part"], first["rank"], first["name"]) == ("0", 1, NAMES["op"])
+    of_part = by_rank["rank"].map({-1: "", 0: "0", 1: "0", 2: "1", 3: "1"})
+    assert (
+        by_stage.groupby("part")["delay_ns"].sum().to_dict()
+        == by_rank.groupby(of_part)["delay_ns"].sum().to_dict()
+    )
+
+
 def test_a_late_stage_of_a_pipeline_is_charged_down_the_line() -> None:
     """Stage 0 of four is 30 ms late in each step: stages 2 and 3 wait for it through stage 1."""
     job = loaded(

@@ -26,15 +26,17 @@ def test_a_box_is_an_action_and_critical_ones_have_outlines() -> None:
     """
     schedule = drawn(2, 2, lambda _, phase, __: 10.0 if phase == "F" else 20.0).timetable()
     figure = plots.pipeline_schedule(schedule)
-    forward, backward = figure.data
+    forward, backward, waited_for = figure.data
     assert (
         figure.layout.title.text
         == "Stages do nothing for micro-batches in 33% of a pipeline of 90.0 ms"
     )
     assert list(figure.layout.yaxis.ticktext) == ["stage 0 (rank 0)", "stage 1 (rank 1)"]
-    boxes = zip(forward.y, forward.base, forward.text, forward.marker.line.width, strict=True)
-    assert sorted(boxes) == [(0, 0, "0", 2), (0, 10, "1", 0), (1, 10, "0", 2), (1, 40, "1", 2)]
-    assert list(backward.marker.line.width) == [2, 0, 2, 2]
+    boxes = zip(forward.y, forward.base, forward.text, strict=True)
+    assert sorted(boxes) == [(0, 0, "0"), (0, 10, "1"), (1, 10, "0"), (1, 40, "1")]
+    assert sorted(backward.y) == [0, 0, 1, 1]
+    outlines = zip(waited_for.y, waited_for.base, strict=True)
+    assert sorted(outlines) == [(0, 0), (0, 70), (1, 10), (1, 20), (1, 40), (1, 50)]
 
 
 def test_ranks_that_are_no_pipeline_have_no_figure() -> None:

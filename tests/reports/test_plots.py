@@ -88,7 +88,7 @@ def test_the_timeline_of_a_short_path_shows_every_segment(step: hg.TraceGraph) -
     begins = sorted(float(base) for trace in figure.data for base in trace.base)
     assert begins == [(start - path.window.start_ns) / 1000 for start in path.segments["start_ns"]]
     assert figure.layout.meta == {"note": ""}
-    assert figure.layout.xaxis.title.text == "time from the start of the window, us"
+    assert figure.layout.xaxis.title.text == "time, us"
 
 
 def test_the_timeline_of_a_long_path_says_what_it_joins(step: hg.TraceGraph) -> None:

@@ -12,12 +12,14 @@ MESSAGES = {
     "PACKET_": schema.TracePacket,
     "EVENT_": schema.TrackEvent,
     "ANNOTATION_": schema.DebugAnnotation,
+    "DESCRIPTOR_": schema.TrackDescriptor,
 }
 ENUMS = {
     "TYPE_": schema.TrackEvent.Type,
     "SEQ_": schema.TracePacket.SequenceFlags,
     "BUILTIN_CLOCK_": schema.BuiltinClock,
     "EXPLICIT": schema.TrackDescriptor.ChildTracksOrdering,
+    "PROCESS_ORDERING_": schema.TrackDescriptor.ProcessOrdering,
 }
 
 

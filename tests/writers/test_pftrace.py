@@ -72,6 +72,17 @@ def test_ids_of_two_ranks_have_nothing_in_common(tmp_path: Path, events: EventTa
     assert len(ids[0]) == len(ids[1])
 
 
+def test_processes_are_in_the_order_of_the_parts_of_the_file(
+    tmp_path: Path, events: EventTable
+) -> None:
+    """Not of rank: a pipeline's are in the order of stages."""
+    found = list(packets(write_pftrace(tmp_path / "1.pftrace", events, rank=1, place=7)))
+    described = [packet.track_descriptor for packet in found]
+    root, *_ = (one for one in described if one.HasField("process_ordering"))
+    assert (root.uuid, root.process_ordering) == (0, root.PROCESS_ORDERING_EXPLICIT)
+    assert {one.sibling_order_rank for one in described if one.HasField("process")} == {7}
+
+
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, events: EventTable) -> None:
     """Nothing in the file depends on when, or where, it was written."""
     first, second = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -35,8 +35,8 @@ _PHASES = {
 """Name and color of each phase."""
 
 _BAR = 0.8
-_MIN_WIDTH = 0.008
-"""Share of the step from which on a box has room for a number: chosen."""
+_LEGIBLE_PX = 9
+"""Size below which a number is left out, as boxes that are too narrow for it make it smaller."""
 _OUTLINE, _OUTLINE_PX = "#c0392b", 2
 """Color and width of the outline of actions that the step waits for."""
 
@@ -46,7 +46,8 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
     """Figure of a pipeline: a row per rank, a box per micro-batch and phase.
 
     The step waits for the boxes with an outline: were one longer, it would be, too. Of several
-    stages on a rank, the later ones have paler boxes.
+    stages on a rank, the later ones have paler boxes. Where a box has no room for its number, a
+    part of the time drawn larger has.
 
     Parameters
     ----------
@@ -70,38 +71,48 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
     ranks = ranks.sort_values(["replica", "stage"])
     row = pd.Series(np.arange(len(ranks)), index=ranks.index)
     names = [f"stage {own} (rank {rank})" for rank, own in ranks["own"].items()]
+
+    def boxes(of: pd.DataFrame) -> dict[str, Any]:
+        """A box for each action."""
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "y": of["rank"].map(row).to_numpy(),
+            "base": unit.of(of["begin_ns"] - start_ns),
+            "x": unit.of(of["end_ns"] - of["begin_ns"]),
+            "width": _BAR,
+        }
+
+    is_later = acts["stage"] > acts["rank"].map(ranks["stage"])
     traces = []
-    for phase, own in acts.groupby("phase", sort=True, observed=True):
-        name, color = _PHASES[str(phase)]
-        is_later = own["stage"].to_numpy() > own["rank"].map(ranks["stage"]).to_numpy()
-        width = _OUTLINE_PX * own["is_critical"].to_numpy(np.int64)
-        wide = own["end_ns"] - own["begin_ns"] >= _MIN_WIDTH * dur_ns
-        about = own[["stage", "micro_batch", "rank"]].to_numpy()
+    for (phase, later), own in acts.groupby(["phase", is_later], sort=True, observed=True):
+        (name, color), is_pale = _PHASES[str(phase)], bool(later)
+        name += ", later stage" if is_pale else ""
         traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
+            boxes(own)
+            | {
                 "name": name,
-                "y": own["rank"].map(row).to_numpy(),
-                "base": unit.of(own["begin_ns"] - start_ns),
-                "x": unit.of(own["end_ns"] - own["begin_ns"]),
-                "width": _BAR,
-                "text": own["micro_batch"].astype(str).where(wide, "").tolist(),
+                "text": own["micro_batch"].astype(str).tolist(),
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "textangle": 0,
-                "constraintext": "none",
-                "customdata": about,
+                "customdata": own[["stage", "micro_batch", "rank"]].to_numpy(),
                 "hovertemplate": (
                     f"{name} of micro-batch %{{customdata[1]}}, stage %{{customdata[0]}}, "
                     f"rank %{{customdata[2]}}: %{{x:.4~g}} {unit.name}<extra></extra>"
                 ),
-                "marker": {
-                    "color": np.where(is_later, color.pale, color.strong),
-                    "line": {"color": _OUTLINE, "width": width},
-                },
+                "marker": {"color": color.pale if is_pale else color.strong},
             }
         )
+    line = {"color": _OUTLINE, "width": _OUTLINE_PX}
+    traces.append(
+        boxes(acts[acts["is_critical"]])
+        | {
+            "name": "the step waits for it",
+            "hoverinfo": "skip",
+            "marker": {"color": "rgba(0, 0, 0, 0)", "line": line},
+        }
+    )
     work = acts["end_ns"] - acts["begin_ns"]
     idle = 1 - float(work.sum()) / (len(ranks) * max(dur_ns, 1))
     return new_figure(
@@ -110,6 +121,7 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
         f"{human_duration(dur_ns)}",
         rows=len(names),
         barmode="overlay",
+        uniformtext={"minsize": _LEGIBLE_PX, "mode": "hide"},
         yaxis=named_rows(names) | {"fixedrange": True},
         xaxis=time_axis(unit, dur_ns, "common time"),
         dragmode="zoom",

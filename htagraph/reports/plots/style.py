@@ -246,7 +246,7 @@ def no_figure(title: str) -> Figure:
 def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, Any]:
     """Axis of the time since the start of the window."""
     return {
-        "title": {"text": f"{clock} from the start of the window, {unit.name}"},
+        "title": {"text": f"{clock}, {unit.name}"},
         "range": [0, dur_ns / unit.size_ns],
     }
 
