@@ -30,6 +30,9 @@ from htagraph.writers.own_folder import OwnFolder
 
 __all__ = ["load_job"]
 
+_Content = tuple[int, int, int]
+"""Of a trace: number of events, start, and a hash; equal for equal events, to the nanosecond."""
+
 
 def load_job(
     where: str | Path | Iterable[str | Path],
@@ -116,9 +119,10 @@ def load_job(
         results = workers.run(tasks, named=name_of)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
+    by_content: dict[_Content, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):
         if isinstance(result, RankSummary):
-            _add(summaries, result, failed, on_error)
+            _add(summaries, by_content, result, failed, on_error)
             continue
         if on_error == "raise":
             rank = rank_in_name(path)
@@ -205,23 +209,22 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
         warnings.warn(said, IncompleteTraceWarning, stacklevel=3)
 
 
-def _is_same(one: RankSummary, other: RankSummary) -> bool:
-    """Whether two summaries are of the same events, to the nanosecond."""
-    facts = {(own.n_events, own.first_ns, own.content) for own in (one, other)}
-    return one.n_events > 0 and len(facts) == 1
-
-
 def _add(
-    summaries: dict[int, RankSummary], found: RankSummary, failed: dict[str, str], on_error: OnError
+    summaries: dict[int, RankSummary],
+    by_content: dict[_Content, RankSummary],
+    found: RankSummary,
+    failed: dict[str, str],
+    on_error: OnError,
 ) -> None:
     """Add a rank.
 
     A second file of one rank is an error, unless files do not name their ranks, and so is one trace
     under two ranks: each would wait for itself.
     """
-    same = [one for one in summaries.values() if _is_same(one, found)]
-    if same and (same[0].rank != found.rank or found.rank_source == "default"):
-        message = f"is the same trace as {url_of(same[0].path)} (rank {same[0].rank})."
+    content = found.n_events, found.first_ns, found.content
+    same = by_content.get(content) if found.n_events else None
+    if same and (same.rank != found.rank or found.rank_source == "default"):
+        message = f"is the same trace as {url_of(same.path)} (rank {same.rank})."
         if on_error == "raise":
             raise QueryError(
                 f"{url_of(found.path)} (rank {found.rank}) {message}",
@@ -230,7 +233,7 @@ def _add(
         failed[url_of(found.path)] = message
         return
     if found.rank not in summaries:
-        summaries[found.rank] = found
+        summaries[found.rank] = by_content[content] = found
         return
     first = summaries[found.rank]
     if found.rank_source == "default":
@@ -240,7 +243,8 @@ def _add(
             IncompleteTraceWarning,
             stacklevel=3,
         )
-        summaries[free] = replace(found, rank=free, rank_source="order of files")
+        added = replace(found, rank=free, rank_source="order of files")
+        summaries[free] = by_content[content] = added
         return
     message = f"{url_of(found.path)} and {url_of(first.path)} are both of rank {found.rank}."
     if on_error == "raise":

@@ -44,7 +44,7 @@ def _late(summary: JobSummary) -> Section:
         Panel(
             "delay-costs",
             None,
-            costs,
+            useful(costs),
             job_answers.DELAY_COSTS,
             "What caused the waits, followed through ranks that waited in between",
         ),
