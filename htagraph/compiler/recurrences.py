@@ -148,7 +148,7 @@ def _near_ns(waits: Waits, pairs: _Pairs, sources: Sources) -> I64:
     width_ns = pairs.width_ns
     known = sources.only(pairs.source)
     first = np.searchsorted(known.place, pairs.source) - 1
-    behind = last_before(known.place, known.ts_ns, pairs.source, until_ns + 1)
+    behind = np.maximum(last_before(known.place, known.ts_ns, pairs.source, until_ns + 1), first)
     before = np.maximum(last_before(known.place, known.ts_ns, pairs.source, since_ns + 1), first)
     near_ns = np.empty(len(until_ns), dtype=np.int64)
     bounds = np.append(0, np.cumsum(pairs.n_matched)).tolist()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
+from htagraph.compiler.recurrences import Candidates, Sources, Waits, recurring
 from htagraph.model.dag import Dag
 from htagraph.model.rules import Rule
 from htagraph.synth import timeline
@@ -159,3 +161,21 @@ def test_a_source_that_comes_twice_in_each_wait_is_near_twice_as_often():
     (support,) = _after_each(3, 5, wait_us=500, others="[A>]").support
 
     assert support.chance == pytest.approx(2 * 5 / 500)
+
+
+def test_a_source_whose_time_was_taken_late_may_come_after_its_wait():
+    """Of two kinds of sources, the second comes 1 ns after each wait: the first wait has none yet.
+
+    Each is as near by chance in a fiftieth of a wait, and four of four are.
+    """
+    ends = np.array([50, 150, 250, 350])
+    waits = Waits(ends, ends - 50, ends, np.zeros(4, dtype=np.int64))
+    times = np.concatenate([ends - 2, ends - 1, ends + 1])
+    places = np.array([0] * 8 + [1] * 4)
+    found = Candidates(np.tile(np.arange(4), 3), np.arange(12), np.tile(ends, 3) - times)
+    calls, support = recurring(
+        Rule.RECURRING_IN_REPLAYS, waits, found, (Sources.of(times, places), places), str
+    )
+
+    assert calls.wait.tolist() == [0, 1, 2, 3]
+    assert [one.n_matched for one in support] == [4]
