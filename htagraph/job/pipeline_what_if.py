@@ -213,14 +213,14 @@ class _Recorded:
             more = more_stages * more_batches
             dur += divided(self._python) * (more - 1)
             lag, transfer = lag * more, transfer * more_batches
-        dur, lag, transfer = (np.round(one).astype(np.int64) for one in (dur, lag, transfer))
+        times = [np.round(one).astype(np.int64) for one in (dur, lag, transfer)]
         one = planned(*order)
         if one is None:
             return np.nan
         steps = self.cells.groupby("run")["step"].first().to_numpy(np.int64)
         bounds = []
         for run, release in enumerate(self._release):
-            own, before, passed = (times[run, one.order] for times in (dur, lag, transfer))
+            own, before, passed = (each[run, one.order] for each in times)
             run_of = one._replace(lag_ns=before, release_ns=release[order.rank[one.order]])
             ends = run_of.ends(own, passed)
             bounds.append(((ends - own).min(), ends.max()))
