@@ -718,7 +718,7 @@ class Job(Questions):
     def pipeline_what_if(
         self,
         *,
-        schedule: Literal["", "gpipe", "1f1b", "interleaved", "zero_bubble"] = "",
+        schedule: Literal["all", "gpipe", "1f1b", "interleaved", "zero_bubble"] = "all",
         chunks: int = 0,
         n_micro_batches: int = 0,
     ) -> pd.DataFrame:
@@ -730,8 +730,8 @@ class Job(Questions):
 
         Parameters
         ----------
-        schedule : {"", "gpipe", "1f1b", "interleaved", "zero_bubble"}, default=""
-            Empty for all that can be tried. Zero bubble only where gradients of weights were
+        schedule : {"all", "gpipe", "1f1b", "interleaved", "zero_bubble"}, default="all"
+            All are those that can be tried. Zero bubble only where gradients of weights were
             recorded apart from those of inputs.
         chunks : int, default=0
             Stages of each rank; 0 as recorded, but two if recorded with one and interleaved.

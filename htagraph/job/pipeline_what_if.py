@@ -46,15 +46,19 @@ class Plan(NamedTuple):
     n_batches: int
 
 
-def _shares(n_old: int, n_new: int) -> F64:
-    """Share of each old part (a column) that a new one (a row) has, if new ones divide all evenly.
+def _divided(values: F64, n_new: int, axis: int) -> F64:
+    """Values of another number of parts, which divide the same whole evenly, in its order.
 
-    >>> _shares(1, 2).tolist(), _shares(2, 1).tolist()
-    ([[0.5], [0.5]], [[1.0, 1.0]])
+    >>> _divided(np.array([4.0, 8.0]), 4, 0).tolist(), _divided(np.array([4.0, 8.0]), 1, 0).tolist()
+    ([2.0, 2.0, 4.0, 4.0], [12.0])
     """
-    new, old = (np.arange(n + 1) / n for n in (n_new, n_old))
-    overlap = np.minimum(new[1:, None], old[1:]) - np.maximum(new[:-1, None], old[:-1])
-    return np.asarray(np.maximum(overlap, 0) * n_old, dtype=np.float64)
+    parts = np.moveaxis(values, axis, -1)
+    n_old = parts.shape[-1]
+    whole, rest = np.divmod(np.arange(n_new + 1) * n_old, n_new)
+    sums = np.cumsum(parts, axis=-1)
+    before = np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1)[..., whole]
+    reached = before + parts[..., np.minimum(whole, n_old - 1)] * (rest / n_new)
+    return np.asarray(np.moveaxis(np.diff(reached, axis=-1), -1, axis), dtype=np.float64)
 
 
 class _Recorded:
@@ -197,26 +201,26 @@ class _Recorded:
         """
         order = self.order_of(plan)
         n_stages = plan.chunks * self.n_ranks
-        stages, batches = _shares(self.n_stages, n_stages), _shares(self.n_batches, plan.n_batches)
-        each = (..., order.phase, order.stage, order.micro_batch)
-        fixed = 0.0 if is_proportional else self._python
-        split = stages @ (self._times - fixed) @ batches.T
-        stages, batches = (one / one.sum(axis=1, keepdims=True) for one in (stages, batches))
+        more_stages, more_batches = n_stages / self.n_stages, plan.n_batches / self.n_batches
+
+        def divided(values: F64) -> F64:
+            parts = _divided(_divided(values, n_stages, -2), plan.n_batches, -1)
+            return parts[:, order.phase, order.stage, order.micro_batch]
+
+        dur, lag, transfer = (divided(one) for one in (self._times, *self._waits))
+        transfer *= more_stages
         if not is_proportional:
-            split = split + stages @ self._python @ batches.T
-        dur = split[each]
-        waits = (stages @ self._waits @ batches.T)[each]
-        if is_proportional:
-            waits = waits * (self.n_batches / plan.n_batches)
-            waits[0] *= self.n_stages / n_stages
-        dur, lag, transfer = (np.round(one).astype(np.int64) for one in (dur, *waits))
+            more = more_stages * more_batches
+            dur += divided(self._python) * (more - 1)
+            lag, transfer = lag * more, transfer * more_batches
+        times = [np.round(one).astype(np.int64) for one in (dur, lag, transfer)]
         one = planned(*order)
         if one is None:
             return np.nan
         steps = self.cells.groupby("run")["step"].first().to_numpy(np.int64)
         bounds = []
         for run, release in enumerate(self._release):
-            own, before, passed = (times[run, one.order] for times in (dur, lag, transfer))
+            own, before, passed = (each[run, one.order] for each in times)
             run_of = one._replace(lag_ns=before, release_ns=release[order.rank[one.order]])
             ends = run_of.ends(own, passed)
             bounds.append(((ends - own).min(), ends.max()))
@@ -232,7 +236,7 @@ def pipeline_what_if(
     Parameters
     ----------
     schedule : str
-        One of `SCHEDULES`; empty for all that can be tried.
+        One of `SCHEDULES`, or ``all`` that can be tried.
     chunks, n_micro_batches : int
         0 as recorded; at least 2 chunks of an interleaved schedule.
 
@@ -247,7 +251,7 @@ def pipeline_what_if(
     number = n_micro_batches or one.n_batches
     usual = {"interleaved": max(one.chunks, 2), "zero_bubble": one.chunks}
     plans = [Plan(name, chunks or usual.get(name, 1), number) for name in SCHEDULES]
-    plans = [plan for plan in plans if schedule in ("", plan.schedule)]
+    plans = [plan for plan in plans if schedule in ("all", plan.schedule)]
     lacks = [one.lacks(plan) for plan in plans]
     if all(lacks):
         reasons = "; ".join(dict.fromkeys(lacks))

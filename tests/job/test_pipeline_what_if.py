@@ -26,7 +26,7 @@ def even(stage: int, phase: str, number: int) -> float:
 
 
 def asked(
-    pipeline: Pipeline, schedule: str = "", chunks: int = 0, n_micro_batches: int = 0
+    pipeline: Pipeline, schedule: str = "all", chunks: int = 0, n_micro_batches: int = 0
 ) -> pd.DataFrame:
     """The answer, by schedule."""
     return pipeline_what_if(pipeline, schedule, chunks, n_micro_batches).set_index("schedule")
