@@ -7,7 +7,7 @@ import json
 import pytest
 
 import htagraph as hg
-from htagraph.replay.hold_out import HoldOut
+from htagraph.replay.hold_out import HoldOut, run_to_run_ns
 from tests.synth.program import (
     Annotation,
     Launch,
@@ -103,3 +103,8 @@ def test_the_last_twelve_pairs_of_steps_are_predicted():
 def test_a_median_error_above_a_fifth_is_too_large():
     assert not HoldOut((0.01, 0.15, 0.9)).is_too_large
     assert HoldOut((0.01, -0.25, 0.9)).is_too_large
+
+
+def test_runs_of_damaged_times_differ_by_what_fits():
+    """A spread of 4 of a window of 2^62 ns."""
+    assert run_to_run_ns(4.0, 2**62) == 2**60
