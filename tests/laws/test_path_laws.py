@@ -84,14 +84,18 @@ def nonsense(draw: st.DrawFn, *, max_events: int = 25) -> EventTable:
     )
 
 
-def _simulated() -> st.SearchStrategy[EventTable]:
+def _simulated(*, without: tuple[str, ...] = ("full queue",)) -> st.SearchStrategy[EventTable]:
     """Simulated traces: arbitrary ones, and realistic ones with waits that no record names."""
-    realistic = st.sampled_from([kind for kind in KINDS if kind != "full queue"])
+    realistic = st.sampled_from([kind for kind in KINDS if kind not in without])
     planted = realistic.flatmap(lambda kind: inference_programs(kind=kind))
     return st.one_of(programs(max_blocks=4), planted).map(lambda program: simulate(program).events)
 
 
 any_events = st.one_of(nonsense(), _simulated())
+# The caching allocator frees within 200 us of the end of what it waited for, however long that ran.
+without_allocator = st.one_of(
+    nonsense(), _simulated(without=("full queue", "allocator", "mixture"))
+)
 windows = st.tuples(st.integers(-10, 100), st.integers(0, 60))
 with_and_without_inference = pytest.mark.parametrize(
     "infer", [True, False], ids=["inferred", "recorded"]
@@ -188,9 +192,9 @@ def test_shifting_all_times_changes_nothing(events, shift, infer):
 
 
 @with_and_without_inference
-@given(events=any_events, factor=st.integers(2, 7))
+@given(events=without_allocator, factor=st.integers(2, 7))
 def test_scaling_all_times_scales_the_path(events, factor, infer):
-    """Nothing in the graph depends on a unit of time."""
+    """Nothing in the graph depends on a unit of time, but the allocator's walk of its blocks."""
     # From the first event on: seven times the time since 1970 does not fit into 64 bits.
     first_ns = events.ts_ns.min(initial=np.iinfo(np.int64).max)
     flows = replace(events.flows, ts_ns=(events.flows.ts_ns - first_ns) * factor)
