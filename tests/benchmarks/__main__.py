@@ -1,9 +1,9 @@
 """Speed and memory at several sizes, htagraph and HTA: ``python -m tests.benchmarks --out FOLDER``.
 
-``[--sizes 20 100 500 1400] [--runs 3] [--hta PYTHON …] [--history]``: sizes are megabytes of JSON, of traces
-that are made in the folder, of a real one (`tests.benchmarks.tiles`). Every run of this package and
-of HTA has processes of its own, and they take turns. PYTHON is an interpreter that has HTA
-(``pip install traceinsight``); without one, the tables are of this package alone. Nothing is
+``[--sizes 20 100 500 1400] [--runs 3] [--hta PYTHON …] [--history]``: sizes are megabytes of JSON,
+of traces that are made in the folder, of a real one (`tests.benchmarks.tiles`). Every run of this
+package and of HTA has processes of its own, and they take turns. PYTHON is an interpreter that has
+HTA (``pip install traceinsight``); without one, the tables are of this package alone. Nothing is
 fetched.
 
 Writes ``speed.json`` (all runs), ``speed.md`` (tables) and ``speed.svg`` (a picture). What the
