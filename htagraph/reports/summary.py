@@ -87,6 +87,11 @@ class PathSummary(ABC):
         """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
 
     @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        return ()
+
+    @property
     def window_name(self) -> str:
         """Name of the window."""
         return self.path.window_name
@@ -208,6 +213,15 @@ class Summary(PathSummary):
     def damage(self) -> tuple[str, ...]:
         """What of the window is damaged, in sentences."""
         return damage_in_words(damage_of(self.graph.dag, self.graph.interval))
+
+    @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        lost = self.trace.attached.query("n_matched == 0")
+        return tuple(
+            f"{path} matches nothing in the trace: {detail}"
+            for path, detail in zip(lost["path"], lost["detail"], strict=True)
+        )
 
     @property
     def harmless_repairs(self) -> pd.DataFrame:

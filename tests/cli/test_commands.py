@@ -274,8 +274,8 @@ def test_inference_can_be_switched_off(run, trace):
 
 def test_a_report_without_inference_says_so_in_one_line(run, trace):
     """Below the facts; with inference, it says how much of the path is inferred instead."""
-    _, off, _ = run("report", trace, "--no-infer", "-q")
-    _, on, _ = run("report", trace, "-q")
+    _, off, _ = run("report", trace, "--no-infer", "-q", "--tables")
+    _, on, _ = run("report", trace, "-q", "--tables")
 
     assert off.splitlines()[2].startswith("Nothing was inferred (--no-infer):")
     assert "of the path is inferred" not in off
