@@ -234,7 +234,7 @@ class CriticalPath:
     def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
-        Segments are named by their bound; what ran, cause, rule and evidence are arguments. Device
+        Segments are named by their bound and event; cause, rule and evidence are arguments. Device
         times are shifted by ``dag.clock_shift_ns`` if the clocks disagreed.
 
         Parameters
@@ -368,7 +368,7 @@ def write_path_trace(
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
     from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
-    from htagraph.explain.segment_causes import segment_causes  # noqa: PLC0415
+    from htagraph.explain.segment_causes import with_causes  # noqa: PLC0415
     from htagraph.lookup.edges import work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
@@ -377,12 +377,11 @@ def write_path_trace(
     moved_by = dag.calibration.moved_by
     moved = f" Device times are shifted by {moved_by} to match the host clock." if moved_by else ""
     events = segments["event"].to_numpy()
-    causes = segment_causes(path.attributed_labels, len(segments))
     return write_pftrace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        segments=segments.assign(cause=causes),
+        segments=with_causes(segments, path.attributed_labels),
         findings=findings or {},
         links=work_links(dag),
         critical_events=events[events >= 0],

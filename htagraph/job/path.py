@@ -15,7 +15,7 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
-from htagraph.explain.segment_causes import segment_causes
+from htagraph.explain.segment_causes import with_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import write_job_trace
@@ -268,11 +268,9 @@ class JobPath:
         OutputError
             If the file cannot be written.
         """
-        causes = segment_causes(self._labelled_time, len(self.segments))
-        segments = self.segments.assign(cause=causes)
         return write_job_trace(
             out,
-            segments,
+            with_causes(self.segments, self._labelled_time),
             self.timeline,
             window=self.window_name,
             origin_ns=self.origin_ns,

@@ -126,7 +126,7 @@ def write_job_trace(
     Parameters
     ----------
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
-        Of the path; with a ``cause`` of each.
+        Of the path; with the ``cause`` and ``code`` of each.
     origin_ns : int, unit=ns
         Time 0 of the file, in common time.
     """
