@@ -28,7 +28,7 @@ from htagraph.writers.labels import name_label
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
-__all__ = ["path_slices"]
+__all__ = ["opening", "path_slices"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -84,8 +84,9 @@ def _named(bound: _Texts, what: _Texts, strings: Strings) -> I64:
     is_used = np.zeros(n * len(bound.texts), dtype=bool)
     is_used[both] = True
     used = np.flatnonzero(is_used)
-    short = ["", *(f" · {name_label(text)}" if text[:1] not in "(" else "" for text in what.texts)]
-    texts = [bound.texts[one // n] + short[one % n] for one in used.tolist()]
+    short = ["", *(name_label(text) if text[:1] != "(" else "" for text in what.texts)]
+    pairs = ((bound.texts[one // n], short[one % n]) for one in used.tolist())
+    texts = [" · ".join(filter(None, pair)) for pair in pairs]
     numbers = np.zeros(len(is_used), dtype=np.int64)
     numbers[used] = strings.add(np.array(texts, dtype=object))
     return numbers[both]
@@ -151,6 +152,18 @@ def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: String
     texts += [(f"finding {number}", text) for number, text in enumerate(findings, start=1)]
     row = np.zeros(1, dtype=np.int64)
     return [Arg(name, row, strings.add([text]), "text") for name, text in texts]
+
+
+def opening(segments: pd.DataFrame, ts_ns: I64, row: int) -> dict[str, int]:
+    """Where ``htagraph view`` opens a file: the path's end, a segment, and in a job its rank."""
+    if segments.empty:
+        return {}
+    dur_ns = segments["dur_ns"].to_numpy(np.int64)
+    found = {"last_ns": ts_ns[-1] + dur_ns[-1]}
+    if row >= 0:
+        found |= {"start_ns": ts_ns[row], "end_ns": ts_ns[row] + dur_ns[row]}
+        found |= {"rank": segments["rank"].to_numpy()[row]} if "rank" in segments else {}
+    return {name: int(value) for name, value in found.items()}
 
 
 def path_slices(
