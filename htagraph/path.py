@@ -234,7 +234,7 @@ class CriticalPath:
     def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
-        Segments are named by their bound; what ran, cause, rule and evidence are arguments. Device
+        Segments are named by their bound and event; cause, rule and evidence are arguments. Device
         times are shifted by ``dag.clock_shift_ns`` if the clocks disagreed.
 
         Parameters
@@ -242,7 +242,8 @@ class CriticalPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            A note on each cause, such as `Verdict.by_cause`.
+            A note on each cause, such as `Verdict.by_cause`; ``htagraph view`` opens the file at
+            the longest segment of the first.
 
         Raises
         ------
@@ -368,22 +369,22 @@ def write_path_trace(
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
     from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
-    from htagraph.explain.segment_causes import segment_causes  # noqa: PLC0415
+    from htagraph.explain.segment_causes import longest_segment, with_causes  # noqa: PLC0415
     from htagraph.lookup.edges import work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 
-    dag, segments = path.dag, path.segments
+    dag, segments, labels = path.dag, path.segments, path.attributed_labels
     moved_by = dag.calibration.moved_by
     moved = f" Device times are shifted by {moved_by} to match the host clock." if moved_by else ""
     events = segments["event"].to_numpy()
-    causes = segment_causes(path.attributed_labels, len(segments))
     return write_pftrace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        segments=segments.assign(cause=causes),
+        segments=with_causes(segments, labels),
         findings=findings or {},
+        opens_at=longest_segment(labels, next(iter(findings or ()), None)),
         links=work_links(dag),
         critical_events=events[events >= 0],
         computed=roof_arguments(dag),

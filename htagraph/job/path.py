@@ -15,7 +15,7 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
-from htagraph.explain.segment_causes import segment_causes
+from htagraph.explain.segment_causes import longest_segment, with_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import write_job_trace
@@ -259,7 +259,8 @@ class JobPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Text shown with each cause, such as `Verdict.by_cause`.
+            Text shown with each cause, such as `Verdict.by_cause`; ``htagraph view`` opens the
+            file at the longest segment of the first.
         ranks : collection of int, optional
             Ranks to write with the path; all by default.
 
@@ -268,15 +269,15 @@ class JobPath:
         OutputError
             If the file cannot be written.
         """
-        causes = segment_causes(self._labelled_time, len(self.segments))
-        segments = self.segments.assign(cause=causes)
+        charged = self._labelled_time
         return write_job_trace(
             out,
-            segments,
+            with_causes(self.segments, charged),
             self.timeline,
             window=self.window_name,
             origin_ns=self.origin_ns,
             findings=findings or {},
+            opens_at=longest_segment(charged, next(iter(findings or ()), None)),
             ranks=ranks,
         )
 
