@@ -28,7 +28,9 @@ from htagraph.lookup.selecting import (
 )
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
+from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
+from htagraph.model.frames import EDGES, EVENTS, STEPS
 from htagraph.model.kinds import EdgeKind, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
@@ -37,6 +39,7 @@ from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
 from htagraph.questions import ARGS_READERS, Questions, check_options, question_of
 from htagraph.selection import Selection
+from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
 
@@ -88,11 +91,13 @@ class TraceGraph(Questions):
         )
 
     @property
+    @answers(EVENTS)
     def events(self) -> pd.DataFrame:
         """Events that overlap the window, schema `frames.EVENTS`; not clipped."""
         return self.dag.events.frame(self._event_rows)
 
     @property
+    @answers(EDGES)
     def edges(self) -> pd.DataFrame:
         """Edges that overlap the window, schema `frames.EDGES`."""
         return edge_frame(self.dag, self._edge_rows)
@@ -112,6 +117,7 @@ class TraceGraph(Questions):
         )
 
     @cached_property
+    @answers(STEPS)
     def steps(self) -> pd.DataFrame:
         """Steps of the trace, schema `frames.STEPS`."""
         return find_steps(self.dag.events)
@@ -259,7 +265,8 @@ class TraceGraph(Questions):
         check_options(type(self), question, options)
         if question in ARGS_READERS:
             options["args"] = self._args
-        return question_of(question)(self.dag, self.interval, **options)
+        frame = question_of(question)(self.dag, self.interval, **options)
+        return answer_of(frame, schema_of(question), options.get("by"))
 
     def _args(self, events: npt.NDArray[np.int64]) -> Sequence[Mapping[str, Any]]:
         """The ``args`` of events, from the original."""
