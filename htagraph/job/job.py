@@ -660,7 +660,9 @@ class Job(Questions):
             machines=self.timeline.late_hosts,
             done=done,
         )
-        return predictions(self.rehearsal, asked)
+        found = predictions(self.rehearsal, asked)
+        found.attrs["notes"] = (f"Of {path.window_name} ({human_duration(path.dur_ns)}).",)
+        return found
 
     def verdict(self) -> Verdict:
         """What bounds the job: the causes of its critical path across ranks, late ranks included.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -50,8 +51,9 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
     0  aten::mm    1500   0.25
     """
 
-    _metadata = ["_first"]  # noqa: RUF012  as pandas declares it
-    _first: tuple[str, ...] = ()
+    _metadata = ["main_columns"]  # noqa: RUF012  as pandas declares it
+    main_columns: tuple[str, ...] = ()
+    """Columns that are shown; all if there are none."""
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -60,20 +62,23 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
     @classmethod
     def of(cls, frame: pd.DataFrame, schema: Schema, by: object = None) -> Self:
         """Frame of a schema, which says what to show first."""
-        answer = cls(frame).__finalize__(frame)
-        answer._first = tuple(schema.shown(frame, by))
+        answer = cls(frame)
+        answer.attrs = frame.attrs
+        answer.main_columns = tuple(schema.shown(frame, by))
         return answer
 
     @property
     def plain(self) -> pd.DataFrame:
         """The same as pandas shows it: all columns, bare numbers."""
-        return pd.DataFrame(self).__finalize__(self)
+        frame = pd.DataFrame(self)
+        frame.attrs = self.attrs
+        return frame
 
     def _shown(self) -> pd.DataFrame:
         """Rows and columns that are shown; a named index is a column."""
         rows = self.plain.head(_MAX_ROWS)
         named = [name for name in rows.index.names if name is not None]
-        first = [name for name in self._first if name in rows.columns] or [*rows.columns]
+        first = [name for name in self.main_columns if name in rows.columns] or [*rows.columns]
         return rows.reset_index(named)[[*named, *first]]
 
     def _notes(self, hidden: Iterator[str]) -> list[str]:
@@ -85,8 +90,9 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
             f"not shown: {columns}" if columns else "",
         ]
         said = "; ".join(filter(None, parts))
-        notes = [*self.attrs.get("notes", ()), "No rows." if self.empty else ""]
-        return [*filter(None, notes), *([f"{said} (.plain has all)"] if said else [])]
+        hint = f"{said} (.plain has all)" if said else ""
+        none = "No rows." if self.empty else ""
+        return [*filter(None, [none, hint]), *self.attrs.get("notes", ())]
 
     @property
     def _is_told(self) -> bool:
@@ -102,7 +108,8 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
 
         from htagraph.writers.table_layout import fitted  # noqa: PLC0415
 
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+        is_asked = sys.stdout.isatty() or "COLUMNS" in os.environ
+        width = shutil.get_terminal_size().columns if is_asked else _WIDTH
         shown = self._shown()
         table, left_out = fitted(shown, width, in_code=True)
         console = Console(width=width, highlight=False, color_system=None)
@@ -116,9 +123,9 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
     def _repr_html_(self) -> str:
         """The table for a notebook."""
         if not self._is_told:
-            return str(self.plain._repr_html_())
+            return self.plain.to_html(max_rows=_MAX_ROWS)
         shown = self._shown()
-        lefts = [name for name in shown if quantity(name, shown[name]) in _LEFT]
+        lefts = [name for name in map(str, shown) if quantity(name, shown[name]) in _LEFT]
         notes = self._notes(name for name in self.columns if name not in shown)
         return frame_html(human_columns(shown, width=48, in_code=True), lefts, notes)
 
@@ -132,9 +139,10 @@ def _selecting(name: str) -> Callable[..., Any]:
         found = method(self, *args, **options)
         if not isinstance(found, pd.DataFrame):
             return found
-        part = Answer(found).__finalize__(found)
+        part = Answer(found)
+        part.attrs = found.attrs
         if [*part.columns] == [*self.columns]:
-            part._first = self._first  # noqa: SLF001  of the same class
+            part.main_columns = self.main_columns
         return part
 
     return select
