@@ -19,7 +19,7 @@ from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_l
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
-from htagraph.model.frames import BREAKDOWN
+from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
@@ -27,6 +27,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
+from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.explain.attributed import Attributed
@@ -89,6 +90,7 @@ class CriticalPath:
         return "the whole trace" if self.window == self.dag.span else self.window.name
 
     @cached_property
+    @answers(SEGMENTS)
     def segments(self) -> pd.DataFrame:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
         return segment_frame(self.dag, self.coded)
@@ -118,6 +120,7 @@ class CriticalPath:
         return len(self.coded.start_ns)
 
     @cached_property
+    @answers(EDGES)
     def edges(self) -> pd.DataFrame:
         """Edges of the path, earliest first, schema `frames.EDGES`.
 
@@ -126,6 +129,7 @@ class CriticalPath:
         return edge_frame(self.dag, path_edges(self.dag, self.window))
 
     @cached_property
+    @answers(ATTRIBUTED_TIME)
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
         return self._attributed.frame()
@@ -161,6 +165,7 @@ class CriticalPath:
         inferred = self.coded.dur_ns[self.coded.is_inferred(self.dag)].sum()
         return float(inferred) / self.dur_ns if self.dur_ns else 0.0
 
+    @answers(BREAKDOWN)
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
         """Time of the path by group; it adds up to the window.
 

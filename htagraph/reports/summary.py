@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.segments import segment_labels
+from htagraph.findings.judged import judged
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import WHOLE_PART, part_to_judge
+from htagraph.findings.whole_part import WHOLE_PART
 from htagraph.findings.window_bounds import find_bounds, find_opportunities
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
@@ -160,12 +161,10 @@ class Summary(PathSummary):
         if window:
             return cls(trace, graph.window(window))
         whole = cls(trace, graph)
-        opening = find_opening(whole.path)
-        rest = graph.interval if opening is None else opening.rest
-        part = part_to_judge(graph.dag, rest)
-        if opening is None and part is None:
+        found = judged(whole.path)
+        if found.window == graph.interval:
             return whole
-        return cls(trace, replace(graph, interval=part or rest), opening, part)
+        return cls(trace, replace(graph, interval=found.window), found.opening, found.part)
 
     @cached_property
     def opening(self) -> Opening | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
 
@@ -13,7 +13,7 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.labels import printable
 
-__all__ = ["escaped", "path_html", "table_html"]
+__all__ = ["escaped", "frame_html", "path_html", "table_html"]
 
 _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 
@@ -29,6 +29,18 @@ def escaped(text: str) -> str:
     'std::vector&lt;int&gt;'
     """
     return escape(printable(text))
+
+
+def frame_html(
+    columns: Mapping[str, Sequence[str]], lefts: Collection[str], notes: Iterable[str]
+) -> str:
+    """Columns of texts as a table, names and labels to the left, with notes below it."""
+    aligns = ["left" if name in lefts else "right" for name in columns]
+    cells = [(name, *texts) for name, texts in columns.items()]
+    head, *body = ("".join(map(_cell, row, aligns)) for row in zip(*cells, strict=True))
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    said = "".join(f'<div style="opacity:0.7">{escaped(note)}</div>' for note in notes)
+    return f'<table><thead style="opacity:0.7">{head}</thead>{rows}</table>{said}'
 
 
 def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
