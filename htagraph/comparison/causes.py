@@ -8,6 +8,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from htagraph.comparison.drift import (
+    Alike,
+    all_alike,
+    compute_kernels,
+    has_same_calls,
+    is_same_size,
+)
 from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, in_words
@@ -96,6 +103,17 @@ class Tables(NamedTuple):
     by_name: pd.DataFrame
     kernels: pd.DataFrame
     operators: pd.DataFrame
+    shapes: pd.DataFrame
+    phases: pd.DataFrame
+
+    def clock_in_words(self, alike: Alike, *, whose: str) -> str:
+        """What a common factor tells."""
+        if is_same_size(alike, self.by_name, self.shapes, self.phases):
+            return f"{alike.in_words}; inferred: the {whose}'s clock or load, not the code"
+        return (
+            f"{alike.in_words}; inferred: the {whose}'s clock or load, or inputs of another size "
+            "(record_shapes=True tells)"
+        )
 
 
 def causes_in_words(tables: Tables) -> str:
@@ -103,6 +121,12 @@ def causes_in_words(tables: Tables) -> str:
     delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
     if not delta_ns:
         return ""
+    if has_same_calls(tables.operators) and (alike := all_alike(tables.by_name)):
+        of_device = tables.by_name["bound"].isin([*_OF_DEVICE, Bound.KERNEL_GAP.label])
+        time_ns = tables.by_name["before_ns"]
+        is_device = time_ns[of_device].sum() >= _NEARLY_ALL * time_ns.sum()
+        whose = "device" if is_device else "machine"
+        return f"everything is {tables.clock_in_words(alike, whose=whose)}"
     bounds = _changed(tables.by_bound, delta_ns * _WORTH_NAMING)
     said = [_one(tables, row) for row in bounds.head(_N_CAUSES).to_dict("records")]
     spread_ns = sum(
@@ -121,6 +145,7 @@ def _with_what_it_calls(operators: pd.DataFrame, spread_ns: int) -> list[str]:
     """
     rows = _changed(operators, max(_MOST_OF_IT * abs(spread_ns), 1))
     rows = rows[rows["delta_ns"] * spread_ns > 0]
+    rows = rows[rows["delta_ns"].abs() <= abs(spread_ns)]
     rows = rows[rows["delta_ns"].abs() >= _NEARLY_ALL * rows["delta_ns"].abs().max()]
     if not len(rows):
         return []
@@ -139,6 +164,11 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     of_bound = f"of {_WORDS.get(label, in_words(label))}"
+    kernels = compute_kernels(tables.kernels, tables.by_name)
+    is_compute = label == Bound.COMPUTE.label and has_same_calls(kernels)
+    if is_compute and (alike := all_alike(kernels)):
+        clock = tables.clock_in_words(alike, whose="device")
+        return f"{_signed(delta_ns)} {of_bound}, as all kernels are {clock}"
     row = _main_cause(tables, bound)
     if row is None:
         return f"{_signed(delta_ns)} {of_bound}"

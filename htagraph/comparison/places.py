@@ -69,7 +69,8 @@ def _codes(dag: Dag, tail: Nodes, head: Nodes) -> npt.NDArray[np.object_]:
         return found
     start_ns, end_ns = dag.events.node_ts_ns[tail], dag.events.node_ts_ns[head]
     lane = dag.events.lane[head >> 1].astype(np.int64)
-    pieces = code_pieces(dag, Stretches(lane, start_ns, end_ns, np.full(len(tail), -1, np.int64)), {})
+    no_op = np.full(len(tail), -1, np.int64)
+    pieces = code_pieces(dag, Stretches(lane, start_ns, end_ns, no_op), {})
     order = np.argsort(pieces.end_ns - pieces.start_ns, kind="stable")
     line = pieces.line[order]
     found[pieces.stretch[order]] = np.where(line == "", "", "at " + line)  # the longest is last
