@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
 from htagraph.comparison.samples import Samples, device_work_began, graph_samples
 from htagraph.explain.breakdown import split_by_steps
@@ -25,6 +26,7 @@ from htagraph.readers.rank_paths import name_of
 __all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
 
 I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
@@ -117,11 +119,14 @@ def _of_kind(
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
 
-def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
+def path_parts(segments: pd.DataFrame, samples: Samples, places: Text) -> list[Part]:
     """The critical path of each sample, by bound, operator and name.
 
-    Segments tile a window with all samples in it, and are cut where steps are done.
+    Segments tile a window with all samples in it, and are cut where steps are done. Host code
+    between events is named by its place; `places` has no text for all other segments.
     """
+    has_none = pd.isna(places) | (places == "")
+    segments = segments.assign(name=segments["name"].where(has_none, places))
     start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     pieces = split_by_steps(start_ns, dur_ns, samples.frame)
     pieces = pieces[pieces["row"] >= 0]
@@ -262,8 +267,11 @@ def graph_profile(
     origin = graph.origin
     if world_size is None:
         world_size = world_size_of(origin.metadata) if origin else None
+    segments = graph.critical_path().segments
+    gap = gap_edges(segments)
+    places = pd.Series(gap).map(code_places(graph.dag, gap)).to_numpy()
     parts = [
-        *path_parts(graph.critical_path().segments, samples),
+        *path_parts(segments, samples, places),
         *work_parts(graph.dag, samples.frame, samples.rows, samples.kind),
     ]
     damage = damage_of(graph.dag, graph.interval)

@@ -215,8 +215,8 @@ class RunDiff:
             return (
                 f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%}{hidden})."
             )
-        by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
-        causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
+        works = ("kernel", "operator", KERNEL_PARTS["shape"], KERNEL_PARTS["phase"])
+        causes = causes_in_words(Tables(*(self._table(part) for part in (*PATH_PARTS, *works))))
         n_kinds = len(self._runs[0].kinds)
         is_whole = not several or n_kinds > 1
         because = f": {causes}" if causes and (self.is_change or is_whole) else ""
