@@ -218,12 +218,12 @@ def _overlapped(cause: Cause, run: Context) -> str:
 
 def _around(part: pd.DataFrame) -> str:
     """Operator or annotation around most of some time; empty if none."""
-    within = part[part["op"] != ""]
-    if not len(within):
+    codes, texts = _coded(part["op"])
+    rows = np.flatnonzero(np.array([text != "" for text in texts], dtype=bool)[codes])
+    if not len(rows):
         return ""
-    codes, texts = _coded(within["op"])
-    number, seen = pd.factorize(codes)  # of two as long, the first
-    return texts[seen[np.bincount(number, within["dur_ns"].to_numpy()).argmax()]]
+    number, seen = pd.factorize(codes[rows])  # of two as long, the first
+    return texts[seen[np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()]]
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
@@ -233,14 +233,12 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
     total_ns = np.zeros(group.max() + 1, dtype=np.int64)
     np.add.at(total_ns, group, dur_ns)
     # Each is named by its longest part; of two as long, the one with the longer part is first.
-    longest = np.argsort(-dur_ns, kind="stable")
-    _, first = np.unique(group[longest], return_index=True)
-    by_part = np.argsort(first)
-    top = by_part[np.argsort(-total_ns[by_part], kind="stable")][:_N_EVIDENCE]
-    rows = part.iloc[longest[first[top]]].to_dict("records")
+    longest = pd.Series(dur_ns).groupby(group).idxmax().to_numpy()
+    top = np.lexsort((longest, -dur_ns[longest], -total_ns))[:_N_EVIDENCE]
+    rows = part.iloc[longest[top]].to_dict("records")
     called = [without_step_number(str(row["name"])) for row in rows]
     short = distinct_names(called)
-    n_segments = [len(np.unique(segment[group == number])) for number in top]
+    n_segments = [len(pd.unique(segment[group == number])) for number in top]
     found = zip(rows, called, total_ns[top].tolist(), n_segments, strict=True)
     return tuple(
         Evidence(
