@@ -32,6 +32,8 @@ from htagraph.writers.answering import answers
 if TYPE_CHECKING:
     from htagraph.explain.attributed import Attributed
     from htagraph.replay.excerpt import Excerpt
+    from htagraph.replay.predictions import Trials
+    from htagraph.replay.rehearsal import Rehearsal
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -132,15 +134,15 @@ class CriticalPath:
     @answers(ATTRIBUTED_TIME)
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
-        return self._attributed.frame()
+        return self.attributed.frame()
 
     @cached_property
     def attributed_labels(self) -> pd.DataFrame:
         """`attributed_time` with categories instead of texts: much less memory and time."""
-        return self._attributed.labels()
+        return self.attributed.labels()
 
     @cached_property
-    def _attributed(self) -> Attributed:
+    def attributed(self) -> Attributed:
         """`attributed_time` in codes."""
         from htagraph.explain.attributed_time import attributed  # noqa: PLC0415  deferred
 
@@ -152,6 +154,18 @@ class CriticalPath:
         from htagraph.replay.excerpt import excerpt_of  # noqa: PLC0415  deferred: few need it
 
         return excerpt_of(self.dag, self.window)
+
+    @cached_property
+    def trials(self) -> Trials[Rehearsal]:
+        """Changes to `excerpt`, each replayed once, when it is asked for."""
+        from htagraph.queries.opportunities import (  # noqa: PLC0415  deferred: large
+            trials_of,
+            trials_on,
+        )
+
+        if self.excerpt.n_steps:
+            return trials_of(self.excerpt)
+        return trials_on(self.dag, self.window, self.coded, self.attributed)
 
     @property
     def unexplained_share(self) -> float:

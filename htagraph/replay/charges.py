@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED
-from htagraph.explain.attributed_time import attributed
+from htagraph.explain.attributed_time import charged
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.segments import Segments
 from htagraph.model.dag import Dag
@@ -77,13 +77,9 @@ class Charges:
         there = np.flatnonzero(parts.dur_ns > 0)
         # The time after a wait is charged to it, so each thread's must be in order.
         parts = parts.take(there[np.lexsort((parts.start_ns[there], lane[there]))])
-        found = attributed(dag, parts).columns
-        return cls(
-            np.full(len(found["dur_ns"]), rank),
-            parts.edge[found["segment"]].astype(np.int64),
-            found["dur_ns"],
-            found["cause"].astype(np.int8),
-        )
+        found = charged(dag, parts)
+        row = parts.edge[found.segment].astype(np.int64)
+        return cls(np.full(len(row), rank), row, found.dur_ns, found.cause)
 
     @classmethod
     def joined(cls, ranks: Iterable[Charges]) -> Self:

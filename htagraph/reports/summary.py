@@ -15,7 +15,7 @@ from htagraph.findings.judged import judged
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import WHOLE_PART
-from htagraph.findings.window_bounds import find_bounds, find_opportunities
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.damage import damage_in_words
@@ -29,7 +29,6 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
-from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
@@ -267,12 +266,12 @@ class Summary(PathSummary):
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(self.path, opportunities=self.opportunities)
+        return find_bounds(self.path)
 
     @cached_property
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return find_opportunities(self.path)
+        return self.path.excerpt.scaled(self.path.trials.opportunities)
 
     @property
     def help_notes(self) -> str:
@@ -289,7 +288,7 @@ class Summary(PathSummary):
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
         part = self.path.excerpt
-        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
+        return part.scaled(speed_ups(self.path.trials.rehearsal, targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:
