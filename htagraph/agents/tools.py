@@ -38,6 +38,7 @@ from htagraph.reports.prediction import (
     trust_in_words,
 )
 from htagraph.scenario import what_if
+from htagraph.synonyms import targets_of
 
 __all__ = ["TOOLS"]
 
@@ -335,7 +336,9 @@ class AskTool(TableTool, RunTool):
     def answer(self, session: Session) -> dict[str, Any]:
         """The requested rows."""
         if self.question not in QUESTIONS and self.question not in JOB_QUESTIONS:
-            hint = one_of(self.question, sorted({*QUESTIONS, *JOB_QUESTIONS}))
+            near = targets_of(self.question, (*QUESTIONS, *JOB_QUESTIONS))
+            calls = " or ".join(f"`{target.call()}`" for target in near)
+            hint = f"try {calls}; `questions` lists all." if near else "`questions` lists them."
             raise QueryError(f"unknown question {self.question!r}.", hint=hint)
         target = self.target(session)
         if self.question not in QUESTIONS and not target.is_job:

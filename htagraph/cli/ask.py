@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.compiled import LoadOptions
-from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
+from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
@@ -25,6 +26,7 @@ from htagraph.model.columns import schema_of
 from htagraph.model.progress import begin_stage
 from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
+from htagraph.synonyms import targets_of
 from htagraph.writers.output_file import output_file
 
 __all__ = ["ask"]
@@ -72,7 +74,7 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, question_options)
+    _check(question, question_options, where=shlex.join(map(str, paths)))
     source = given(paths, rank, capture, beside, form)
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
@@ -102,13 +104,16 @@ def ask(
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
-def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
+def _check(
+    question: str, options: dict[str, Any], *, of_job: bool | None = None, where: str = "PATH"
+) -> None:
     """Check a question and its options before a file is read; `of_job` is None if unknown."""
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
-        raise QueryError(
-            f"unknown question {question!r}.",
-            hint=one_of(question, sorted({*QUESTIONS, *JOB_QUESTIONS})),
-        )
+        near = targets_of(question, (*QUESTIONS, *JOB_QUESTIONS))
+        commands = " or ".join(f"`{target.command(where)}`" for target in near)
+        tried = f"try {commands}; " if near else ""
+        hint = f"{tried}`htagraph ask list` lists all questions."
+        raise QueryError(f"unknown question {question!r}.", hint=hint)
     if of_job is False and question not in QUESTIONS:
         raise QueryError(
             f"{question!r} needs a job.",
