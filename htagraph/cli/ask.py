@@ -24,8 +24,10 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count
 from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
+from htagraph.reports.no_rows import not_recorded
 from htagraph.synonyms import targets_of
 from htagraph.writers.output_file import output_file
 
@@ -89,6 +91,8 @@ def ask(
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
+    n_rows = len(frame)
+    said = not_recorded(question, frame, question_options.get("by"))
     if where:
         frame = rows_where(frame, where)
     if out is not None:
@@ -97,9 +101,9 @@ def ask(
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
-    print_frame(console, shown, form, columns=columns, first=first, aside=aside)
-    if frame.empty and form is Format.TABLE:
-        aside.print("No rows.", style="dim")
+    print_frame(console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None)
+    if said or frame.empty:
+        aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
