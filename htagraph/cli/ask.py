@@ -101,7 +101,9 @@ def ask(
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
-    print_frame(console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None)
+    print_frame(
+        console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None
+    )
     if said or frame.empty:
         aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
     if len(shown) < len(frame):
