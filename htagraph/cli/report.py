@@ -101,7 +101,7 @@ def report(
         if window or rank is not None or out is not None or open_page:
             raise QueryError(
                 "--window, --rank, --out and --open are for traces of ranks.",
-                hint="hg.load_workers(FILE, steps=[...]) takes some steps of a timeline.",
+                hint="leave them out: all workers are in one timeline.",
             )
         _report_workers(paths[0], json_file, quiet=quiet)
         return

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from htagraph.errors import QueryError, one_of
 from htagraph.model.columns import heading
-from htagraph.reports.brief import brief_paragraphs
 from htagraph.reports.markdown import markdown_table
 from htagraph.writers.cells import Columns, human_frame
 from htagraph.writers.labels import printable
@@ -112,6 +111,8 @@ def print_head(console: Console, summary: Summary | JobSummary, *, brief: bool =
     brief : bool, default=False
         In three lines each, with what the recording does not show.
     """
+    from htagraph.reports.brief import brief_paragraphs  # noqa: PLC0415 - only for reports
+
     print_facts(console, summary, summary.caveats)
     shown = brief_paragraphs(summary, console.width) if brief else summary.verdict.paragraphs
     for role, text, indent in shown:

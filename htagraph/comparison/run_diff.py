@@ -140,8 +140,8 @@ class RunDiff:
         if by not in PATH_PARTS:
             raise QueryError(
                 f"steps cannot be compared by {by!r}.",
-                hint="by bound, op or name; graphs also by kind, track and rule: "
-                "hg.diff(before, after).critical_path(by=...).",
+                hint="by bound, op or name; a diff of two graphs, in Python, also by kind, track "
+                "and rule.",
             )
         frame = self._table(by)
         if int(frame["delta_ns"].sum()) != self.delta_ns:

@@ -70,7 +70,7 @@ from htagraph.model.job_answers import (
 )
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import Questions, check_options
+from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.predictions import Trials
@@ -240,6 +240,8 @@ class Job(Questions):
             If there is no such question; the hint lists all.
         """
         if question not in JOB_QUESTIONS:
+            if question not in QUESTIONS:
+                raise unknown_question(question, (*QUESTIONS, *JOB_QUESTIONS))
             return super().ask(question, **options)
         check_options(type(self), question, options)
         answer = getattr(self, question)
