@@ -100,13 +100,15 @@ def _arguments(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str,
     # The slice of a full device is about the kernel that fills it; what waits comes next.
     waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
     rule = _Texts.of(segments["rule"])
+    # What is recorded of an unexplained wait is its edge, not what the time was spent on.
+    is_explained = (segments["bound"] != Bound.UNEXPLAINED.label).to_numpy()
     found = {
         "what": what,
         "operator": operator.where(operator.code != what.code),
         "waiting": waits.where((segments["bound"] == full).to_numpy()),
         "track": _Texts.of(segments["track"]),
         "rule": rule,
-        "evidence": rule.mapped(_EVIDENCE),
+        "evidence": rule.mapped(_EVIDENCE).where(is_explained),
     }
     if "cause" in segments:
         found["cause"] = _Texts.of(segments["cause"])
