@@ -408,6 +408,11 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
 
     @property
+    def opens_at_ns(self) -> int | None:
+        """Start of the longest part of the first finding; None without findings."""
+        return next((one.longest_start_ns for one in self.top_findings), None)
+
+    @property
     def top_damage(self) -> tuple[str, ...]:
         """The first sentences on damage, and how many there are besides."""
         more = len(self.damage) - _N_DAMAGED
