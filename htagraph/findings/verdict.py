@@ -32,6 +32,9 @@ _MIN_SHARE = 0.005
 Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
 """
 
+_NONE = ("0%", "<1%")
+"""Shares that are next to nothing: an interval from there on says how much a saving is at most."""
+
 _NAMED = 0.02
 """Share of a cause that is named although it is not printed as a finding. Chosen.
 
@@ -242,12 +245,17 @@ class Finding:
         if not self.dur_ns or not self.repaired_by or self.cause == Cause.LATE_RANK:
             return ""  # a late rank that comes with the others: that is its drag
         saved = self._percent(self.potential_saving_ns)
-        if saved == "0%":
+        if saved == _NONE[0]:
             return ""
         low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
-        spread = "" if low == high == saved else f" ({low} to {high})"
+        if low == high == saved:
+            said = saved
+        elif low in _NONE:  # the interval is only an upper bound
+            said = f"at most {high}" if high == saved else f"{saved}, at most {high},"
+        else:
+            said = f"{saved} ({low} to {high})"
         how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
-        return f"saves {saved}{spread} {next(how, 'if fixed')}"
+        return f"saves {said} {next(how, 'if fixed')}"
 
     def _percent(self, time_ns: int) -> str:
         """Time as a share of the window; never 0% for time that is there."""
