@@ -568,7 +568,8 @@ class Job(Questions):
 
         By the descriptions of process groups (device meshes, Megatron), else by the operators that
         run their collectives, else as groups that only send and receive. What none of these tells
-        is -1.
+        is -1. Any answer with a column ``rank`` can be put together by stage or replica:
+        ``answer.merge(job.layout(), on="rank").groupby("stage")``.
 
         Parameters
         ----------
