@@ -78,8 +78,8 @@ def demo(
         aside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
     if "page" in job_files:
         aside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
-    aside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
-    aside.print(f"         {job_files['perfetto']} there: the path across four ranks", markup=False)
+    aside.print(f"  open   htagraph view {shown / 'critical.pftrace'}   (Perfetto)", markup=False)
+    aside.print(f"         htagraph view {job_files['perfetto']}: across four ranks", markup=False)
     aside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
     aside.print(
         f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False

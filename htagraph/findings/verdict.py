@@ -33,7 +33,10 @@ Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percen
 """
 
 _NONE = ("0%", "<1%")
-"""Shares that are next to nothing: an interval from there on says how much a saving is at most."""
+"""Shares that are next to nothing: an interval from there on only says what a saving is at most.
+
+Chosen. Pinned by `test_verdict.py::test_a_saving_that_may_be_nothing_is_called_at_most`.
+"""
 
 _NAMED = 0.02
 """Share of a cause that is named although it is not printed as a finding. Chosen.
@@ -248,13 +251,13 @@ class Finding:
         if saved == _NONE[0]:
             return ""
         low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
-        if low == high == saved:
+        if low == high == saved or high in _NONE:
             said = saved
         elif low in _NONE:  # the interval is only an upper bound
             said = f"at most {high}" if high == saved else f"{saved}, at most {high},"
         else:
             said = f"{saved} ({low} to {high})"
-        how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
+        how = (text for begins, text in REPAIRED.items() if self.repaired_by.startswith(begins))
         return f"saves {said} {next(how, 'if fixed')}"
 
     def _percent(self, time_ns: int) -> str:
