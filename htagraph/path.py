@@ -250,7 +250,13 @@ class CriticalPath:
         """Time 0 of the file that `to_perfetto` writes: the first event of the trace."""
         return int(self.dag.events.ts_ns.min(initial=self.window.start_ns))
 
-    def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
+    def to_perfetto(
+        self,
+        out: str | Path,
+        *,
+        findings: Mapping[str, str] | None = None,
+        opens_at_ns: int | None = None,
+    ) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
         Segments are named by their bound and event; cause, rule and evidence are arguments. Device
@@ -261,15 +267,17 @@ class CriticalPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            A note on each cause, such as `Verdict.by_cause`; ``htagraph view`` opens the file at
-            the longest segment of the first.
+            A note on each cause, such as `Verdict.by_cause`.
+        opens_at_ns : int, unit=ns, optional
+            Time of the segment at which ``htagraph view`` opens the file, such as
+            `Verdict.opens_at_ns`.
 
         Raises
         ------
         OutputError
             If the file cannot be written.
         """
-        return write_path_trace(self, out, findings=findings)
+        return write_path_trace(self, out, findings=findings, opens_at_ns=opens_at_ns)
 
     def to_chrome_json(self, out: str | Path) -> Path:
         """Write the original trace, byte for byte, with the critical path added as events.
@@ -367,6 +375,7 @@ def write_path_trace(
     out: str | Path,
     *,
     findings: Mapping[str, str] | None = None,
+    opens_at_ns: int | None = None,
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
@@ -378,6 +387,8 @@ def write_path_trace(
     ----------
     findings : mapping of str to str, optional
         A note on each cause.
+    opens_at_ns : int, unit=ns, optional
+        Time of the segment at which ``htagraph view`` opens the file.
     run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
 
@@ -388,12 +399,12 @@ def write_path_trace(
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
     from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
-    from htagraph.explain.segment_causes import longest_segment, with_causes  # noqa: PLC0415
+    from htagraph.explain.segment_causes import with_causes  # noqa: PLC0415
     from htagraph.lookup.edges import work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 
-    dag, segments, labels = path.dag, path.segments, path.attributed_labels
+    dag, segments = path.dag, path.segments
     moved_by = dag.calibration.moved_by
     moved = f" Device times are shifted by {moved_by} to match the host clock." if moved_by else ""
     events = segments["event"].to_numpy()
@@ -401,9 +412,9 @@ def write_path_trace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        segments=with_causes(segments, labels),
+        segments=with_causes(segments, path.attributed_labels),
         findings=findings or {},
-        opens_at=longest_segment(labels, next(iter(findings or ()), None)),
+        opens_at_ns=opens_at_ns,
         links=work_links(dag),
         critical_events=events[events >= 0],
         computed=roof_arguments(dag),

@@ -182,7 +182,11 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
     begin_stage("Finding what bounds it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")
-    out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=verdict.by_cause)
+    out = path.to_perfetto(
+        request.folder / f"{summary.name}.pftrace",
+        findings=verdict.by_cause,
+        opens_at_ns=verdict.opens_at_ns,
+    )
     page = origin.folder(summary.name) / _PAGE
     view, name = _opening(out), request.at or request.window
     if times := times_in(request.at):

@@ -9,25 +9,7 @@ from htagraph.explain.segments import NO_EVENT_NAMES
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
-__all__ = ["longest_segment", "segment_causes", "segment_code", "with_causes"]
-
-
-def longest_segment(attributed_time: pd.DataFrame, cause: str | None) -> int:
-    """Row of the segment with the longest piece that is charged to a cause; -1 if none is.
-
-    Examples
-    --------
-    >>> charged = pd.DataFrame(
-    ...     {"segment": [0, 1, 2], "cause": ["host", "copies", "host"], "dur_ns": [2, 9, 7]}
-    ... )
-    >>> longest_segment(charged, "host"), longest_segment(charged, None)
-    (2, -1)
-    """
-    rows = np.flatnonzero(attributed_time["cause"] == cause)
-    if not len(rows):
-        return -1
-    longest = rows[attributed_time["dur_ns"].to_numpy()[rows].argmax()]
-    return int(attributed_time["segment"].to_numpy()[longest])
+__all__ = ["segment_causes", "segment_code", "with_causes"]
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:

@@ -252,10 +252,11 @@ class Summary(PathSummary):
     @property
     def facts(self) -> str:
         """Rank, size and length of the trace, in one line."""
+        simulated = "simulated " if self.trace.metadata.get("simulated") is True else ""
         of = f" of {self.world_size}" if self.world_size else ""
         assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
         parts = [
-            f"rank {self.trace.rank}{of}{assumed}",
+            f"{simulated}rank {self.trace.rank}{of}{assumed}",
             human_count(len(self.trace.recording.events), "event"),
             human_count(self.n_kernels, "kernel"),
             human_count(len(self.trace.steps), "step"),

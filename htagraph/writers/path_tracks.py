@@ -156,14 +156,24 @@ def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: String
     return [Arg(name, row, strings.add([text]), "text") for name, text in texts]
 
 
-def opening(segments: pd.DataFrame, ts_ns: I64, row: int) -> dict[str, int]:
-    """Where ``htagraph view`` opens a file: the path's end, a segment, and in a job its rank."""
+def opening(segments: pd.DataFrame, zero_ns: int, at_ns: int | None) -> dict[str, int]:
+    """Where ``htagraph view`` opens a file: the path's end, a segment, and in a job its rank.
+
+    Parameters
+    ----------
+    zero_ns : int, unit=ns
+        Time that is 0 in the file.
+    at_ns : int, unit=ns, optional
+        A time within the segment.
+    """
     if segments.empty:
         return {}
-    dur_ns = segments["dur_ns"].to_numpy(np.int64)
-    found = {"last_ns": ts_ns[-1] + dur_ns[-1]}
-    if row >= 0:
-        found |= {"start_ns": ts_ns[row], "end_ns": ts_ns[row] + dur_ns[row]}
+    start_ns = segments["start_ns"].to_numpy(np.int64) - zero_ns
+    end_ns = start_ns + segments["dur_ns"].to_numpy(np.int64)
+    found = {"last_ns": end_ns[-1]}
+    if at_ns is not None and start_ns[0] <= at_ns - zero_ns < end_ns[-1]:
+        row = np.searchsorted(start_ns, at_ns - zero_ns, side="right") - 1
+        found |= {"start_ns": start_ns[row], "end_ns": end_ns[row]}
         found |= {"rank": segments["rank"].to_numpy()[row]} if "rank" in segments else {}
     return {name: int(value) for name, value in found.items()}
 

@@ -258,7 +258,7 @@ def write_pftrace(
     window: str = "",
     description: str = "",
     findings: Mapping[str, str] = _NOTHING_SAID,
-    opens_at: int = -1,
+    opens_at_ns: int | None = None,
     moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
@@ -294,8 +294,8 @@ def write_pftrace(
         Help text of the critical path's track.
     findings : mapping of str to str, optional
         Text for segments by their cause.
-    opens_at : int, default=-1
-        Row of the segment at which ``htagraph view`` opens the file, -1 for none.
+    opens_at_ns : int, unit=ns, optional
+        Time of the segment at which ``htagraph view`` opens the file.
     moved_by : str, default=""
         By how much device times were shifted to fit the host clock, in words.
     origin_ns : int, unit=ns, optional
@@ -347,7 +347,7 @@ def write_pftrace(
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
-    facts = {**recorded, "zero_ns": zero_ns, "opens_at": opening(path, path_ns, opens_at)}
+    facts = {**recorded, "zero_ns": zero_ns, "opens_at": opening(path, zero_ns, opens_at_ns)}
     supplement = _supplement(events, slices, facts, times)
     packed = Path(out).suffix != ".gz"
     with output_file(out) as file:
