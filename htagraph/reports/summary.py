@@ -32,6 +32,7 @@ from htagraph.replay.curves import speed_ups
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
+from htagraph.writers.answer import Answer
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -120,7 +121,7 @@ class PathSummary(ABC):
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
         found = self.opportunities
-        return what_helps(found.head(0) if self.verdict.withheld else found)
+        return Answer(what_helps(found.head(0) if self.verdict.withheld else found))
 
 
 @dataclass(frozen=True)

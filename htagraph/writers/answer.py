@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -22,6 +23,8 @@ _MAX_ROWS = 10
 """Rows that are shown: chosen, `plain` shows more."""
 _WIDTH = 100
 """Characters of a line where there is no terminal: chosen, the lines of this package."""
+_NAME_WIDTH = 40
+"""Characters of a name in a notebook, whose tables do not know their width: chosen."""
 _SELECTING = ("__getitem__", "head", "tail", "nlargest", "nsmallest", "query", "sort_values")
 """Methods that select or order: the values still are what their column says."""
 _LEFT = {Quantity.NAME, Quantity.LABEL, Quantity.TEXT}
@@ -51,9 +54,10 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
     0  aten::mm    1500   0.25
     """
 
-    _metadata = ["main_columns"]  # noqa: RUF012  as pandas declares it
+    _metadata = ["main_columns", "other_columns"]  # noqa: RUF012  as pandas declares it
     main_columns: tuple[str, ...] = ()
-    """Columns that are shown; all if there are none."""
+    other_columns: tuple[str, ...] = ()
+    """Columns that are shown first, and those that are not shown."""
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -65,6 +69,7 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
         answer = cls(frame)
         answer.attrs = frame.attrs
         answer.main_columns = tuple(schema.shown(frame, by))
+        answer.other_columns = tuple(frame.columns.difference(answer.main_columns))
         return answer
 
     @property
@@ -78,8 +83,9 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
         """Rows and columns that are shown; a named index is a column."""
         rows = self.plain.head(_MAX_ROWS)
         named = [name for name in rows.index.names if name is not None]
-        first = [name for name in self.main_columns if name in rows.columns] or [*rows.columns]
-        return rows.reset_index(named)[[*named, *first]]
+        first = [name for name in self.main_columns if name in rows.columns]
+        more = [name for name in rows.columns if name not in {*first, *self.other_columns}]
+        return rows.reset_index(named)[[*named, *first, *more]]
 
     def _notes(self, hidden: Iterator[str]) -> list[str]:
         """What one has to know of the answer, and what is not shown."""
@@ -112,12 +118,11 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
         width = shutil.get_terminal_size().columns if is_asked else _WIDTH
         shown = self._shown()
         table, left_out = fitted(shown, width, in_code=True)
-        console = Console(width=width, highlight=False, color_system=None)
-        with console.capture() as captured:
-            console.print(table, crop=False)
+        text = io.StringIO()
+        Console(file=text, width=width, force_jupyter=False).print(table, crop=False)
         hidden = {*self.columns} - {*shown} | {*left_out}
         notes = self._notes(name for name in self.columns if name in hidden)
-        lines = [line.rstrip() for line in captured.get().splitlines()]
+        lines = [line.rstrip() for line in text.getvalue().splitlines()]
         return "\n".join([*lines, *notes])
 
     def _repr_html_(self) -> str:
@@ -125,9 +130,12 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
         if not self._is_told:
             return self.plain.to_html(max_rows=_MAX_ROWS)
         shown = self._shown()
-        lefts = [name for name in map(str, shown) if quantity(name, shown[name]) in _LEFT]
+        kinds = {name: quantity(name, shown[name]) for name in map(str, shown)}
+        lefts = [name for name, kind in kinds.items() if kind in _LEFT]
+        folded = [name for name, kind in kinds.items() if kind is Quantity.TEXT]
         notes = self._notes(name for name in self.columns if name not in shown)
-        return frame_html(human_columns(shown, width=48, in_code=True), lefts, notes)
+        texts = human_columns(shown, width=_NAME_WIDTH, in_code=True)
+        return frame_html(texts, notes, lefts=lefts, folded=folded)
 
 
 def _selecting(name: str) -> Callable[..., Any]:
@@ -142,7 +150,7 @@ def _selecting(name: str) -> Callable[..., Any]:
         part = Answer(found)
         part.attrs = found.attrs
         if [*part.columns] == [*self.columns]:
-            part.main_columns = self.main_columns
+            part.main_columns, part.other_columns = self.main_columns, self.other_columns
         return part
 
     return select
