@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,6 +15,7 @@ from htagraph.comparison.drift import (
     has_same_calls,
     is_same_size,
 )
+from htagraph.comparison.places import PLACE
 from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, in_words
@@ -54,8 +55,6 @@ _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
 
 _SAYS_NOTHING = re.compile(r"^\(|^ProfilerStep$")
-_PLACE = re.compile(r"^(after|before|at) (.+)$", re.DOTALL)
-"""Names of host code between events; see `code_places`."""
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
 _WORDS = {Bound.HOST.label: "host time"}
 
@@ -128,24 +127,23 @@ def causes_in_words(tables: Tables) -> str:
         whose = "device" if is_device else "machine"
         return f"everything is {tables.clock_in_words(alike, whose=whose)}"
     bounds = _changed(tables.by_bound, delta_ns * _WORTH_NAMING)
-    said = [_one(tables, row) for row in bounds.head(_N_CAUSES).to_dict("records")]
-    spread_ns = sum(
-        int(row["delta_ns"])
-        for row in bounds.head(_N_CAUSES).to_dict("records")
-        if row["name"] not in _OF_DEVICE and _main_cause(tables, row) is None
-    )
-    said += _with_what_it_calls(tables.operators, spread_ns)
+    named = bounds.head(_N_CAUSES).to_dict("records")
+    said = [_one(tables, row) for row in named] + _with_what_it_calls(tables, named)
     return "; ".join(said) or "no bound changed beyond its own noise"
 
 
-def _with_what_it_calls(operators: pd.DataFrame, spread_ns: int) -> list[str]:
-    """The operator or annotation that contains most of a change spread over many places, if any.
+def _with_what_it_calls(tables: Tables, bounds: Sequence[Mapping[Hashable, Any]]) -> list[str]:
+    """The operator or annotation that contains most of a change that has many places, if any.
 
     Of those that contain nearly as much, the one with the least, which is the innermost.
     """
-    rows = _changed(operators, max(_MOST_OF_IT * abs(spread_ns), 1))
-    rows = rows[rows["delta_ns"] * spread_ns > 0]
-    rows = rows[rows["delta_ns"].abs() <= abs(spread_ns)]
+    of_host = [row for row in bounds if row["name"] not in _OF_DEVICE]
+    total_ns = sum(int(row["delta_ns"]) for row in of_host)
+    spread_ns = sum(int(row["delta_ns"]) for row in of_host if _main_cause(tables, row) is None)
+    if abs(spread_ns) < max(_MOST_OF_IT * abs(total_ns), 1):
+        return []
+    rows = _changed(tables.operators, _MOST_OF_IT * abs(total_ns))
+    rows = rows[(rows["delta_ns"] * total_ns > 0) & (rows["delta_ns"].abs() <= abs(total_ns))]
     rows = rows[rows["delta_ns"].abs() >= _NEARLY_ALL * rows["delta_ns"].abs().max()]
     if not len(rows):
         return []
@@ -176,7 +174,8 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     called = operation_of(name) if label == Bound.COMMUNICATION.label else ""
     where = _where(called or name)
     same = tables.kernels if label in _OF_DEVICE else tables.operators
-    same = _changed(same[same["name"] == name], 0)
+    is_code = label == Bound.PYTHON_GAP.label
+    same = _changed(same[same["name"] == name], 0).head(0 if is_code else 1)
     how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
     where += f" ({how})" if how else ""
     if abs(own_ns) < _NEARLY_ALL * abs(delta_ns):
@@ -201,7 +200,7 @@ def _main_cause(tables: Tables, bound: Mapping[Hashable, Any]) -> Mapping[Hashab
 
 def _where(name: str) -> str:
     """Where time is spent: ``in aten::mm``, or ``after aten::mm, at train.py in main``."""
-    if not (found := _PLACE.match(name)):
+    if not (found := PLACE.match(name)):
         return f"in {name_label(name)}"
     neighbour, comma, function = found[2].partition(", at ")
     return f"{found[1]} {name_label(neighbour)}{comma}{function}"

@@ -129,12 +129,15 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
     spreads, its upper limit.
     """
     sums: dict[tuple[str, str, str, int], list[float]] = {}
+    varying = set()
     for part in (part for several in parts for part in several):
         total = sums.setdefault((part.part, part.bound, part.name, part.kind), [0.0] * len(_VALUES))
         for place, value in enumerate(getattr(part, name) for name in _VALUES):
             total[place] += value / n_ranks
+        if part.varies:
+            varying.add((part.part, part.bound, part.name, part.kind))
     return [
-        Part(*key, calls, round(total_ns), std_ns, *map(round, ends))
+        Part(*key, calls, round(total_ns), std_ns, *map(round, ends), varies=key in varying)
         for key, (calls, total_ns, std_ns, *ends) in sums.items()
     ]
 

@@ -14,13 +14,29 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.model.step_markers import without_step_number
 
-__all__ = ["code_places", "gap_edges"]
+__all__ = ["PLACE", "code_places", "gap_edges", "neighbour_of"]
 
 I64 = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.signedinteger]
 
 _LINE_NUMBER = re.compile(r":\d+(?= in |$)|\(-?\d+\)(?=: )|, after line \d+$")
 """The same line has another number in another version of a file."""
+
+
+PLACE = re.compile(r"^(after|before|at) (.+)$", re.DOTALL)
+"""Places of host code: ``after aten::mm``, or ``after aten::mm, at train.py in main``."""
+
+
+def neighbour_of(name: str) -> str:
+    """What a place of host code is next to; any other name stays.
+
+    Examples
+    --------
+    >>> neighbour_of("after aten::mm, at train.py in main"), neighbour_of("aten::mm")
+    ('aten::mm', 'aten::mm')
+    """
+    found = PLACE.match(name)
+    return found[2].partition(", at ")[0] if found else name
 
 
 def gap_edges(segments: pd.DataFrame) -> I64:

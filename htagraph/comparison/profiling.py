@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -51,7 +53,15 @@ def _named(names: npt.NDArray[np.object_], none: str = _NO_OPERATOR) -> npt.NDAr
     return gather(np.array(shared, dtype=object), codes, default=none)
 
 
-def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int = 1) -> list[Part]:
+def reduced(
+    pieces: pd.DataFrame,
+    part: str,
+    kind: I64,
+    *,
+    top: int,
+    over: int = 1,
+    keeps_steps: bool = False,
+) -> list[Part]:
     """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
     Parameters
@@ -64,6 +74,8 @@ def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int =
         Groups that are kept.
     over : int, default=1
         Number of devices that pieces are summed over: parts are their mean.
+    keeps_steps : bool, default=False
+        Keep the time of each step.
     """
     of_row = kind[pieces["row"].to_numpy()]
     parts = []
@@ -71,12 +83,14 @@ def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int =
         rows, is_of_kind = np.flatnonzero(kind == number), of_row == number
         found = pieces[is_of_kind]
         found = found.assign(row=np.searchsorted(rows, found["row"].to_numpy()))
-        parts += _of_kind(found, part, number, len(rows), top=top, over=over)
+        parts += _of_kind(
+            found, part, number, len(rows), top=top, over=over, keeps_steps=keeps_steps
+        )
     return parts
 
 
 def _of_kind(
-    pieces: pd.DataFrame, part: str, kind: int, n: int, *, top: int, over: int
+    pieces: pd.DataFrame, part: str, kind: int, n: int, *, top: int, over: int, keeps_steps: bool
 ) -> list[Part]:
     """The longest groups over the `n` steps of a kind, the longest first; the rest is `OTHER`."""
     groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
@@ -110,11 +124,19 @@ def _of_kind(
             for one in times
         ),
     )
+    varies = (n_with < n) | (found["calls"].min() < found["calls"].max()).to_numpy()
+    steps_ns = np.zeros((len(total), n if keeps_steps else 0), dtype=np.int64)
+    if keeps_steps:
+        steps_ns[found.ngroup().to_numpy(), row.to_numpy()] = by_step["dur_ns"].to_numpy()
     parts = [
         Part(part, bound, name, kind, calls, total_ns, std, *others)
         for (bound, name), calls, std, total_ns, *others in zip(
             total.index.tolist(), *columns, strict=True
         )
+    ]
+    parts = [
+        replace(one, varies=of_some, steps_ns=tuple(steps))
+        for one, of_some, steps in zip(parts, varies.tolist(), steps_ns.tolist(), strict=True)
     ]
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
@@ -136,7 +158,8 @@ def path_parts(segments: pd.DataFrame, samples: Samples, places: Text) -> list[P
     for part in ("bound", "op", "name"):
         names = segments[part].astype(object).to_numpy()[at]
         named = pieces.assign(bound=bound, name=_named(names), calls=1)
-        parts += reduced(named, part, samples.kind, top=_TOP[part])
+        keeps_steps = part == "name" and any(kind.varies for kind in samples.kinds)
+        parts += reduced(named, part, samples.kind, top=_TOP[part], keeps_steps=keeps_steps)
     return parts
 
 
