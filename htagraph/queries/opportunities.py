@@ -64,10 +64,11 @@ def trials_on(
     def causes() -> Iterator[Candidate]:
         if rehearsal.hold_out.is_too_large:
             return
-        _ = rehearsal.readings  # made once, before threads share them
         edges, labels = pd.DataFrame({"edge": segments.edge}), charged.causes()
         charges = Charges.of(dag, rehearsal.expected.replay).with_path(edges, labels)
         yield from of_causes(edges, labels, charges)
+        if is_large:
+            _ = rehearsal.readings  # made once, before threads share them
 
     def parts() -> Iterator[Candidate]:
         if rehearsal.hold_out.is_too_large:
