@@ -83,7 +83,10 @@ class Told:
 
 
 def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
-    """Verdict on the attributed time of a window."""
+    """Verdict on the attributed time of a window.
+
+    Rows may be sums of several pieces, with their number ``n`` and the ``longest_ns`` of them.
+    """
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.", window=window)
     # Time charged to a late rank may be unexplained as well.
@@ -167,6 +170,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = int(together(pd.Series([late]), told.machines).iloc[0])
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
+    longest = "longest_ns" if "longest_ns" in part else "dur_ns"
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
@@ -179,12 +183,12 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         title=title,
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
-        n_segments=len(pd.unique(part["segment"])),
+        n_segments=int(part["n"].sum()) if "n" in part else len(pd.unique(part["segment"])),
         drag_ns=worth.drag_ns,
         then_bound=worth.then_bound,
         potential_saving_ns=worth.saves_ns,
-        longest_ns=int(part["dur_ns"].max()),
-        longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        longest_ns=int(part[longest].max()),
+        longest_start_ns=int(part["start_ns"].to_numpy()[part[longest].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
         last_step=steps[-1] if steps else "",
@@ -249,7 +253,7 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
         meanwhile=("meanwhile", "first"),
         event=("event", "first"),
         bound=("bound", "first"),
-        n=("segment", "nunique"),
+        n=("n", "sum") if "n" in part else ("segment", "nunique"),
     )
     top = names.sort_values("dur_ns", ascending=False, kind="stable").head(_N_EVIDENCE)
     kept = ("within", "at", "beside", "meanwhile", "event", "dur_ns", "bound", "n")
@@ -290,7 +294,8 @@ def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
     total_ns = np.bincount(number, part["dur_ns"].to_numpy())
     least_ns = np.sort(total_ns)[-_N_EVIDENCE:][0]
     rows = np.flatnonzero(total_ns[number] >= least_ns)
-    found = part[[*_TEXTS, "event", "bound", "dur_ns", "segment"]].iloc[rows]
+    kept = [*_TEXTS, "event", "bound", "dur_ns", "n" if "n" in part else "segment"]
+    found = part[kept].iloc[rows]
     found = found.assign(**{text: found[text].astype(object) for text in _TEXTS})
     return found.assign(name=without_numbers(found["name"]))
 
