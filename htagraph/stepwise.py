@@ -36,7 +36,6 @@ from htagraph.findings.findings import Told, charged
 from htagraph.findings.light import compute_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
-from htagraph.findings.window_bounds import find_opportunities
 from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import find_steps
@@ -364,12 +363,12 @@ class _Run:
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
             path = _sample(path)
-        opportunities = find_opportunities(path)
+        opportunities = path.excerpt.scaled(path.trials.causes)
         if len(opportunities):
             context = replace(context, compute=compute_in_words(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
         there = path.attributed_labels.groupby("cause", observed=True)["dur_ns"].sum()
-        factors = (by_cause / there).fillna(0.0).to_dict()
+        factors = {str(cause): part for cause, part in (by_cause / there).fillna(0.0).items()}
         told = Told(
             context=context,
             unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
