@@ -133,4 +133,4 @@ def loaded_run(
     file = source.file()
     trace, graph = loaded_trace(source, reading=reading)
     begin_stage("Finding the critical path")
-    return graph_profile(windowed(graph, window), name=file.name, world_size=trace.world_size)
+    return graph_profile(windowed(graph, window), name=name_of(file), world_size=trace.world_size)

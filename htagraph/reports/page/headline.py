@@ -32,7 +32,7 @@ def verdict_html(summary: Summary | JobSummary) -> str:
         )
         return (
             f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
-            f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
+            f"<p>{escape(verdict.withheld[0].upper() + verdict.withheld[1:])}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
         return f'<h2 class="lead">Nothing stands out.</h2>\n{about}'
