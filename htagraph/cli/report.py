@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import webbrowser
 from concurrent.futures import Executor
 from functools import partial
@@ -30,6 +31,7 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
+from htagraph.reports.brief import next_question
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document, records
@@ -39,7 +41,7 @@ from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.output_file import write_text
 
-__all__ = ["print_summary", "report"]
+__all__ = ["report"]
 
 _N_TOP = 6
 """Chosen: operators and names that a report lists."""
@@ -78,6 +80,12 @@ def report(
             "--whole", help="Write all of a large trace for Perfetto, not only typical steps."
         ),
     ] = False,
+    tables: Annotated[
+        bool,
+        typer.Option(
+            "--tables", help="Print all: the path by step, bound and operator, devices, checks."
+        ),
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     beside: options.Beside = None,
     capture: options.Capture = "",
@@ -92,7 +100,7 @@ def report(
         if window or rank is not None or out is not None or open_page:
             raise QueryError(
                 "--window, --rank, --out and --open are for traces of ranks.",
-                hint="hg.load_workers(FILE, steps=[...]) takes some steps of a timeline.",
+                hint="leave them out: all workers are in one timeline.",
             )
         _report_workers(paths[0], json_file, quiet=quiet)
         return
@@ -115,7 +123,7 @@ def report(
                 if out is not None:
                     origin.check(out)
             if json_file != "-":
-                _print(summary, quiet=quiet)
+                _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
             if files:
                 with shown_progress(quiet=quiet):
@@ -125,6 +133,7 @@ def report(
             _write_json(summary, json_file, written)
         if json_file != "-":
             _print_files(written, quiet=quiet)
+            _print_next(summary, paths, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
 
@@ -195,14 +204,15 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
         )
 
 
-def _print(summary: Summary | JobSummary, *, quiet: bool) -> None:
+def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
     """Print a report, each part as soon as it is made."""
-    tables = (
+    behind = (
         partial(_print_job_tables, summary=summary)
         if isinstance(summary, JobSummary)
         else partial(_print_tables, summary=summary)
     )
-    for part in (partial(print_head, summary=summary), tables):
+    head = partial(print_head, summary=summary, brief=not tables)
+    for part in (head, behind) if tables else (head,):
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
             begin_stage("Summing up")
@@ -244,10 +254,15 @@ def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
         aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
 
 
-def print_summary(console: Console, summary: Summary) -> None:
-    """Print the summary of a trace: its verdict, and the tables behind it."""
-    print_head(console, summary)
-    _print_tables(console, summary)
+def _print_next(
+    summary: Summary | JobSummary, paths: list[Path], *, tables: bool, quiet: bool
+) -> None:
+    """Print what to ask next, as commands to copy."""
+    aside = notices(quiet=quiet)
+    given = shlex.join(map(str, paths))
+    aside.print(f"Next: htagraph {next_question(summary)} {given}", markup=False)
+    if not tables:
+        aside.print(f"All of it: htagraph report --tables {given}", style="dim", markup=False)
 
 
 def _print_tables(console: Console, summary: Summary) -> None:

@@ -15,6 +15,7 @@ from htagraph.errors import MissingEventsError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import path_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def loaded_run(
                 hint="store another with htagraph report --window … --rank … --json FILE.",
             )
         return RunProfile.read(paths[0])
-    source, reading = Source.of(paths, rank), LoadOptions(infer=infer)
+    # Stacks as in a report, which stores baselines: they name the code of host gaps.
+    source, reading = Source.of(paths, rank), LoadOptions(stacks=None, infer=infer)
     if source.has_several:
         job = windowed(loaded_job(source, reading=reading, executor=executor), window)
         begin_stage("Finding the path across ranks")

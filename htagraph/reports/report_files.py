@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning
@@ -63,12 +64,13 @@ def write_files(
     new_folder(folder)
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
-    said = summary.verdict.by_cause
+    said, at_ns = summary.verdict.by_cause, summary.verdict.opens_at_ns
     trace: Future[Path] | None = None
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
         if isinstance(summary, Summary):
             shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
-            trace = beside.submit(shown.to_perfetto, files["perfetto"], findings=said)
+            write = partial(shown.to_perfetto, findings=said, opens_at_ns=at_ns)
+            trace = beside.submit(write, files["perfetto"])
             files["dot"] = folder / "critical.dot"
             begin_stage(f"Writing {files['dot']}")
             summary.path.to_dot(files["dot"])
@@ -129,4 +131,7 @@ def _write_job_trace(file: Path, summary: JobSummary) -> Path:
             stacklevel=3,
         )
     shown = ranks[:MOST_RANKS]
-    return summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=shown)
+    verdict = summary.verdict
+    return summary.path.to_perfetto(
+        file, findings=verdict.by_cause, opens_at_ns=verdict.opens_at_ns, ranks=shown
+    )

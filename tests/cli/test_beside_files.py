@@ -57,4 +57,4 @@ def test_the_report_draws_what_was_found_and_says_what_was_not(capsys, tmp_path,
     page = (tmp_path / "report.html").read_text()
 
     assert page.index('id="sampled-counters"') < page.index('id="critical-path-timeline"')
-    assert "Companion files that match nothing in the trace path detail" in printed
+    assert f"{logs[1]} matches nothing in the trace: " in printed
