@@ -15,6 +15,7 @@ from htagraph.errors import MissingEventsError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import path_of
 
 if TYPE_CHECKING:
@@ -134,4 +135,4 @@ def loaded_run(
     file = source.file()
     trace, graph = loaded_trace(source, reading=reading)
     begin_stage("Finding the critical path")
-    return graph_profile(windowed(graph, window), name=file.name, world_size=trace.world_size)
+    return graph_profile(windowed(graph, window), name=name_of(file), world_size=trace.world_size)

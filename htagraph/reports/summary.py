@@ -45,8 +45,9 @@ NOT_INFERRED = (
 )
 """Caveat of a report on graphs without inferred edges."""
 
-_N_CURVES = 10
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart."""
+_N_CURVES = 6
+"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
+each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""

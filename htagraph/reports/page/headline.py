@@ -26,13 +26,14 @@ def verdict_html(summary: Summary | JobSummary) -> str:
     replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
+        why = verdict.withheld[0].upper() + verdict.withheld[1:]
         rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
         missing = "".join(
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
             f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
-            f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
+            f"<p>{escape(why)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
         return f'<h2 class="lead">Nothing stands out.</h2>\n{about}'
