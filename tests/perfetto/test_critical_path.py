@@ -9,6 +9,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.graph import TraceGraph
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import Bound
 from tests.queries.recorded_shapes import Op, recorded
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate
@@ -106,6 +108,15 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
         ["debug.python gap", "2.00 us (3.1%)"],
         ["debug.finding 1", saves["compute"]],
     ]
+
+
+def test_segments_have_the_colors_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
+    """The text that viewers hash to a color is that of the bound."""
+    path = graph.critical_path()
+    query = f"select extract_arg(arg_set_id, 'correlation_id') from ({ON_PATH}) order by ts"  # noqa: S608
+    (texts,) = ask(path.to_perfetto(tmp_path / "x.pftrace"), query)
+    bounds = [Bound.parse(bound) for bound in path.segments["bound"]]
+    assert texts == [[COLORS[bound].perfetto] for bound in bounds]
 
 
 def test_every_segment_has_an_arrow_to_its_event(tmp_path: Path, ask, graph: TraceGraph) -> None:

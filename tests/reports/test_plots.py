@@ -28,9 +28,10 @@ from htagraph.model.answers import (
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
+from htagraph.model.colors import COLORS, INFERRED
 from htagraph.model.frames import SPEED_UPS
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
-from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.kinds import Bound, KernelClass, in_words
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
@@ -388,8 +389,8 @@ def test_what_a_figure_cannot_draw_is_a_wrong_question(name: str, given: object)
         getattr(plots, name)(given)
 
 
-def test_inferred_segments_are_hatched() -> None:
-    """Of a wait that no record names; the bar says the rule, and the note what hatching means."""
+def test_inferred_segments_are_cross_hatched() -> None:
+    """Of a wait that no record names; the bar says the rule, and the note what it means."""
     names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
     drawing = """
         cpu 1    |[L >a][R         ]                                     [E         ][op           ]
@@ -397,24 +398,31 @@ def test_inferred_segments_are_hatched() -> None:
     """
     path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
     figure = plots.critical_path_timeline(path)
-    hatched = {
-        row.name: [text for text in row.customdata if "inferred" in text]
+    crossed = [
+        (row.name, text)
         for row in figure.data
-        if row.marker.pattern.shape
-    }
+        if isinstance(row.marker.pattern.shape, tuple)
+        for text, shape in zip(row.customdata, row.marker.pattern.shape, strict=True)
+        if shape == INFERRED
+    ]
 
-    assert list(hatched) == ["sync"]
-    assert hatched["sync"][0].endswith("<br>inferred: host polls")
-    assert figure.layout.meta["note"].startswith("Hatched segments are inferred")
+    ((bound, said),) = crossed
+    assert bound == "sync"
+    assert said.endswith("<br>inferred: host polls")
+    assert figure.layout.meta["note"].startswith("Cross-hatched segments are inferred")
 
 
-def test_a_path_of_records_has_no_hatching() -> None:
-    """Nor a note on it."""
+def test_bars_of_a_path_of_records_have_the_hatch_of_their_bound() -> None:
+    """And no note on what is inferred."""
     drawing = "cpu 1 |[launch >a][sync @*  ]\nstream 7 |   [k <a]"
     path = hg.Trace.from_events(hg.synth.timeline(drawing)).compile().critical_path()
     figure = plots.critical_path_timeline(path)
 
-    assert not any(row.marker.pattern.shape for row in figure.data)
+    drawn = {row.name: (row.marker.color, row.marker.pattern.shape or "") for row in figure.data}
+    assert drawn == {
+        in_words(bound.label): (COLORS[bound].fill, COLORS[bound].hatch)
+        for bound in (Bound.HOST, Bound.SYNC)
+    }
     assert figure.layout.meta["note"] == ""
 
 

@@ -53,7 +53,10 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
         duration_line(
-            name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, {"color": color}
+            name,
+            frame.loc[frame[column] > 0, column].to_numpy(np.int64),
+            edges,
+            {"color": color.fill},
         )
         for name, (column, color) in columns.items()
     ]

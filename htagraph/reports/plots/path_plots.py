@@ -18,6 +18,7 @@ from htagraph.reports.plots.style import (
     TimeUnit,
     bars,
     color_of,
+    hatched,
     label,
     named_rows,
     new_figure,
@@ -223,18 +224,8 @@ def _row(
         "meta": blocks.segment[at].tolist(),
         "hovertemplate": f"<b>{name}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}"
         "<extra></extra>",
-        "marker": {"color": color, "line": {"width": 0}, **_hatched(is_inferred[place])},
+        "marker": hatched(color, is_inferred[place].tolist()) | {"line": {"width": 0}},
     }
-
-
-def _hatched(mine: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """Pattern of the bars that are inferred; nothing where none is."""
-    if not mine.any():
-        return {}
-    shapes = np.where(mine, "/", "").tolist()
-    # Overlaid, the lines leave the bar its color.
-    pattern = {"shape": shapes, "fillmode": "overlay", "size": 7, "solidity": 0.3}
-    return {"pattern": pattern | {"fgcolor": "#ffffff"}}
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:
@@ -250,14 +241,14 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
 
 
 def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
-    """Sentences on the segments that were joined, and on those that are hatched."""
+    """Sentences on the segments that were joined, and on those that are cross-hatched."""
     drawn = blocks.segment[blocks.segment >= 0]
     place = segments.index.get_indexer(pd.Index(drawn))
     is_hatched = bool(segments["is_inferred"].to_numpy()[place].any())
     said = (
         _joined_note(blocks, window_ns),
-        "Hatched segments are inferred from the order and times of events; no record names what "
-        "they waited for."
+        "Cross-hatched segments are inferred from the order and times of events; no record names "
+        "what they waited for."
         if is_hatched
         else "",
     )
