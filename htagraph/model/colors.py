@@ -25,9 +25,9 @@ INFERRED = "x"
 """Hatch of what is inferred; no bound has it."""
 
 _BLACK, _WHITE = "#000000", "#ffffff"
-_GRADIENT = "repeating-linear-gradient({}deg,{} 0 1.5px,transparent 1.5px 5px)"
+_GRADIENT = "repeating-linear-gradient({}deg,{} 0 1.2px,transparent 1.2px 6px)"
 _ANGLES = {"/": (-45,), "\\": (45,), "-": (0,), "|": (90,), "+": (0, 90)}
-_DOTS = "radial-gradient(circle,{} 1.2px,transparent 1.5px) 0 0/5px 5px"
+_DOTS = "radial-gradient(circle,{} 1px,transparent 1.3px) 0 0/5px 5px"
 
 
 class Color(NamedTuple):
@@ -53,7 +53,7 @@ class Color(NamedTuple):
     @property
     def lines(self) -> str:
         """Color of the hatch: the other ink, so text that crosses it stays legible."""
-        return "rgba(255,255,255,0.65)" if self.ink == _BLACK else "rgba(0,0,0,0.65)"
+        return "rgba(255,255,255,0.5)" if self.ink == _BLACK else "rgba(0,0,0,0.5)"
 
     @property
     def css(self) -> str:
@@ -74,15 +74,15 @@ COLORS = {
     Bound.COMPUTE: Color("#6b8f38", _BLACK, "", "compute aadu"),
     Bound.COMMUNICATION: Color("#f07b78", _BLACK, "/", "communication bIYo"),
     Bound.MEMORY: Color("#cdc857", _BLACK, "", "memory aksg"),
-    Bound.LAUNCH: Color("#e03978", _BLACK, "|", "launch P"),
+    Bound.LAUNCH: Color("#e03978", _BLACK, "-", "launch P"),
     Bound.KERNEL_GAP: Color("#9a90eb", _BLACK, "/", "kernel gap dGA"),
     Bound.HOST: Color("#3c80ad", _BLACK, "\\", "host laj"),
-    Bound.DATA_LOADING: Color("#4bacb0", _BLACK, "-", "data loading ECo"),
+    Bound.DATA_LOADING: Color("#4bacb0", _BLACK, ".", "data loading ECo"),
     Bound.PYTHON_GAP: Color("#a0c7f4", _BLACK, "", "python gap bbPy"),
     Bound.SYNC: Color("#6a6228", _WHITE, "/", "sync bcge"),
-    Bound.LAUNCHED_BEFORE_CAPTURE: Color("#f5b3b4", _BLACK, "|", "launched before capture jKE"),
-    Bound.UNEXPLAINED: Color("#a52d7b", _WHITE, ".", "unexplained bON"),
-    Bound.DEVICE_FULL: Color("#286954", _WHITE, "-", "device full aOl"),
+    Bound.LAUNCHED_BEFORE_CAPTURE: Color("#f5b3b4", _BLACK, "-", "launched before capture jKE"),
+    Bound.UNEXPLAINED: Color("#a52d7b", _WHITE, "+", "unexplained bON"),
+    Bound.DEVICE_FULL: Color("#286954", _WHITE, ".", "device full aOl"),
     Bound.WAITING_FOR_WORK: Color("#3d4dd8", _WHITE, "", "waiting for work gG"),
 }
 """Color of each bound, wherever it is drawn.
@@ -96,7 +96,7 @@ IDLE = Color("rgba(120, 140, 160, 0.38)")
 FILLS = (
     Color("#4f782d", _WHITE),
     Color("#66993c", hatch="\\"),
-    Color("#8fd356", hatch="|"),
+    Color("#8fd356", hatch="/"),
     Color("#cbfcad"),
 )
 """Shades of computation, from a device that is full to one that is empty while a kernel runs."""

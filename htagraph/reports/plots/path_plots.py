@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.colors import Color
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
@@ -102,7 +103,14 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
     rows = [
-        _row(segments, blocks, blocks.code == codes[bound], (row, bound, origin, unit))
+        # Rows are named, so no hatch has to tell the bound; it would look like more segments.
+        _row(
+            segments,
+            blocks,
+            blocks.code == codes[bound],
+            (row, bound, origin, unit),
+            color_of(BOUND_COLORS, bound)._replace(hatch=""),
+        )
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [
@@ -158,7 +166,11 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
     for one in np.unique(blocks.code).tolist():
         bound = str(segments["bound"].cat.categories[one % n_bounds])
         drawn = _row(
-            segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit)
+            segments,
+            blocks,
+            blocks.code == one,
+            (one // n_bounds, bound, path.start_ns, unit),
+            color_of(BOUND_COLORS, bound),
         )
         traces.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
         named.add(bound)
@@ -192,6 +204,7 @@ def _row(
     blocks: Blocks,
     mine: npt.NDArray[np.bool_],
     about: tuple[int, str, int, TimeUnit],
+    color: Color,
 ) -> dict[str, Any]:
     """Blocks of one bound as bars of a row; a joined one is as high as its share.
 
@@ -214,7 +227,7 @@ def _row(
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
-    name, color = in_words(bound), color_of(BOUND_COLORS, bound)
+    name = in_words(bound)
     x = unit.of(blocks.span_ns[at])
     return bars(name, np.full(len(at), row), x, color, hover) | {
         "base": unit.of(blocks.start_ns[at] - origin),

@@ -56,7 +56,7 @@ CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication"
 CAUSE_COLORS = {
     **{bound: color for bound, color in BOUND_COLORS.items() if bound not in CLASS_COLORS},
     "other_work": BOUND_COLORS["compute"],
-    "event_wait": COLORS[Bound.SYNC]._replace(hatch="+"),
+    "event_wait": COLORS[Bound.SYNC]._replace(hatch="|"),
     "window_edge": IDLE,
 }
 """Color of each cause of idle time: that of the bound which the same time has on a path.
@@ -232,7 +232,7 @@ def hatched(color: Color, is_inferred: Sequence[bool] = ()) -> dict[str, Any]:
     if shape:
         # Overlaid, the lines leave the bar its color.
         lines = {"fillmode": "overlay", "fgcolor": color.lines, "fgopacity": 1}
-        marker["pattern"] = {"shape": shape, "size": 7, "solidity": 0.25, **lines}
+        marker["pattern"] = {"shape": shape, "size": 8, "solidity": 0.16, **lines}
     return marker
 
 
