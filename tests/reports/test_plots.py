@@ -23,6 +23,7 @@ from htagraph.model.answers import (
     KERNEL_DURATIONS,
     KERNEL_PATTERNS,
     LAUNCH_STATS,
+    MEMORY_TIMELINE,
     OVERLAP,
     SAMPLED_COUNTERS,
     STEP_TIMES,
@@ -346,6 +347,7 @@ def test_what_a_speed_up_saves_is_stated() -> None:
         (plots.launch_stats, LAUNCH_STATS),
         (plots.queue_length, COUNTERS),
         (plots.memory_bandwidth, COUNTERS),
+        (plots.memory_timeline, MEMORY_TIMELINE),
         (plots.collective_waits, MATCHED_COLLECTIVES),
         (plots.speed_ups, SPEED_UPS),
         (plots.sampled_counters, SAMPLED_COUNTERS),
@@ -355,6 +357,49 @@ def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema)
     """An empty answer is a figure with a title, not an exception."""
     title = plot(schema.empty()).layout.title.text  # type: ignore[operator]
     assert title.startswith(("No", "Device"))
+
+
+def memory(**columns: list[object]) -> pd.DataFrame:
+    """Records of memory: device 1 has its peak of 3 GB in aten::mm, at 20 us."""
+    row = {name: [0] * 4 for name in MEMORY_TIMELINE.columns}
+    drawn = {
+        "ts_ns": [5_000, 10_000, 20_000, 30_000],
+        "device_type": [0, 1, 1, 1],
+        "device": [-1, 1, 1, 1],
+        "allocated": [64, 1_000_000_000, 3_000_000_000, 2_000_000_000],
+        "reserved": [0, 4_000_000_000, 4_000_000_000, 4_000_000_000],
+        "op": ["aten::empty", "aten::mm", "aten::mm", ""],
+    }
+    return MEMORY_TIMELINE.frame(row | drawn | columns)
+
+
+def test_the_peak_of_memory_is_named_and_steps_are_marked() -> None:
+    """The host's few bytes are not drawn where a device has memory; time counts from 10 us."""
+    frame = memory()
+    frame.attrs["steps_ns"] = [12_000, 25_000]
+    figure = plots.memory_timeline(frame)
+
+    assert figure.layout.title.text == (
+        "Device 1 allocates at most 3 GB, in aten::mm at 10.0 us; 4 GB are reserved then"
+    )
+    lines = {line.name: (list(line.x), list(line.y)) for line in figure.data}
+    assert lines == {
+        "allocated, device 1": ([0, 10, 20, 20], [1, 3, 2, 2]),
+        "reserved, device 1": ([0, 10, 20, 20], [4, 4, 4, 4]),
+    }
+    assert [(mark.x, mark.y, mark.text) for mark in figure.layout.annotations] == [
+        (10, 3, "peak 3 GB")
+    ]
+    assert [step.x0 for step in figure.layout.shapes] == [2, 15]
+
+
+def test_memory_that_was_not_recorded_says_how_to_record_it() -> None:
+    """Old files have changes, but no totals."""
+    assert plots.memory_timeline(MEMORY_TIMELINE.empty()).layout.title.text == (
+        "No memory was recorded: profile with profile_memory=True"
+    )
+    changes = memory(allocated=[-1] * 4, reserved=[-1] * 4)
+    assert plots.memory_timeline(changes).layout.title.text.startswith("No totals of memory")
 
 
 def test_without_plotly_one_is_told_what_to_install() -> None:

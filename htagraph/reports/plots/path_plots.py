@@ -26,6 +26,7 @@ from htagraph.reports.plots.style import (
     of_path,
     one_bar,
     percent,
+    step_lines,
     time_axis,
 )
 from htagraph.reports.plots.thinning import Blocks, thin_path
@@ -44,8 +45,6 @@ _MAX_STEPS = 60
 """Steps with a bar: chosen."""
 _MAX_RANKS = 16
 """Ranks with a row of their own: chosen."""
-_MAX_STEP_LINES = 40
-"""Steps from which lines between them would hide the path: chosen."""
 _MIN_SHARE = 0.05
 """Share of the path from which a bound is in the title: chosen."""
 _BAR = 0.86
@@ -125,7 +124,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         showlegend=False,
         yaxis=named_rows(marks) | {"fixedrange": True},
         xaxis=time_axis(unit, path.dur_ns),
-        shapes=_step_lines(path, unit),
+        shapes=step_lines(find_steps(path.dag.events)["start_ns"], path.window, unit),
         dragmode="zoom",
     )
     figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
@@ -279,20 +278,6 @@ def _joined_note(blocks: Blocks, window_ns: int) -> str:
         f"are drawn one by one; the {int(blocks.n_segments[~single].sum()):,} others are joined "
         "between them, each block as high as its share. Open the trace in Perfetto to see them all."
     )
-
-
-def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
-    """Thin lines where steps begin; none where there are too many steps."""
-    start = find_steps(path.dag.events)["start_ns"].to_numpy(np.int64)
-    start = start[(start > path.window.start_ns) & (start < path.window.end_ns)]
-    if len(start) > _MAX_STEP_LINES:
-        return []
-    line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
-    at = unit.of(start - path.window.start_ns).tolist()
-    return [
-        {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line}
-        for x in at
-    ]
 
 
 @of_path("CriticalPath")

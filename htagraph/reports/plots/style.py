@@ -16,6 +16,7 @@ from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS, IDLE, INFERRED, SERIES, Color
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Schema
+from htagraph.model.window import Window
 from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "percent",
     "series_line",
     "series_marker",
+    "step_lines",
     "time_axis",
     "track_labels",
 ]
@@ -74,6 +76,8 @@ _MIN_SHARE = 0.05
 """Share of a bar from which its part has room for a text: chosen."""
 LEGIBLE_PX = 9
 """Size below which a text is left out, as bars that are too narrow for it make it smaller."""
+_MAX_STEP_LINES = 40
+"""Steps from which lines between them would hide what is drawn: chosen."""
 _LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
 """Names that fit on one line of a legend, and the height of another line."""
 
@@ -286,6 +290,20 @@ def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, A
         "title": {"text": f"{clock}, {unit.name}"},
         "range": [0, dur_ns / unit.size_ns],
     }
+
+
+def step_lines(starts_ns: npt.ArrayLike, window: Window, unit: TimeUnit) -> list[dict[str, Any]]:
+    """Thin lines where steps begin; none where there are too many steps."""
+    start = np.asarray(starts_ns, dtype=np.int64)
+    start = start[(start > window.start_ns) & (start < window.end_ns)]
+    if len(start) > _MAX_STEP_LINES:
+        return []
+    line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
+    at = unit.of(start - window.start_ns).tolist()
+    return [
+        {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line}
+        for x in at
+    ]
 
 
 def named_rows(names: Sequence[str]) -> dict[str, Any]:
