@@ -191,7 +191,9 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fig
         }
         for (name, column), line in lines.items()
     ]
-    peaks = {name: part.loc[part["allocated"].idxmax()] for name, part in drawn.items()}
+    peaks = {
+        name: part.iloc[int(part["allocated"].to_numpy().argmax())] for name, part in drawn.items()
+    }
     marks = [
         {
             "x": float(unit.of(peak["ts_ns"] - origin)),

@@ -74,6 +74,8 @@ _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
 """Height of a row of bars, of title and axis, and of a figure without data."""
 _MIN_SHARE = 0.05
 """Share of a bar from which its part has room for a text: chosen."""
+_CHARACTERS = 160
+"""Characters of the least legible size across a figure: chosen, of a figure as wide as a page."""
 LEGIBLE_PX = 9
 """Size below which a text is left out, as bars that are too narrow for it make it smaller."""
 _MAX_STEP_LINES = 40
@@ -256,6 +258,18 @@ def bars(
     }
 
 
+def _on_bar(name: str, share: float) -> str:
+    """Name and share of a part, if there is room; else its share, or nothing.
+
+    Examples
+    --------
+    >>> _on_bar("sync", 0.2), _on_bar("launched before capture", 0.1), _on_bar("sync", 0.01)
+    ('sync<br>20%', '10%', '')
+    """
+    said = f"{name}<br>{share:.0%}" if len(name) < share * _CHARACTERS else f"{share:.0%}"
+    return said if share >= _MIN_SHARE else ""
+
+
 def one_bar(parts: Sequence[tuple[str, float, Color, str]], title: str, axis: str) -> Figure:
     """Figure of one bar of parts: name, share, color, and text on hovering.
 
@@ -264,7 +278,7 @@ def one_bar(parts: Sequence[tuple[str, float, Color, str]], title: str, axis: st
     inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
     traces = [
         bars(name, [""], [share * 100], color, [hover])
-        | {"text": [f"{name}<br>{share:.0%}" if share >= _MIN_SHARE else ""], **inside}
+        | {"text": [_on_bar(name, share)], **inside}
         | {"insidetextfont": {"color": color.ink}}
         for name, share, color, hover in parts
     ]
