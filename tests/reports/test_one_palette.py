@@ -61,7 +61,7 @@ def test_of_a_figure(summary: Summary, bound: Bound, color: Color) -> None:
 
 def test_of_the_page(page: str, bound: Bound, color: Color) -> None:
     """Marks of the legend, of tables and of bars outside figures."""
-    assert f'[data-key="{bound.label}"] {{ --key: {color.css}; }}' in page
+    assert f'[data-key="{bound.label}"] {{ --key: {color.css}; --fill: {color.fill}; }}' in page
     assert f'<li data-key="{bound.label}">' in page
 
 

@@ -32,7 +32,8 @@ def mark(label: str) -> str:
 def color_rules() -> str:
     """Rules of CSS that give the marks their colors."""
     return "\n".join(
-        f'[data-key="{name}"] {{ --key: {color.css}; }}' for name, color in _MARKED.items()
+        f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; }}'
+        for name, color in _MARKED.items()
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ import pandas as pd
 from htagraph.model import answers
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
@@ -27,9 +28,6 @@ from htagraph.reports.plots.style import (
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 __all__ = ["launch_stats", "memory_bandwidth", "memory_timeline", "queue_length"]
 
 _MAX_TRACKS = 6
@@ -45,7 +43,7 @@ _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 @of_frame(answers.LAUNCH_STATS)
-def launch_stats(frame: pd.DataFrame) -> Figure:
+def launch_stats(frame: pd.DataFrame) -> Drawing:
     """Figure of how long launch calls take, how long their work waits, and how long it runs.
 
     Parameters
@@ -80,14 +78,14 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     )
     n_early = int((frame["launch_delay_ns"] == 0).sum())
     if n_early:
-        figure.layout.meta = {
+        figure.layout["meta"] = {
             "note": f"{n_early:,} launches have no delay: their work starts before the call ends."
         }
     return figure
 
 
 @of_frame(answers.COUNTERS)
-def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of outstanding launches over time, by stream.
 
     Parameters
@@ -118,7 +116,7 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
 
 
 @of_frame(answers.COUNTERS)
-def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of the bandwidth of copies and fills over time, by direction.
 
     Parameters
@@ -148,7 +146,7 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
 
 
 @of_frame(answers.MEMORY_TIMELINE)
-def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of memory over time, by device: allocated and reserved, its peak, and steps.
 
     Parameters
@@ -222,7 +220,7 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fig
         annotations=marks,
         shapes=step_lines(frame.attrs.get("steps_ns", ()), window, unit),
     )
-    figure.layout.meta = {"note": _note(len(drawn), len(tracks), lines.values())}
+    figure.layout["meta"] = {"note": _note(len(drawn), len(tracks), lines.values())}
     return figure
 
 
@@ -254,7 +252,7 @@ def _note(n_drawn: int, n_all: int, lines: Iterable[Line]) -> str:
 
 def _levels(
     tracks: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
-) -> Figure:
+) -> Drawing:
     """Figure of levels over time, of the busiest tracks."""
     shown = dict(list(tracks.items())[:_MAX_TRACKS])
     begin = min(int(part["ts_ns"].min()) for part in tracks.values())
@@ -277,5 +275,5 @@ def _levels(
     x_axis = time_axis(unit, end - origin)
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
-    figure.layout.meta = {"note": _note(len(shown), len(tracks), drawn.values())}
+    figure.layout["meta"] = {"note": _note(len(shown), len(tracks), drawn.values())}
     return figure
