@@ -11,6 +11,7 @@ import pandas as pd
 from htagraph.model import answers
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
+from htagraph.reports.no_rows import EMPTY_ANSWERS
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
@@ -37,7 +38,6 @@ _MAX_POINTS = 1_000
 _DASH = {"allocated": "solid", "reserved": "dash"}
 _HOST = 0
 """PyTorch's device type of host memory."""
-_NO_MEMORY = "No memory was recorded: profile with profile_memory=True"
 _NO_TOTALS = "No totals of memory were recorded, only changes: they need a newer PyTorch"
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -161,7 +161,7 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
     of_device = known[known["device_type"] != _HOST]
     shown = known if of_device.empty else of_device
     if shown.empty:
-        return no_figure(_NO_MEMORY if frame.empty else _NO_TOTALS)
+        return no_figure(EMPTY_ANSWERS["memory_timeline"] if frame.empty else _NO_TOTALS)
     names = np.array([name or "host" for name in track_labels(shown)])
     parts = {str(name): part for name, part in shown.groupby(names, sort=False)}
     tracks = dict(sorted(parts.items(), key=lambda item: -int(item[1]["allocated"].max())))
