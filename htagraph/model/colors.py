@@ -25,7 +25,7 @@ INFERRED = "x"
 """Hatch of what is inferred; no bound has it."""
 
 _BLACK, _WHITE = "#000000", "#ffffff"
-_GRADIENT = "repeating-linear-gradient({}deg,{} 0 1.2px,transparent 1.2px 6px)"
+_GRADIENT = "repeating-linear-gradient({}deg,{} 0 1.2px,transparent 1.2px 7px)"
 _ANGLES = {"/": (-45,), "\\": (45,), "-": (0,), "|": (90,), "+": (0, 90)}
 _DOTS = "radial-gradient(circle,{} 1px,transparent 1.3px) 0 0/5px 5px"
 

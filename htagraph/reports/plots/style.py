@@ -251,7 +251,7 @@ def hatched(color: Color, is_inferred: Sequence[bool] = ()) -> dict[str, Any]:
     if shape:
         # Overlaid, the lines leave the bar its color.
         lines = {"fillmode": "overlay", "fgcolor": color.lines, "fgopacity": 1}
-        marker["pattern"] = {"shape": shape, "size": 8, "solidity": 0.16, **lines}
+        marker["pattern"] = {"shape": shape, "size": 10, "solidity": 0.14, **lines}
     return marker
 
 
