@@ -1,15 +1,16 @@
-"""Every output shows a bound in the color and hatch of one table (Perfetto's: tests/perfetto)."""
+"""Every output shows a bound in the color and hatch of one table.
+
+So do Perfetto (``tests/perfetto/test_critical_path.py``) and terminals
+(``tests/cli/test_commands.py``).
+"""
 
 from __future__ import annotations
 
-import io
 import re
 
 import pytest
-from rich.console import Console
 
 import htagraph as hg
-from htagraph.cli.report import print_summary
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.kinds import Bound
 from htagraph.reports import plots
@@ -71,17 +72,6 @@ def test_of_a_notebook(summary: Summary, color: Color) -> None:
 
 def test_of_graphviz(summary: Summary, color: Color) -> None:
     assert f'fillcolor="{color.fill}", fontcolor="{color.ink}"' in summary.path.to_dot()
-
-
-def test_of_a_terminal(summary: Summary, bound: Bound, color: Color) -> None:
-    """Each bar has a row that begins with the name of its bound."""
-    text = io.StringIO()
-    console = Console(file=text, width=100, force_terminal=True, color_system="truecolor")
-    print_summary(console, summary)
-    red, green, blue = (int(color.fill[at : at + 2], 16) for at in (1, 3, 5))
-    escape, lines = f"38;2;{red};{green};{blue}m", text.getvalue().splitlines()
-    row = next(line for line in lines if escape in line)
-    assert row.startswith(bound.label)
 
 
 def test_figures_of_the_page_are_images_with_their_sentence(page: str, summary: Summary) -> None:
