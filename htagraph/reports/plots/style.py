@@ -46,6 +46,7 @@ __all__ = [
     "step_lines",
     "time_axis",
     "track_labels",
+    "translucent",
 ]
 
 _P = ParamSpec("_P")
@@ -224,6 +225,18 @@ def series_marker(place: int) -> dict[str, Any]:
         "color": SERIES[place % len(SERIES)],
         "symbol": _SYMBOLS[place // len(SERIES) % len(_SYMBOLS)],
     }
+
+
+def translucent(color: str, opacity: float) -> str:
+    """A color of bands and areas.
+
+    Examples
+    --------
+    >>> translucent("#ff8000", 0.25)
+    'rgba(255, 128, 0, 0.25)'
+    """
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
 def track_labels(frame: pd.DataFrame) -> list[str]:
