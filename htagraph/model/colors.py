@@ -101,5 +101,5 @@ FILLS = (
 )
 """Shades of computation, from a device that is full to one that is empty while a kernel runs."""
 
-SERIES = ("#635d8f", "#8c87af", "#b9b6cf")
+SERIES = ("#796c8e", "#9b92ac", "#c4bfce")
 """Shades of lines and dots that stand for a rank, a stream or a kernel; a legend names them."""

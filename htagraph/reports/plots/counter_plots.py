@@ -197,6 +197,8 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
             "x": float(unit.of(peak["ts_ns"] - origin)),
             "y": peak["allocated"] / size,
             "text": f"peak {_human_bytes(peak['allocated'])}",
+            # Texts point inward, or the end of the figure would cut them off.
+            "xanchor": "right" if peak["ts_ns"] - origin > window.dur_ns / 2 else "left",
             "ax": 0,
             "ay": -24,
             "arrowcolor": series_line(0)["color"],
