@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 
 __all__ = ["helpful_changes", "notes_part", "verdict_parts", "window_head"]
@@ -103,6 +105,7 @@ def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     head = {
         "file": plain(target.file),
         **_head(summary, window_head(window.name, window.start_ns, window.dur_ns)),
+        "report": _report(target, summary.name),
         "unexplained_share": plain(summary.path.unexplained_share),
         "inferred_share": plain(summary.path.inferred_share),
     }
@@ -122,7 +125,8 @@ def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         [plain(target.session.root.shown(path)), plain(error, longest=300)]
         for path, error in summary.failures.itertuples(index=False)
     ]
-    return {"folder": plain(target.name), **_head(summary, window)}, [
+    head = {"folder": plain(target.name), **_head(summary, window)}
+    return {**head, "report": _report(target, summary.name)}, [
         *_first_parts(target, summary),
         Part("failures", failures, len(failures), _RAISE, ("path", "error")),
         _bounds_part(summary.by_rank, "rank"),
@@ -131,6 +135,16 @@ def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         _weak_part(summary.weak_by_check, ("n_ranks",)),
         _changes_part(summary),
     ]
+
+
+def _report(target: Target, name: str) -> Any:  # noqa: ANN401  plain values
+    """Files of a report on it that lie there, for people; or what writes them."""
+    root = target.session.root
+    origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
+    written = [plain(root.shown(path), longest=None) for path in origin.files(name, root.folder)]
+    window = f" -w {shlex.quote(target.window)}" if target.window else ""
+    how = f"htagraph report {shlex.quote(target.name)}{window}"
+    return written or plain(f"`{how}` writes the page and the Perfetto file.", longest=None)
 
 
 def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, Any]:
