@@ -105,7 +105,6 @@ def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     head = {
         "file": plain(target.file),
         **_head(summary, window_head(window.name, window.start_ns, window.dur_ns)),
-        "report": _report(target, summary.name),
         "unexplained_share": plain(summary.path.unexplained_share),
         "inferred_share": plain(summary.path.inferred_share),
     }
@@ -114,6 +113,7 @@ def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         _bounds_part(summary.by_bound, "bound"),
         _weak_part(summary.weak_checks, ()),
         _changes_part(summary),
+        _report_part(target, summary.name),
     ]
 
 
@@ -125,8 +125,7 @@ def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         [plain(target.session.root.shown(path)), plain(error, longest=300)]
         for path, error in summary.failures.itertuples(index=False)
     ]
-    head = {"folder": plain(target.name), **_head(summary, window)}
-    return {**head, "report": _report(target, summary.name)}, [
+    return {"folder": plain(target.name), **_head(summary, window)}, [
         *_first_parts(target, summary),
         Part("failures", failures, len(failures), _RAISE, ("path", "error")),
         _bounds_part(summary.by_rank, "rank"),
@@ -134,17 +133,19 @@ def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         rows_part("stragglers", summary.stragglers, "ask 'stragglers' has them."),
         _weak_part(summary.weak_by_check, ("n_ranks",)),
         _changes_part(summary),
+        _report_part(target, summary.name),
     ]
 
 
-def _report(target: Target, name: str) -> Any:  # noqa: ANN401  plain values
-    """Files of a report on it that lie there, for people; or what writes them."""
+def _report_part(target: Target, name: str) -> Part:
+    """Files of a report on it that lie there, for people; or the command that writes them."""
     root = target.session.root
     origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
-    written = [plain(root.shown(path), longest=None) for path in origin.files(name, root.folder)]
+    files = [plain(root.shown(path), longest=None) for path in origin.files(name, root.folder)]
     window = f" -w {shlex.quote(target.window)}" if target.window else ""
-    how = f"htagraph report {shlex.quote(target.name)}{window}"
-    return written or plain(f"`{how}` writes the page and the Perfetto file.", longest=None)
+    how = f"htagraph report {shlex.quote(target.name)}{window} writes the page."
+    items = files or [plain(how, longest=None)]
+    return Part("report", items, len(items), _RAISE)
 
 
 def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, Any]:

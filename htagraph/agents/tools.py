@@ -243,17 +243,17 @@ class DiffTool(TableTool):
     """Compare two runs step by step: what changed beyond noise, and where it comes from.
 
     Times are means of alike steps; deltas of the path add up. A change "unknown" has too few steps.
-    `check` is passed, broken, or withheld: not comparable, damaged, or hidden by noise.
+    `check` is passed, broken, or withheld: not comparable, damaged, or within noise.
     """
 
     name = "diff"
-    before: str = Field(description="A trace, a folder of a job, or JSON of a report.")
+    before: str = Field(description="A trace, a job's folder, or JSON of a report.")
     after: str = Field(description="The same after the change.")
     by: Literal["bound", "op", "name"] = Field("bound", description="Groups of the path.")
     kernels_by: Literal["name", "shape", "module"] = Field(
         "name", description="Group; shape: two devices."
     )
-    fail_above: float = Field(DEFAULT_FAIL_ABOVE, ge=0, description="Slowdown allowed.")
+    fail_above: float = Field(DEFAULT_FAIL_ABOVE, ge=0, description="Allowed slowdown.")
     window: Window = ""
 
     def answer(self, session: Session) -> dict[str, Any]:
