@@ -201,7 +201,8 @@ class WhatIfTool(TableTool, RunTool):
         if changes.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
-        run, target_notes = (target.job, target.notes) if target.is_job else target.step
+        run: Any = target.job if target.is_job else target.summary.graph
+        target_notes = target.notes if target.is_job else target.summary.window_caveats
         begin_stage("Replaying")
         scenario: Any = what_if(run, *made, on="window")
         notes = notes_part([trust_in_words(scenario), *target_notes])
@@ -209,9 +210,8 @@ class WhatIfTool(TableTool, RunTool):
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:
-            return self.fitted(
-                head, notes, self.rows("opportunities", helpful_changes(run.opportunities()))
-            )
+            found = run.opportunities() if target.is_job else target.summary.opportunities
+            return self.fitted(head, notes, self.rows("opportunities", helpful_changes(found)))
         head["changes"] = plain([str(change) for change in made])
         head["prediction"] = plain(prediction_in_words(scenario), longest=400)
         if scenario.withheld:

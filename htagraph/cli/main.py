@@ -36,7 +36,7 @@ VERBS = {
 }
 """Each is a module of this package with a function of the same name; here, in one line."""
 
-_LISTS = ([], ["-h"], ["--help"], ["--version"])
+_LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"], ["--version"])
 """Arguments that only list the verbs, or not even that."""
 
 _COMPLETION = "_HTAGRAPH_COMPLETE"

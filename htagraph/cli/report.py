@@ -7,7 +7,6 @@ import shlex
 import webbrowser
 from concurrent.futures import Executor
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -133,7 +132,7 @@ def report(
                     origin.remove_stale(into, written.values())
             _write_json(summary, json_file, written)
         if json_file != "-":
-            _print_files(written, quiet=quiet, has_page=files)
+            _print_files(written, quiet=quiet)
             _print_next(summary, paths, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
@@ -203,8 +202,6 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
         raise QueryError(
             "--no-files conflicts with --out and --open.", hint="leave out one of them."
         )
-    if open_page and find_spec("plotly") is None:
-        raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 
 
 def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
@@ -248,17 +245,13 @@ def _open(written: dict[str, Path]) -> None:
         raise QueryError("no browser can be opened here.", hint=f"open {page} in one.")
 
 
-def _print_files(files: dict[str, Path], *, quiet: bool, has_page: bool) -> None:
+def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
     """Print the files that were written and how to open them."""
     aside = notices(quiet=quiet)
     if files:
         aside.print()
     for what, file in files.items():
         aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
-    if has_page and "page" not in files:
-        aside.print(
-            "For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False
-        )
 
 
 def _print_next(

@@ -13,12 +13,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError, one_of
 from htagraph.model.columns import heading
-from htagraph.reports.cells import Columns, human_frame
 from htagraph.reports.markdown import markdown_table
+from htagraph.writers.cells import Columns, human_frame
 from htagraph.writers.labels import printable
+from htagraph.writers.table_layout import fitted
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.reports.job_summary import JobSummary

@@ -29,7 +29,7 @@ _ENDS = (", ", "; ", ": ", ". ", " (")
 """Where advice can be cut: after a clause."""
 
 _TRY = "try: "
-_CONDITION = re.compile(r" (?:if|at|without) .*")
+_CONDITION = re.compile(r",? (?:if|at(?! most)|without) .*")
 """What a saving depends on: left out where there is no room, as advice follows."""
 
 _LEAST_LABEL = 24

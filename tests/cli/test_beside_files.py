@@ -50,7 +50,6 @@ def test_info_says_what_was_found_of_each_file(capsys, trace):
 
 def test_the_report_draws_what_was_found_and_says_what_was_not(capsys, tmp_path, trace):
     """The page has a panel above the timeline."""
-    pytest.importorskip("plotly")
     logs = [_log(trace), _log(trace, days=1)]
     printed = _printed(
         capsys, "report", trace, "--beside", logs[0], "--beside", logs[1], "--out", tmp_path

@@ -46,7 +46,8 @@ def test_report_says_what_bounds_the_run(run, trace):
     lines = out.splitlines()
 
     assert code == 0
-    assert lines[:2] == ["rank0", "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"]
+    facts = "simulated rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
+    assert lines[:2] == ["rank0", facts]
     assert lines[4].strip() == "1. Data loading: 82.4% of the path (19.7 ms)"
 
 

@@ -46,7 +46,6 @@ def document(folder) -> dict:
 
 def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
     """The same verb; the late rank by its number; page, path and tables as files."""
-    pytest.importorskip("plotly")
     with pytest.raises(SystemExit) as ended:
         main(["report", str(folder), "--out", str(tmp_path), "--quiet"])
     out = capsys.readouterr().out

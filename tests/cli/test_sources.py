@@ -120,7 +120,6 @@ def test_a_verdict_is_printed_before_files_are_written(run, folder, tmp_path) ->
 
 def test_the_page_of_a_report_is_opened(run, folder, tmp_path, monkeypatch) -> None:
     """When it is written."""
-    pytest.importorskip("plotly")
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
     code, _, _ = run("report", folder, "--rank", 0, "--out", tmp_path / "here", "--open", "-q")
