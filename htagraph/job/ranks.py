@@ -51,6 +51,8 @@ from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
+from htagraph.model.frozen import brief
+from htagraph.model.units import human_count
 from htagraph.queries.damage import damage_of
 from htagraph.readers.kineto.header import base_time_of
 
@@ -97,7 +99,7 @@ class _Files(NamedTuple):
     beside: tuple[Path, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RankSummary:
     """All that is known of a rank without opening its graph.
 
@@ -184,6 +186,10 @@ class RankSummary:
             n_steps_left_out=self.n_steps_left_out + place,
             pipeline=self.pipeline.since(place) if self.pipeline else None,
         )
+
+    def __repr__(self) -> str:
+        """Name the rank."""
+        return f"RankSummary(rank={self.rank}, {human_count(self.n_events, 'event')})"
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -318,6 +324,7 @@ class RankAnswers(dict[int, Any]):
         self.failed: dict[int, str] = {}
 
 
+@brief
 @dataclass(frozen=True)
 class RankGraphs:
     """The graphs of a job's ranks, and the workers that open them.
