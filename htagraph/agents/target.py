@@ -96,6 +96,13 @@ class Target:
         window = self.times or self.window
         if not window:
             return run, []
+        if isinstance(run, TraceGraph) and self.times is not None:
+            span, (start_ns, end_ns) = run.dag.span, self.times
+            if end_ns <= span.start_ns or start_ns >= span.end_ns:
+                raise QueryError(
+                    f"the window [{start_ns}, {end_ns}) is outside of the trace.",
+                    hint=f"the trace is from {span.start_ns} to {span.end_ns}.",
+                )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", AmbiguousWindowWarning)
             return run.window(window), [str(one.message) for one in caught]

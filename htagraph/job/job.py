@@ -70,10 +70,10 @@ from htagraph.model.job_answers import (
 )
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import Questions, check_options
+from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
-from htagraph.replay.candidates import candidates, kinds_done
-from htagraph.replay.predictions import predictions
+from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.predictions import Trials
 from htagraph.replay.token_surplus import Balance
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
@@ -240,6 +240,8 @@ class Job(Questions):
             If there is no such question; the hint lists all.
         """
         if question not in JOB_QUESTIONS:
+            if question not in QUESTIONS:
+                raise unknown_question(question, (*QUESTIONS, *JOB_QUESTIONS))
             return super().ask(question, **options)
         check_options(type(self), question, options)
         answer = getattr(self, question)
@@ -477,6 +479,27 @@ class Job(Questions):
         """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
         return JobRehearsal.of(self.timeline, self.asked_window)
 
+    @cached_property
+    def trials(self) -> Trials[JobRehearsal]:
+        """Changes to the job, each replayed once on all ranks together, when it is asked for."""
+        path, rehearsal = self.critical_path(), self.rehearsal
+
+        def causes() -> Iterator[Candidate]:
+            return of_causes(
+                path.segments,
+                path.attributed_time,
+                rehearsal.charges(path.segments, path.attributed_time),
+                balance=Balance(rehearsal.token_surplus),
+                machines=self.timeline.late_hosts,
+            )
+
+        def parts() -> Iterator[Candidate]:
+            run = Context.of_job([rank.context for rank in self.summaries.values()])
+            done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+            return of_parts(path.segments, path.attributed_time, done=done)
+
+        return Trials(rehearsal, causes, parts)
+
     @answers(STRAGGLERS)
     def stragglers(self, *, by: PartKey = "rank") -> pd.DataFrame:
         """How often each rank arrived last, what that cost the others, and what made it late.
@@ -589,7 +612,8 @@ class Job(Questions):
 
         By the descriptions of process groups (device meshes, Megatron), else by the operators that
         run their collectives, else as groups that only send and receive. What none of these tells
-        is -1.
+        is -1. Any answer with a column ``rank`` can be put together by stage or replica:
+        ``answer.merge(job.layout(), on="rank").groupby("stage")``.
 
         Parameters
         ----------
@@ -648,19 +672,7 @@ class Job(Questions):
         TraceLimitError
             If the ranks have too many events together.
         """
-        path = self.critical_path()
-        run = Context.of_job([rank.context for rank in self.summaries.values()])
-        done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
-        charges = self.rehearsal.charges(path.segments, path.attributed_time)
-        asked = candidates(
-            path.segments,
-            path.attributed_time,
-            charges,
-            balance=Balance(self.rehearsal.token_surplus),
-            machines=self.timeline.late_hosts,
-            done=done,
-        )
-        found = predictions(self.rehearsal, asked)
+        path, found = self.critical_path(), self.trials.opportunities
         found.attrs["notes"] = (f"Of {path.window_name} ({human_duration(path.dur_ns)}).",)
         return found
 
@@ -676,10 +688,10 @@ class Job(Questions):
         if (rest := self.without_opening()) is not self:
             return rest.verdict()
         self.visit(Question.of("kernel_breakdown", by="name"))
-        opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
+        costs = self.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, opportunities, self.pipeline_causes)
+        found = find_job_bounds(path, late, kernels, costs, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     @cached_property

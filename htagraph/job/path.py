@@ -15,7 +15,7 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
-from htagraph.explain.segment_causes import segment_causes
+from htagraph.explain.segment_causes import with_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import write_job_trace
@@ -254,6 +254,7 @@ class JobPath:
         out: str | Path,
         *,
         findings: Mapping[str, str] | None = None,
+        opens_at_ns: int | None = None,
         ranks: Collection[int] | None = None,
     ) -> Path:
         """Write the ranks on the common clock with the job's path on top, for the Perfetto UI.
@@ -264,6 +265,9 @@ class JobPath:
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
             Text shown with each cause, such as `Verdict.by_cause`.
+        opens_at_ns : int, unit=ns, optional
+            Time of the segment at which ``htagraph view`` opens the file, such as
+            `Verdict.opens_at_ns`.
         ranks : collection of int, optional
             Ranks to write with the path; all by default.
 
@@ -272,15 +276,14 @@ class JobPath:
         OutputError
             If the file cannot be written.
         """
-        causes = segment_causes(self._labelled_time, len(self.segments))
-        segments = self.segments.assign(cause=causes)
         return write_job_trace(
             out,
-            segments,
+            with_causes(self.segments, self._labelled_time),
             self.timeline,
             window=self.window_name,
             origin_ns=self.origin_ns,
             findings=findings or {},
+            opens_at_ns=opens_at_ns,
             ranks=ranks,
         )
 

@@ -15,7 +15,7 @@ from htagraph.findings.judged import judged
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import WHOLE_PART
-from htagraph.findings.window_bounds import find_bounds, find_opportunities
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
@@ -31,7 +31,6 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
-from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
@@ -90,6 +89,11 @@ class PathSummary(ABC):
     @abstractmethod
     def damage(self) -> tuple[str, ...]:
         """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
+
+    @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        return ()
 
     @property
     def window_name(self) -> str:
@@ -213,6 +217,15 @@ class Summary(PathSummary):
         return damage_in_words(damage_of(self.graph.dag, self.graph.interval))
 
     @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        lost = self.trace.attached.query("n_matched == 0")
+        return tuple(
+            f"{path} matches nothing in the trace: {detail}"
+            for path, detail in zip(lost["path"], lost["detail"], strict=True)
+        )
+
+    @property
     def harmless_repairs(self) -> pd.DataFrame:
         """Repairs of the file that lose nothing, schema `frames.REPAIRS`."""
         repairs = self.trace.repairs
@@ -243,10 +256,11 @@ class Summary(PathSummary):
     @property
     def facts(self) -> str:
         """Rank, size and length of the trace, in one line."""
+        simulated = "simulated " if self.trace.metadata.get("simulated") is True else ""
         of = f" of {self.world_size}" if self.world_size else ""
         assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
         parts = [
-            f"rank {self.trace.rank}{of}{assumed}",
+            f"{simulated}rank {self.trace.rank}{of}{assumed}",
             human_count(len(self.trace.recording.events), "event"),
             human_count(self.n_kernels, "kernel"),
             human_count(len(self.trace.steps), "step"),
@@ -257,13 +271,13 @@ class Summary(PathSummary):
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(self.path, opportunities=self.opportunities)
+        return find_bounds(self.path)
 
     @cached_property
     @answers(OPPORTUNITIES)
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return find_opportunities(self.path)
+        return self.path.excerpt.scaled(self.path.trials.opportunities)
 
     @property
     def help_notes(self) -> str:
@@ -281,7 +295,7 @@ class Summary(PathSummary):
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
         part = self.path.excerpt
-        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
+        return part.scaled(speed_ups(self.path.trials.rehearsal, targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:

@@ -69,9 +69,7 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
         answer = cls(frame)
         answer.attrs = frame.attrs
         answer.main_columns = tuple(schema.shown(frame, by))
-        answer.other_columns = tuple(
-            name for name in map(str, frame) if name not in answer.main_columns
-        )
+        answer.other_columns = tuple(frame.columns.difference([*answer.main_columns]))
         return answer
 
     @property

@@ -76,7 +76,7 @@ def test_the_name_of_a_trace_is_its_file_without_the_usual_endings(stalled):
 
 def test_facts_name_rank_and_size(stalled):
     """One line says what one looks at."""
-    assert stalled.facts == "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
+    assert stalled.facts == "simulated rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
 
 
 def test_json_document_survives_a_round_trip(stalled):
