@@ -20,6 +20,7 @@ from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.dag import Dag
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
@@ -53,6 +54,7 @@ JobRun = Mapping[int, Run]
 """One replayed run: of each rank, in common time."""
 
 
+@brief
 @dataclass(frozen=True)
 class RankReplay:
     """A rank of a job, ready to be replayed.
@@ -119,6 +121,7 @@ def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
     )
 
 
+@brief
 @dataclass(frozen=True)
 class JobRehearsal:
     """What all replays of a job share: the replays of its ranks in common time.
