@@ -13,9 +13,10 @@ from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, under_pattern
 from htagraph.model.dag import Dag
 
-__all__ = ["Phase", "phases"]
+__all__ = ["Phase", "phases", "runs_in_closure"]
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
 _STEPS = re.compile(r"^Optimizer\.step#")
@@ -56,5 +57,40 @@ def phases(dag: Dag, work: I64) -> I64:
         out[host >= 0] = Phase.FORWARD
     out[is_backward] = Phase.BACKWARD
     out[again] = Phase.RECOMPUTED
-    out[under_pattern(dag, work, _STEPS)] = Phase.OPTIMIZER
+    began_ns = gather(events.ts_ns, host, 0)
+    is_step = under_pattern(dag, work, _STEPS) & ~runs_in_closure(dag, work, began_ns)
+    out[is_step] = Phase.OPTIMIZER
     return out
+
+
+def runs_in_closure(dag: Dag, events: I64, at_ns: I64) -> Mask:
+    """Whether each event runs in a closure that the optimizer calls: forward and backward.
+
+    Lightning calls ``optimizer.step(closure)``, so all of a training step is inside of it. The
+    closure ends with the last backward pass that begins in the step, if a pass of the step itself
+    does: another thread may train a model of its own.
+    """
+    table = dag.events
+    is_step, evaluated = (
+        table.is_host & table.named(table.symbols.searched(pattern))
+        for pattern in (_STEPS, _EVALUATES)
+    )
+    step = np.flatnonzero(is_step)
+    step = step[np.argsort(table.ts_ns[step], kind="stable")]
+    backward = np.flatnonzero(evaluated)
+    if not len(step) or not len(backward):
+        return np.zeros(len(events), dtype=bool)
+    began_ns, ended_ns = table.ts_ns[backward], table.end_ns[backward]
+    row = np.searchsorted(table.ts_ns[step], began_ns, side="right") - 1
+    around = step[np.maximum(row, 0)]
+    inside = (began_ns >= table.ts_ns[around]) & (ended_ns <= table.end_ns[around])
+    until_ns = np.zeros(len(table), dtype=np.int64)
+    np.maximum.at(until_ns, around[inside], ended_ns[inside])
+    own = np.flatnonzero(table.is_host & (evaluated | (table.column("sequence") >= 0)))
+    has_own = np.zeros(len(table), dtype=bool)
+    around = nearest(dag.parent, own, is_step)
+    has_own[around[around >= 0]] = True
+    until_ns[~has_own] = 0
+    caller = nearest(dag.parent, host_of(dag, events), is_step)
+    found: Mask = at_ns < gather(until_ns, caller, 0)
+    return found
