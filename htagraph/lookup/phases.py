@@ -67,30 +67,32 @@ def runs_in_closure(dag: Dag, events: I64, at_ns: I64) -> Mask:
     """Whether each event runs in a closure that the optimizer calls: forward and backward.
 
     Lightning calls ``optimizer.step(closure)``, so all of a training step is inside of it. The
-    closure ends with the last backward pass that begins in the step, if a pass of the step itself
-    does: another thread may train a model of its own.
+    closure lasts until the last operator that records gradients, as those of most optimizers do
+    not, and until the last backward pass has ended. A pass of another thread counts only if the
+    step has such operators: else that thread trains a model of its own. If no step of the trace has
+    a backward pass, there are no closures.
     """
     table = dag.events
     is_step, evaluated = (
         table.is_host & table.named(table.symbols.searched(pattern))
         for pattern in (_STEPS, _EVALUATES)
     )
-    step = np.flatnonzero(is_step)
-    step = step[np.argsort(table.ts_ns[step], kind="stable")]
-    backward = np.flatnonzero(evaluated)
-    if not len(step) or not len(backward):
-        return np.zeros(len(events), dtype=bool)
-    began_ns, ended_ns = table.ts_ns[backward], table.end_ns[backward]
-    row = np.searchsorted(table.ts_ns[step], began_ns, side="right") - 1
-    around = step[np.maximum(row, 0)]
-    inside = (began_ns >= table.ts_ns[around]) & (ended_ns <= table.end_ns[around])
     until_ns = np.zeros(len(table), dtype=np.int64)
-    np.maximum.at(until_ns, around[inside], ended_ns[inside])
     own = np.flatnonzero(table.is_host & (evaluated | (table.column("sequence") >= 0)))
-    has_own = np.zeros(len(table), dtype=bool)
-    around = nearest(dag.parent, own, is_step)
-    has_own[around[around >= 0]] = True
-    until_ns[~has_own] = 0
+    step = nearest(dag.parent, own, is_step)
+    np.maximum.at(until_ns, step[step >= 0], table.end_ns[own[step >= 0]])
+    if not until_ns.any():
+        return np.zeros(len(events), dtype=bool)
+    called = np.flatnonzero(until_ns)
+    called = called[np.argsort(table.ts_ns[called], kind="stable")]
+    backward = np.flatnonzero(evaluated)
+    began_ns, ended_ns = table.ts_ns[backward], table.end_ns[backward]
+    row = np.searchsorted(table.ts_ns[called], began_ns, side="right") - 1
+    around = called[np.maximum(row, 0)]
+    inside = (row >= 0) & (ended_ns <= table.end_ns[around])
+    if not inside.any():
+        return np.zeros(len(events), dtype=bool)
+    np.maximum.at(until_ns, around[inside], ended_ns[inside])
     caller = nearest(dag.parent, host_of(dag, events), is_step)
     found: Mask = at_ns < gather(until_ns, caller, 0)
     return found
