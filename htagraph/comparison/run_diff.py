@@ -21,6 +21,7 @@ from htagraph.lookup.work_groups import ComparedBy
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
+from htagraph.writers.answering import answers
 
 __all__ = ["CHANGES", "RunDiff", "damage_by_side"]
 
@@ -129,6 +130,7 @@ class RunDiff:
         """Alike steps of a kind before and after."""
         return self.before.kinds[pair[0]].n_compared, self.after.kinds[pair[1]].n_compared
 
+    @answers(STEP_DIFF)
     def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
         """Change of the critical path per step; it adds up to that of the steps.
 
@@ -149,14 +151,15 @@ class RunDiff:
         if by not in PATH_PARTS:
             raise QueryError(
                 f"steps cannot be compared by {by!r}.",
-                hint="by bound, op or name; graphs also by kind, track and rule: "
-                "hg.diff(before, after).critical_path(by=...).",
+                hint="by bound, op or name; a diff of two graphs, in Python, also by kind, track "
+                "and rule.",
             )
         frame = self._table(by)
         if int(frame["delta_ns"].sum()) != self.delta_ns:
             raise GraphError(f"the differences by {by} do not add up to that of the steps.")
         return frame
 
+    @answers(STEP_DIFF)
     def kernels(self, *, by: ComparedBy = "name") -> pd.DataFrame:
         """Device work per step: added, removed, grown and shrunk; schema `frames.STEP_DIFF`.
 
@@ -190,10 +193,12 @@ class RunDiff:
             raise GraphError(f"the differences by {by} do not add up to that of kernels.")
         return frame
 
+    @answers(STEP_DIFF)
     def ops(self) -> pd.DataFrame:
         """Host operators per step, with what they call; schema `frames.STEP_DIFF`."""
         return self._table("operator")
 
+    @answers(STEP_DIFF)
     def device_time(self) -> pd.DataFrame:
         """States of devices per step, including idle, on average; schema `frames.STEP_DIFF`."""
         return self._table("device")
