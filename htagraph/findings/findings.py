@@ -223,7 +223,8 @@ def _around(part: pd.DataFrame) -> str:
     if not len(rows):
         return ""
     number, seen = pd.factorize(codes[rows])  # of two as long, the first
-    return texts[seen[np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()]]
+    most = np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()
+    return texts[int(seen[most])]
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
