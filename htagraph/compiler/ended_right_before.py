@@ -91,9 +91,9 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
         fits = (structure.queue_id[work] != queue) & (events.device[work] == queue_device[queue])
         fits &= events.ts_ns[other] < start_ns[rows]
         found[rows[fits]], latest[rows[fits]] = other[fits], end_ns[fits]
-    rows = np.flatnonzero(found >= 0)
+    ended = np.flatnonzero(found >= 0)
     return Inferred(
-        stream_wait_edges_from(structure, Rule.ENDED_RIGHT_BEFORE, found[rows], late.event[rows])
+        stream_wait_edges_from(structure, Rule.ENDED_RIGHT_BEFORE, found[ended], late.event[ended])
     )
 
 

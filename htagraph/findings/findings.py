@@ -80,7 +80,10 @@ class Told:
 
 
 def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
-    """Verdict on the attributed time of a window."""
+    """Verdict on the attributed time of a window.
+
+    Rows may be sums of several pieces, with their number ``n`` and the ``longest_ns`` of them.
+    """
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.", window=window)
     # Time charged to a late rank may be unexplained as well.
@@ -164,6 +167,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = int(together(pd.Series([late]), told.machines).iloc[0])
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
+    longest = "longest_ns" if "longest_ns" in part else "dur_ns"
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
@@ -176,12 +180,12 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         title=title,
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
-        n_segments=len(pd.unique(part["segment"])),
+        n_segments=_n_segments(part),
         drag_ns=worth.drag_ns,
         then_bound=worth.then_bound,
         potential_saving_ns=worth.saves_ns,
-        longest_ns=int(part["dur_ns"].max()),
-        longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        longest_ns=int(part[longest].max()),
+        longest_start_ns=int(part["start_ns"].to_numpy()[part[longest].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
         last_step=steps[-1] if steps else "",
@@ -216,6 +220,10 @@ def _overlapped(cause: Cause, run: Context) -> str:
     return f"compute overlaps {run.overlapped_share:.1%} of the time of all collectives"
 
 
+def _n_segments(part: pd.DataFrame) -> int:
+    return int(part["n"].sum()) if "n" in part else part["segment"].nunique()
+
+
 def _around(part: pd.DataFrame) -> str:
     """Operator or annotation around most of some time; empty if none."""
     codes, texts = _coded(part["op"])
@@ -223,13 +231,12 @@ def _around(part: pd.DataFrame) -> str:
     if not len(rows):
         return ""
     number, seen = pd.factorize(codes[rows])  # of two as long, the first
-    most = np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()
-    return texts[int(seen[most])]
+    return str(texts[seen[np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()]])
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
     """Names with most of the attributed time, for some causes with the operator."""
-    dur_ns, segment = (part[name].to_numpy(np.int64) for name in ("dur_ns", "segment"))
+    dur_ns = part["dur_ns"].to_numpy(np.int64)
     group = _contributors(part, by_op=cause in _BY_OP)
     total_ns = np.zeros(group.max() + 1, dtype=np.int64)
     np.add.at(total_ns, group, dur_ns)
@@ -239,7 +246,7 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
     rows = part.iloc[longest[top]].to_dict("records")
     called = [without_step_number(str(row["name"])) for row in rows]
     short = distinct_names(called)
-    n_segments = [len(pd.unique(segment[group == number])) for number in top]
+    n_segments = [_n_segments(part[group == number]) for number in top]
     found = zip(rows, called, total_ns[top].tolist(), n_segments, strict=True)
     return tuple(
         Evidence(
