@@ -21,6 +21,7 @@ from htagraph.reports.markdown import markdown_table
 from htagraph.writers.labels import printable
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
+    from htagraph.findings.verdict import Verdict
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
 
@@ -33,6 +34,7 @@ __all__ = [
     "print_frame",
     "print_head",
     "print_titled",
+    "print_verdict",
 ]
 
 BAR_WIDTH = 24
@@ -106,7 +108,12 @@ def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequen
 def print_head(console: Console, summary: Summary | JobSummary) -> None:
     """Print the head of a report: facts, caveats, first findings with evidence and advice."""
     print_facts(console, summary, summary.caveats)
-    for role, text, indent in summary.verdict.paragraphs:
+    print_verdict(console, summary.verdict)
+
+
+def print_verdict(console: Console, verdict: Verdict) -> None:
+    """Print a verdict."""
+    for role, text, indent in verdict.paragraphs:
         said = Text(text, style=_STYLES.get(role, ""))
         console.print(Padding(said, (0, 0, 0, indent), expand=False))
 

@@ -175,7 +175,7 @@ def _of_trace(
     source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
 ) -> tuple[Scenario, Summary, list[str]]:
     """Scenario, summary and caveats of a trace; by default of its representative step."""
-    loaded, graph = loaded_trace(source, source.one_capture, reading)
+    loaded, graph = loaded_trace(source, source.one_capture, reading, window)
     step = None if window else representative_window(graph.dag)
     summary = (
         Summary.of(loaded, graph, window)
