@@ -226,7 +226,7 @@ def stepwise_verdict(
     >>> import htagraph as hg
     >>> found = hg.stepwise_verdict(hg.demo_trace("dataloader"), part_bytes=100_000)
     >>> found.n_parts, found.verdict.findings[0].title
-    (3, 'Data loading')
+    (2, 'Data loading')
     """
     path = path_of(source)
     with listening(progress), TemporaryDirectory() as none:
