@@ -37,7 +37,6 @@ from htagraph.findings.findings import Told, charged
 from htagraph.findings.light import compute_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
-from htagraph.findings.window_bounds import find_opportunities
 from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import find_steps
@@ -84,8 +83,8 @@ _EVENLY = 1_000
 _SUMS: tuple[BreakdownKey, ...] = ("bound", "op")
 """Groups of the path of the whole trace."""
 
-_MOST_TRIES = 3
-"""Times that a part is read: the last with 16 times as much before it, two parts. Chosen."""
+_MORE_TRIES = 2
+"""Times that a part is read again: the last with 16 times as much before it, two parts. Chosen."""
 
 _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
 """Columns by which attributed time is summed."""
@@ -334,7 +333,7 @@ class _Run:
         labels = path.attributed_labels
         damage = tuple(damage_of(path.dag, path.window))
         lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
-        sums = {by: _sums(path, by) for by in _SUMS}
+        sums = {str(by): _sums(path, by) for by in _SUMS}
         return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
 
     def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
@@ -343,11 +342,13 @@ class _Run:
         If device work on it was launched before what was read, more is read.
         """
         around_ns = self._around_ns(number)
-        for _ in range(_MOST_TRIES):
-            path, entered = self._path_within(number, place, around_ns)
+        path, entered = self._path_within(number, place, around_ns)
+        for _ in range(_MORE_TRIES):
             if number == 0 or not (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
                 break
             around_ns *= 4
+            del path  # its memory is needed
+            path, entered = self._path_within(number, place, around_ns)
         return path, entered
 
     def _path_within(
@@ -389,12 +390,8 @@ class _Run:
         else:
             verdict = self._charged(parts, labels, total_ns)
         verdict = replace(verdict, damage=damage_in_words(damage))
-        return Stepwise(
-            verdict,
-            *(_breakdown(parts, by, total_ns) for by in _SUMS),
-            len(self.steps),
-            self.n_parts,
-        )
+        by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
+        return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
     @property
     def _name(self) -> str:
@@ -410,7 +407,7 @@ class _Run:
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
             path = _sample(path)
-        opportunities = find_opportunities(path)
+        opportunities = path.excerpt.scaled(path.trials.causes)
         if len(opportunities):
             context = replace(context, compute=compute_in_words(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
@@ -550,10 +547,10 @@ def _breakdown(parts: Sequence[_Part], by: str, total_ns: int) -> pd.DataFrame:
             sums[label] += dur_ns
             n[label] += n_segments
     labels = sorted(sums, key=lambda label: -sums[label])
-    dur_ns = np.array([sums[label] for label in labels], dtype=np.int64)
+    times = np.array([sums[label] for label in labels], dtype=np.int64)
     columns = {
-        "dur_ns": dur_ns,
-        "share": dur_ns / max(total_ns, 1),
+        "dur_ns": times,
+        "share": times / max(total_ns, 1),
         "n_segments": np.array([n[label] for label in labels], dtype=np.int64),
     }
     index = pd.Index(labels, dtype=object, name=by)

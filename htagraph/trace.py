@@ -28,7 +28,7 @@ from htagraph.lookup.find_window import MEDIAN, WHOLE, bounds_of, times_in
 from htagraph.lookup.named_ranges import is_annotation
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
-from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
+from htagraph.model.frames import ATTACHED, EVENTS, REPAIRS, SIZES, STEPS
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, in_words
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
@@ -41,6 +41,7 @@ from htagraph.readers.other_formats import is_other_format, refuse_other_format
 from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import is_file, is_remote, path_of
+from htagraph.writers.answering import answers
 from htagraph.writers.notebook_cell import table_html
 from htagraph.writers.output_file import new_folder
 
@@ -139,16 +140,19 @@ class Trace:
         return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
+    @answers(EVENTS)
     def events(self) -> pd.DataFrame:
         """All events, schema `frames.EVENTS`."""
         return self.recording.events.frame()
 
     @cached_property
+    @answers(STEPS)
     def steps(self) -> pd.DataFrame:
         """Steps, schema `frames.STEPS`; empty if nothing marks them."""
         return find_steps(self.recording.events)
 
     @property
+    @answers(REPAIRS)
     def repairs(self) -> pd.DataFrame:
         """Repaired or skipped defects of the file, schema `frames.REPAIRS`."""
         repairs = self.recording.repairs
@@ -157,6 +161,7 @@ class Trace:
         )
 
     @cached_property
+    @answers(SIZES)
     def sizes(self) -> pd.DataFrame:
         """How much of the file each category takes, largest first; schema `frames.SIZES`."""
         events, n_bytes = self.recording.events, self.recording.n_bytes
@@ -187,6 +192,7 @@ class Trace:
         return frame.sort_values(["share", "category"], ascending=[False, True], ignore_index=True)
 
     @property
+    @answers(ATTACHED)
     def attached(self) -> pd.DataFrame:
         """Files of other instruments that were added, schema `frames.ATTACHED`."""
         attached = self.recording.attached

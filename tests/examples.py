@@ -1,7 +1,8 @@
 """How many examples a law tries: HYPOTHESIS_PROFILE names one of three profiles.
 
-Plain pytest tries few, `.ci/run` more (``ci``), and ``thorough`` is for a night. A law whose
-examples are expensive tries a part of what its profile says.
+Plain pytest tries few, `.ci/run` more (``ci``, always the same ones, so that a change passes or
+fails by itself), and ``thorough`` is for a night. A law whose examples are expensive tries a part
+of what its profile says.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ _SLOW_MACHINES = [HealthCheck.too_slow]
 settings.register_profile(
     "default", max_examples=20, deadline=None, suppress_health_check=_SLOW_MACHINES
 )
-settings.register_profile("ci", settings.get_profile("default"), max_examples=60, print_blob=True)
-settings.register_profile("thorough", settings.get_profile("ci"), max_examples=1_000)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=60, derandomize=True)
+settings.register_profile(
+    "thorough", settings.get_profile("default"), max_examples=1_000, print_blob=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

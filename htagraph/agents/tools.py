@@ -30,6 +30,7 @@ from htagraph.questions import QUESTIONS
 from htagraph.readers.flight_recorder.reader import find_dumps
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.replay.change_options import ChangeOptions
+from htagraph.reports.no_rows import not_recorded
 from htagraph.reports.prediction import (
     bounds_of,
     prediction_in_words,
@@ -38,6 +39,7 @@ from htagraph.reports.prediction import (
     trust_in_words,
 )
 from htagraph.scenario import what_if
+from htagraph.synonyms import targets_of
 
 __all__ = ["TOOLS"]
 
@@ -161,7 +163,8 @@ class KernelsTool(TableTool, RunTool):
             dur_ns = frame["group"].astype(object).map(on_path).fillna(0).astype("int64")
             frame.insert(1, "on_path_ns", dur_ns)
         shown = frame[[name for name in _KERNELS if name in frame]]
-        return self.fitted(_head(run), self.rows("kernels", shown), notes_part(target.notes))
+        notes = [not_recorded("kernel_breakdown", frame, self.by), *target.notes]
+        return self.fitted(_head(run), self.rows("kernels", shown), notes_part(notes))
 
 
 class WhatIfTool(TableTool, RunTool):
@@ -196,7 +199,8 @@ class WhatIfTool(TableTool, RunTool):
         if changes.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
-        run, target_notes = (target.job, target.notes) if target.is_job else target.step
+        run: Any = target.job if target.is_job else target.summary.graph
+        target_notes = target.notes if target.is_job else target.summary.window_caveats
         begin_stage("Replaying")
         scenario: Any = what_if(run, *made, on="window")
         notes = notes_part([trust_in_words(scenario), *target_notes])
@@ -204,9 +208,8 @@ class WhatIfTool(TableTool, RunTool):
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:
-            return self.fitted(
-                head, notes, self.rows("opportunities", helpful_changes(run.opportunities()))
-            )
+            found = run.opportunities() if target.is_job else target.summary.opportunities
+            return self.fitted(head, notes, self.rows("opportunities", helpful_changes(found)))
         head["changes"] = plain([str(change) for change in made])
         head["prediction"] = plain(prediction_in_words(scenario), longest=400)
         if scenario.withheld:
@@ -335,7 +338,9 @@ class AskTool(TableTool, RunTool):
     def answer(self, session: Session) -> dict[str, Any]:
         """The requested rows."""
         if self.question not in QUESTIONS and self.question not in JOB_QUESTIONS:
-            hint = one_of(self.question, sorted({*QUESTIONS, *JOB_QUESTIONS}))
+            near = targets_of(self.question, (*QUESTIONS, *JOB_QUESTIONS))
+            calls = " or ".join(f"`{target.call()}`" for target in near)
+            hint = f"try {calls}; `questions` lists all." if near else "`questions` lists them."
             raise QueryError(f"unknown question {self.question!r}.", hint=hint)
         target = self.target(session)
         if self.question not in QUESTIONS and not target.is_job:
@@ -344,6 +349,7 @@ class AskTool(TableTool, RunTool):
         run = target.run
         begin_stage(f"Answering {self.question}")
         frame = run.ask(self.question, **self.options)
+        lacks = not_recorded(self.question, frame, self.options.get("by"))
         if self.where:
             frame = rows_where(frame, self.where)
         for name in (*self.columns, *([self.largest] if self.largest else [])):
@@ -354,7 +360,7 @@ class AskTool(TableTool, RunTool):
             frame = frame.sort_values(self.largest, ascending=False, kind="stable")
         rows = self.rows("rows", frame[list(self.columns or frame)])
         head = {**_head(run), "question": self.question, "n_rows": len(frame)}
-        return self.fitted(head, rows, notes_part(target.notes))
+        return self.fitted(head, rows, notes_part([lacks, *target.notes]))
 
 
 def _head(run: TraceGraph | Job) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,15 +17,18 @@ from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.compiled import LoadOptions
-from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
+from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count
 from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
+from htagraph.reports.no_rows import not_recorded
+from htagraph.synonyms import targets_of
 from htagraph.writers.output_file import output_file
 
 __all__ = ["ask"]
@@ -72,7 +76,7 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, question_options)
+    _check(question, question_options, where=shlex.join(map(str, paths)))
     source = given(paths, rank, capture, beside, form)
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
@@ -87,6 +91,8 @@ def ask(
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
+    n_rows = len(frame)
+    said = not_recorded(question, frame, question_options.get("by"))
     if where:
         frame = rows_where(frame, where)
     if out is not None:
@@ -95,20 +101,25 @@ def ask(
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
-    print_frame(console, shown, form, columns=columns, first=first, aside=aside)
-    if frame.empty and form is Format.TABLE:
-        aside.print("No rows.", style="dim")
+    print_frame(
+        console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None
+    )
+    if said or frame.empty:
+        aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
-def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
+def _check(
+    question: str, options: dict[str, Any], *, of_job: bool | None = None, where: str = "PATH"
+) -> None:
     """Check a question and its options before a file is read; `of_job` is None if unknown."""
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
-        raise QueryError(
-            f"unknown question {question!r}.",
-            hint=one_of(question, sorted({*QUESTIONS, *JOB_QUESTIONS})),
-        )
+        near = targets_of(question, (*QUESTIONS, *JOB_QUESTIONS))
+        commands = " or ".join(f"`{target.command(where)}`" for target in near)
+        tried = f"try {commands}; " if near else ""
+        hint = f"{tried}`htagraph ask list` lists all questions."
+        raise QueryError(f"unknown question {question!r}.", hint=hint)
     if of_job is False and question not in QUESTIONS:
         raise QueryError(
             f"{question!r} needs a job.",

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.report import print_summary
 from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
-from htagraph.cli.tables import print_titled
+from htagraph.cli.tables import print_head, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
@@ -32,7 +32,7 @@ PLANTED = {
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
-    "captured": "a real run on a CPU: loading a batch sleeps 40 ms",
+    "captured": "loading a batch sleeps 40 ms; recorded with PyTorch on a CPU",
 }
 """Faults of the demo traces, in words."""
 
@@ -60,14 +60,15 @@ def demo(
         job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
-    print_summary(console, summaries[_SHOWN])
-    print_titled(console, "All runs: simulated, and one captured", _comparison(summaries))
+    print_head(console, summaries[_SHOWN], brief=True)
+    print_titled(console, "All runs: six simulated, and a real one", _comparison(summaries))
     console.print(
-        f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
+        f"\nA simulated job: four ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart",
+        style="bold",
     )
     first = job.verdict.findings[0]
-    console.print(f"  {first.sentence}", markup=False)
-    console.print(f"  largest: {first.evidence_sentence}", markup=False)
+    for said in (first.sentence, f"largest: {first.evidence_sentence}"):
+        console.print(Padding(Text(said), (0, 0, 0, 2), expand=False))
     shown = out / _SHOWN
     aside = notices(quiet=quiet)
     aside.print()
@@ -76,8 +77,8 @@ def demo(
         aside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
     if "page" in job_files:
         aside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
-    aside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
-    aside.print(f"         {job_files['perfetto']} there: the path across four ranks", markup=False)
+    aside.print(f"  open   htagraph view {shown / 'critical.pftrace'}   (Perfetto)", markup=False)
+    aside.print(f"         htagraph view {job_files['perfetto']}: across four ranks", markup=False)
     aside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
     aside.print(
         f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False

@@ -21,7 +21,7 @@ from htagraph.explain.segments import LABELS
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
-from htagraph.reports.cells import Columns
+from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath

@@ -164,7 +164,8 @@ def loaded_run(
                 hint="store another with htagraph report --window … --rank … --json FILE.",
             )
         return RunProfile.read(paths[0])
-    source, reading = Source.of(paths, rank), LoadOptions(infer=infer)
+    # Stacks as in a report, which stores baselines: they name the code of host gaps.
+    source, reading = Source.of(paths, rank), LoadOptions(stacks=None, infer=infer)
     if source.has_several:
         job = windowed(loaded_job(source, reading=reading, executor=executor), window)
         begin_stage("Finding the path across ranks")

@@ -17,7 +17,7 @@ import json
 import re
 import socketserver
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -37,30 +37,63 @@ _PAGE = "/report.html"
 _AT = re.compile(r"/\?ts=(\d{1,19})(?:&dur=(\d{1,19}))?", re.ASCII)
 _PARTING_S = 2.0
 """Chosen: with `--once`, an installed UI may still load its own parts after the trace."""
-_COMMANDS = [
-    {"id": "dev.perfetto.PinTracksByRegex", "args": ["^Critical path"]},
-    {"id": "dev.perfetto.ExpandTracksByRegex", "args": [r"^GPU|, rank \d+ \d+$"]},
-]
-"""Start-up commands of the UI; tracks as `htagraph.writers.pftrace` names them."""
+_AROUND = 2.5
+"""Length of the timeline around a selected slice, in its lengths: the UI keeps 2 or more (chosen).
+
+Pinned by `test_view_in_browser.py::test_the_ui_opens_at_the_first_finding_and_at_a_link`.
+"""
 
 
 @dataclass(frozen=True)
 class View:
-    """Part of the trace that the UI zooms to, in the time of the file; all of it by default."""
+    """Part of the trace that the UI zooms to, in the time of the file; all of it by default.
+
+    Parameters
+    ----------
+    selects : bool, default=False
+        Whether to select the slice at exactly these times, and show what is around it.
+    last_ns : int, default=0, unit=ns
+        A time to which the trace extends.
+    rank : int, optional
+        Of a job: whose tracks are expanded; all by default.
+    """
 
     start_ns: int | None = None
     end_ns: int = 0
-    selects: bool = False  # the slice at exactly these times; the UI shows twice its length
+    selects: bool = False
+    last_ns: int = 0
+    rank: int | None = None
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of the UI's address."""
-        shown = {"hideSidebar": "true", "startupCommands": json.dumps(_COMMANDS)}
+        """Parameters of the UI's address; tracks are called as `htagraph.writers` names them."""
+        rank = r"\d+" if self.rank is None else self.rank
+        tracks = rf"^GPU \d+(, rank {rank})?$|\brank {rank}\b.* \d+$"
+        commands = [
+            {"id": "dev.perfetto.PinTracksByRegex", "args": ["^Critical path"]},
+            {"id": "dev.perfetto.ExpandTracksByRegex", "args": [tracks]},
+        ]
+        shown = {"hideSidebar": "true", "startupCommands": json.dumps(commands)}
         if self.start_ns is not None:
-            shown |= {"visStart": str(self.start_ns), "visEnd": str(self.end_ns)}
+            start_ns, end_ns = self._visible(self.start_ns)
+            shown |= {"visStart": str(start_ns), "visEnd": str(end_ns)}
             if self.selects:
                 shown |= {"ts": str(self.start_ns), "dur": str(self.end_ns - self.start_ns)}
         return shown
+
+    def _visible(self, start_ns: int) -> tuple[int, int]:
+        """What the timeline shows first.
+
+        The UI then centers it on the selected slice, and keeps its length, unless that moves
+        nothing: then it zooms out, to five times the slice. So this is off center, and within the
+        trace, or the UI ignores it.
+        """
+        if not self.selects:
+            return start_ns, self.end_ns
+        dur_ns, last_ns = self.end_ns - start_ns, max(self.end_ns, self.last_ns)
+        around_ns = min(int(_AROUND * dur_ns), last_ns - 1)
+        first_ns = min(max(start_ns - dur_ns // 2, 1), last_ns - 1 - around_ns)
+        return max(first_ns, 0), max(first_ns, 0) + around_ns
 
 
 def offline_ui() -> Path:
@@ -138,7 +171,10 @@ class _Handler(SimpleHTTPRequestHandler):
             return self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may read this.")
         if at := _AT.fullmatch(self.path):
             start_ns, dur_ns = int(at[1]), int(at[2] or 0)
-            return self._redirect(self.server.url(View(start_ns, start_ns + dur_ns, selects=True)))
+            shown = replace(
+                self.server.view, start_ns=start_ns, end_ns=start_ns + dur_ns, selects=True
+            )
+            return self._redirect(self.server.url(shown))
         if self.path == "/" and not self.server.ui:
             return self._redirect(self.server.url())
         return super().send_head()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import webbrowser
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-import pandas as pd
 import typer
 
 from htagraph.cli import options
@@ -19,11 +17,12 @@ from htagraph.cli.runs import loaded_job, loaded_trace, windowed
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.cli.sources import Source, given
 from htagraph.compiled import LoadOptions
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, TraceError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import times_in
 from htagraph.model.progress import begin_stage
+from htagraph.readers.perfetto.reader import read_opening
 from htagraph.readers.storage import path_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
@@ -150,8 +149,20 @@ def _unchanged(trace: Path, request: _Request) -> _Shown:
             f"{name!r} cannot be looked up in a file that is served unchanged.",
             hint="give START:END in ns, or a .json trace without --plain.",
         )
-    shown = View(*times, selects=bool(request.at)) if times else View()
+    shown = _opening(trace)
+    if times:
+        shown = replace(shown, start_ns=times[0], end_ns=times[1], selects=bool(request.at))
     return _Shown(trace, shown, trace.parent / _PAGE)
+
+
+def _opening(trace: Path) -> View:
+    """Where a file of `to_perfetto` opens: at the longest segment of the first finding."""
+    if not trace.name.endswith(_PERFETTO):
+        return View()
+    try:
+        return View(**read_opening(trace), selects=True)
+    except (TraceError, TypeError):
+        return View()  # the UI says what is wrong with it
 
 
 def _analyzed(source: Source, request: _Request) -> _Shown:
@@ -171,23 +182,17 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
     begin_stage("Finding what bounds it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")
-    out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=verdict.by_cause)
+    out = path.to_perfetto(
+        request.folder / f"{summary.name}.pftrace",
+        findings=verdict.by_cause,
+        opens_at_ns=verdict.opens_at_ns,
+    )
     page = origin.folder(summary.name) / _PAGE
+    view, name = _opening(out), request.at or request.window
     if times := times_in(request.at):
-        return _Shown(out, View(*times, selects=True), page)
-    if name := request.at or request.window:
-        part = run.window(name).critical_path()
-        start_ns, end_ns = part.start_ns, part.end_ns
-    elif verdict.top_findings:
-        start_ns, end_ns = _segment_at(path.segments, verdict.top_findings[0].longest_start_ns)
-    else:
-        start_ns, end_ns = path.start_ns, path.end_ns
-    view = View(start_ns - path.origin_ns, end_ns - path.origin_ns, selects=not name)
+        view = replace(view, start_ns=times[0], end_ns=times[1], selects=True)
+    elif name or view.start_ns is None:
+        part = run.window(name).critical_path() if name else path
+        start_ns, end_ns = part.start_ns - path.origin_ns, part.end_ns - path.origin_ns
+        view = replace(view, start_ns=start_ns, end_ns=end_ns, selects=False)
     return _Shown(out, view, page)
-
-
-def _segment_at(segments: pd.DataFrame, time_ns: int) -> tuple[int, int]:
-    """Start and end of the segment of a path at a time."""
-    starts = segments["start_ns"].to_numpy(np.int64)
-    row = int(np.searchsorted(starts, time_ns, side="right")) - 1
-    return int(starts[row]), int(starts[row] + segments["dur_ns"].iloc[row])

@@ -47,6 +47,14 @@ class Attributed:
         }
         return pd.DataFrame(self._ordered | labels, copy=False)
 
+    def causes(self) -> pd.DataFrame:
+        """Segment, time and cause of each row."""
+        cause = Coded(self.columns["cause"], self.texts["cause"]).labels
+        return pd.DataFrame(
+            {name: self.columns[name] for name in ("segment", "dur_ns")} | {"cause": cause},
+            copy=False,
+        )
+
     @property
     def _ordered(self) -> dict[str, Any]:
         """The columns in order."""

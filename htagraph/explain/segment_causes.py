@@ -1,13 +1,23 @@
-"""The main cause of each segment of a critical path."""
+"""The main cause of each segment of a critical path, and the code that ran in it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.segments import NO_EVENT_NAMES
+from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
-__all__ = ["segment_causes"]
+__all__ = ["segment_causes", "segment_code", "with_causes"]
+
+
+def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:
+    """Segments with their ``cause``, and in ``code`` what ran between operators."""
+    n = len(segments)
+    return segments.assign(
+        cause=segment_causes(attributed_time, n), code=segment_code(attributed_time, n)
+    )
 
 
 def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
@@ -43,3 +53,38 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     last = np.lexsort((-code, total, segment))
     cause[segment[last]] = code[last]
     return categorical(cause, labels.tolist())
+
+
+def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
+    """Code between operators, by segment: its frame; else its neighbour, if its range says little.
+
+    Ranges that say little are steps. Missing for segments that are no such code.
+
+    Parameters
+    ----------
+    attributed_time : DataFrame
+        Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`.
+
+    Returns
+    -------
+    Categorical of length n_segments
+
+    Examples
+    --------
+    >>> gaps = pd.DataFrame(
+    ...     {"segment": [0, 1, 2], "name": ["Step#1", "loss", "loss"], "step": ["Step#1"] * 3,
+    ...      "frame": ["", "", "train.py(7): loss"], "place": ["after aten::mm"] * 3}
+    ... )
+    >>> list(segment_code(gaps.assign(bound="python_gap"), 4))
+    ['after aten::mm', nan, 'train.py(7): loss', nan]
+    """
+    columns = ["segment", "name", "step", "frame", "place"]
+    gaps = attributed_time.loc[attributed_time["bound"] == Bound.PYTHON_GAP.label, columns]
+    name, step, frame, place = (gaps[one].to_numpy(object) for one in columns[1:])
+    is_said = (name != step) & (name != NO_EVENT_NAMES[Bound.PYTHON_GAP])
+    text = np.where((frame == "") & ~is_said, place, frame)
+    rows = np.flatnonzero(text != "")[::-1]  # the first piece of a segment counts
+    codes, labels = pd.factorize(text[rows])
+    code = np.full(n_segments, -1, dtype=np.int64)
+    code[gaps["segment"].to_numpy(np.int64)[rows]] = codes
+    return categorical(code, labels.tolist())

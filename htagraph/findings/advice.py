@@ -73,7 +73,7 @@ NOT_RANKED = (
     "differ too much."
 )
 OTHER_RANKS = (
-    "The low end of a saving is for this rank alone: if the other ranks do not change, its "
+    "A saving is smaller, or none, for this rank alone: if the other ranks do not change, its "
     "collectives end no earlier, however early it arrives."
 )
 BINDS = {

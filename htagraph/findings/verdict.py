@@ -32,6 +32,12 @@ _MIN_SHARE = 0.005
 Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
 """
 
+_NONE = ("0%", "<1%")
+"""Shares that are next to nothing: an interval from there on only says what a saving is at most.
+
+Chosen. Pinned by `test_verdict.py::test_a_saving_that_may_be_nothing_is_called_at_most`.
+"""
+
 _NAMED = 0.02
 """Share of a cause that is named although it is not printed as a finding. Chosen.
 
@@ -242,12 +248,29 @@ class Finding:
         if not self.dur_ns or not self.repaired_by or self.cause == Cause.LATE_RANK:
             return ""  # a late rank that comes with the others: that is its drag
         saved = self._percent(self.potential_saving_ns)
-        if saved == "0%":
+        if saved == _NONE[0]:
             return ""
         low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
-        spread = "" if low == high == saved else f" ({low} to {high})"
-        how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
-        return f"saves {saved}{spread} {next(how, 'if fixed')}"
+        if low == high == saved or high in _NONE:
+            said = saved
+        elif low in _NONE:  # the interval is only an upper bound
+            said = f"at most {high}" if high == saved else f"{saved}, at most {high},"
+        else:
+            said = f"{saved} ({low} to {high})"
+        how = (text for begins, text in REPAIRED.items() if self.repaired_by.startswith(begins))
+        return f"saves {said} {next(how, 'if fixed')}"
+
+    @property
+    def gain(self) -> str:
+        """In few words: the predicted saving, or how much shorter the window is without it."""
+        if self.prediction:
+            return self.prediction
+        if self.drag_ns is None or not self.dur_ns:
+            return ""
+        if self.cause == Cause.LATE_RANK:
+            return f"{self._percent(self.drag_ns)} shorter if it came with the others"
+        shorter = f"at most {self._percent(self.drag_ns)} shorter" if self.drag_ns else "no shorter"
+        return f"{shorter} without it"
 
     def _percent(self, time_ns: int) -> str:
         """Time as a share of the window; never 0% for time that is there."""
@@ -284,13 +307,7 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        facts = (
-            ", ".join(items),
-            self.detail or f"{human_count(self.n_segments, 'segment')} in all",
-            self.when,
-            self.where,
-        )
-        return "; ".join(filter(None, facts))
+        return "; ".join(filter(None, (", ".join(items), self.detail, self.when, self.where)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -406,6 +423,11 @@ class Verdict:
     def top_findings(self) -> tuple[Finding, ...]:
         """The first three findings, without negligible ones."""
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
+
+    @property
+    def opens_at_ns(self) -> int | None:
+        """Start of the longest part of the first finding; None without findings."""
+        return next((one.longest_start_ns for one in self.top_findings), None)
 
     @property
     def top_damage(self) -> tuple[str, ...]:

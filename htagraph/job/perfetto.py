@@ -117,6 +117,7 @@ def write_job_trace(
     window: str,
     origin_ns: int,
     findings: Mapping[str, str],
+    opens_at_ns: int | None = None,
     ranks: Collection[int] | None = None,
 ) -> Path:
     """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
@@ -126,9 +127,11 @@ def write_job_trace(
     Parameters
     ----------
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
-        Of the path; with a ``cause`` of each.
+        Of the path; with the ``cause`` and ``code`` of each.
     origin_ns : int, unit=ns
         Time 0 of the file, in common time.
+    opens_at_ns : int, unit=ns, optional
+        Time of the segment at which ``htagraph view`` opens the file.
     """
     without_events = segments.assign(event=np.int64(-1))
 
@@ -141,6 +144,7 @@ def write_job_trace(
             window=window,
             description=_ABOUT,
             findings=findings,
+            opens_at_ns=opens_at_ns,
             origin_ns=origin_ns,
             segment_ends=_arrow_ends(segments),
         )

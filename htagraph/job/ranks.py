@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -53,6 +54,7 @@ from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
 from htagraph.queries.damage import damage_of
 from htagraph.readers.kineto.header import base_time_of
+from htagraph.writers.own_folder import OwnFolder
 
 __all__ = [
     "OnError",
@@ -219,11 +221,12 @@ def prepare_rank(
 
     Beyond `most_collectives`, the summary has those of the last steps.
     """
-    found = opened(graph_file, path)
+    kept = _on_this_machine(graph_file)
+    found = opened(kept, path)
     if found is None:
         found = reading.made(path, beside)
         with suppress(OutputError):  # each visit then compiles again
-            saved(found, graph_file)
+            saved(found, kept)
     trace, graph = found
     collectives = graph.collectives()
     kernels = collectives["event"].to_numpy(np.int64)
@@ -279,11 +282,25 @@ class Request(NamedTuple):
     work: Work
 
 
+def _on_this_machine(graph: Path) -> Path:
+    """Where a graph is kept: on machines that do not see the job's folder, in one of the worker."""
+    return graph if graph.parent.is_dir() else _folder_of_worker(graph.parent).path / graph.name
+
+
+@lru_cache(maxsize=2)  # of the last jobs: a worker may live for weeks
+def _folder_of_worker(_job: Path) -> OwnFolder:
+    return OwnFolder()
+
+
 def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
-    """The graph of a rank: from the cache, or compiled again on machines that do not see it."""
-    if is_trusted(files.graph):
-        return TraceGraph.open(files.graph)
-    return reading.made(files.trace, files.beside).graph
+    """The graph of a rank: kept, or compiled where it is not; workers need not share a disk."""
+    kept = _on_this_machine(files.graph)
+    if is_trusted(kept):
+        return TraceGraph.open(kept)
+    made = reading.made(files.trace, files.beside)
+    with suppress(OutputError):
+        saved(made, kept)
+    return made.graph
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning
@@ -27,10 +27,8 @@ MOST_EVENTS = 1_000_000
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
-    """Work on every rank that the page of a job needs; none if plotly is not installed."""
-    if find_spec("plotly") is None:
-        return ()
-    # Deferred: plotly is an extra.
+    """Work on every rank that the page of a job needs."""
+    # Deferred: a report without files needs no page.
     from htagraph.reports.page.rank_answers import job_page_work  # noqa: PLC0415
 
     return job_page_work(n_ranks)
@@ -44,7 +42,7 @@ def write_files(
     whole: bool = False,
     record: str = "",
 ) -> dict[str, Path]:
-    """Write the files of a report into a folder; the page if plotly is installed.
+    """Write the files of a report into a folder.
 
     Parameters
     ----------
@@ -66,12 +64,13 @@ def write_files(
     new_folder(folder)
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
-    said = summary.verdict.by_cause
+    said, at_ns = summary.verdict.by_cause, summary.verdict.opens_at_ns
     trace: Future[Path] | None = None
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
         if isinstance(summary, Summary):
             shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
-            trace = beside.submit(shown.to_perfetto, files["perfetto"], findings=said)
+            write = partial(shown.to_perfetto, findings=said, opens_at_ns=at_ns)
+            trace = beside.submit(write, files["perfetto"])
             files["dot"] = folder / "critical.dot"
             begin_stage(f"Writing {files['dot']}")
             summary.path.to_dot(files["dot"])
@@ -83,8 +82,8 @@ def write_files(
         files["summary"] = folder / "summary.md"
         begin_stage(f"Writing {files['summary']}")
         write_text(files["summary"], text + record)
-        if page and find_spec("plotly") is not None:
-            # Deferred: plotly is an extra.
+        if page:
+            # Deferred: a report without files needs no page.
             from htagraph.reports.page import write_page  # noqa: PLC0415
 
             files["page"] = folder / "report.html"
@@ -132,4 +131,7 @@ def _write_job_trace(file: Path, summary: JobSummary) -> Path:
             stacklevel=3,
         )
     shown = ranks[:MOST_RANKS]
-    return summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=shown)
+    verdict = summary.verdict
+    return summary.path.to_perfetto(
+        file, findings=verdict.by_cause, opens_at_ns=verdict.opens_at_ns, ranks=shown
+    )

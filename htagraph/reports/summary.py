@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.segments import segment_labels
+from htagraph.findings.judged import judged
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import WHOLE_PART, part_to_judge
-from htagraph.findings.window_bounds import find_bounds, find_opportunities
+from htagraph.findings.whole_part import WHOLE_PART
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.damage import damage_in_words
@@ -28,10 +29,10 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
-from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
+from htagraph.writers.answer import Answer
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -87,6 +88,11 @@ class PathSummary(ABC):
         """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
 
     @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        return ()
+
+    @property
     def window_name(self) -> str:
         """Name of the window."""
         return self.path.window_name
@@ -115,7 +121,7 @@ class PathSummary(ABC):
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
         found = self.opportunities
-        return what_helps(found.head(0) if self.verdict.withheld else found)
+        return Answer(what_helps(found.head(0) if self.verdict.withheld else found))
 
 
 @dataclass(frozen=True)
@@ -155,12 +161,10 @@ class Summary(PathSummary):
         if window:
             return cls(trace, graph.window(window))
         whole = cls(trace, graph)
-        opening = find_opening(whole.path)
-        rest = graph.interval if opening is None else opening.rest
-        part = part_to_judge(graph.dag, rest)
-        if opening is None and part is None:
+        found = judged(whole.path)
+        if found.window == graph.interval:
             return whole
-        return cls(trace, replace(graph, interval=part or rest), opening, part)
+        return cls(trace, replace(graph, interval=found.window), found.opening, found.part)
 
     @cached_property
     def opening(self) -> Opening | None:
@@ -210,6 +214,15 @@ class Summary(PathSummary):
         return damage_in_words(damage_of(self.graph.dag, self.graph.interval))
 
     @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        lost = self.trace.attached.query("n_matched == 0")
+        return tuple(
+            f"{path} matches nothing in the trace: {detail}"
+            for path, detail in zip(lost["path"], lost["detail"], strict=True)
+        )
+
+    @property
     def harmless_repairs(self) -> pd.DataFrame:
         """Repairs of the file that lose nothing, schema `frames.REPAIRS`."""
         repairs = self.trace.repairs
@@ -240,10 +253,11 @@ class Summary(PathSummary):
     @property
     def facts(self) -> str:
         """Rank, size and length of the trace, in one line."""
+        simulated = "simulated " if self.trace.metadata.get("simulated") is True else ""
         of = f" of {self.world_size}" if self.world_size else ""
         assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
         parts = [
-            f"rank {self.trace.rank}{of}{assumed}",
+            f"{simulated}rank {self.trace.rank}{of}{assumed}",
             human_count(len(self.trace.recording.events), "event"),
             human_count(self.n_kernels, "kernel"),
             human_count(len(self.trace.steps), "step"),
@@ -254,12 +268,12 @@ class Summary(PathSummary):
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(self.path, opportunities=self.opportunities)
+        return find_bounds(self.path)
 
     @cached_property
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return find_opportunities(self.path)
+        return self.path.excerpt.scaled(self.path.trials.opportunities)
 
     @property
     def help_notes(self) -> str:
@@ -276,7 +290,7 @@ class Summary(PathSummary):
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
         part = self.path.excerpt
-        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
+        return part.scaled(speed_ups(self.path.trials.rehearsal, targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
 
@@ -13,11 +13,11 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.labels import printable
 
-__all__ = ["escaped", "path_html", "table_html"]
+__all__ = ["escaped", "frame_html", "path_html", "table_html"]
 
 _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 
-_CELL = "text-align:{align};padding:1px 1em 1px 0;border:0"
+_CELL = "text-align:{align};padding:1px 1em 1px 0;border:0;white-space:{space}"
 
 
 def escaped(text: str) -> str:
@@ -29,6 +29,29 @@ def escaped(text: str) -> str:
     'std::vector&lt;int&gt;'
     """
     return escape(printable(text))
+
+
+def frame_html(
+    columns: Mapping[str, Sequence[str]],
+    notes: Iterable[str],
+    *,
+    lefts: Collection[str],
+    folded: Collection[str],
+) -> str:
+    """Columns of texts as a table with notes below it.
+
+    Parameters
+    ----------
+    lefts, folded : collection of str
+        Columns that begin at the left, as names do, and those whose lines fold, as prose does.
+    """
+    aligns = ["left" if name in lefts else "right" for name in columns]
+    spaces = ["normal" if name in folded else "nowrap" for name in columns]
+    cells = [(name, *texts) for name, texts in columns.items()]
+    head, *body = ("".join(map(_cell, row, aligns, spaces)) for row in zip(*cells, strict=True))
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    said = "".join(f'<div style="opacity:0.7">{escaped(note)}</div>' for note in notes)
+    return f'<table><thead style="opacity:0.7">{head}</thead>{rows}</table>{said}'
 
 
 def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
@@ -46,12 +69,13 @@ def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[st
     return f"<div><b>{escaped(title)}</b></div><table>{body}</table>"
 
 
-def _cell(text: str, align: str) -> str:
-    return f'<td style="{_CELL.format(align=align)}">{escaped(text)}</td>'
+def _cell(text: str, align: str, space: str = "normal") -> str:
+    return f'<td style="{_CELL.format(align=align, space=space)}">{escaped(text)}</td>'
 
 
 def _mark(color: str) -> str:
-    return f'<td style="{_CELL.format(align="left")};color:{color}">\u25a0</td>' if color else ""
+    style = _CELL.format(align="left", space="normal")
+    return f'<td style="{style};color:{color}">\u25a0</td>' if color else ""
 
 
 def path_html(title: str, by_bound: pd.DataFrame) -> str:

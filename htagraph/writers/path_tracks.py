@@ -1,10 +1,10 @@
-"""The critical path as one track: a slice per segment, named and colored by its bound.
+"""The critical path as one track: a slice per segment, with its bound and event, colored by bound.
 
 The path of a job has a second row: above the segments, their ranks. Below the path, one slice is
 the whole window, with what bounds it and its findings as arguments::
 
-    Critical path   [rank 0                ][rank 2         ]
-                    [host][launch][compute ][communication  ]
+    Critical path   [rank 0                            ][rank 2                      ]
+                    [host · aten::mm ][compute · gemm  ][communication · AllReduce   ]
       window        [ProfilerStep#5                         ]
 
 (The UI hides roots without children in a folded group.)
@@ -24,10 +24,11 @@ from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
+from htagraph.writers.labels import name_label
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
-__all__ = ["path_slices"]
+__all__ = ["opening", "path_slices"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -66,21 +67,48 @@ class _Texts(NamedTuple):
         return np.append(numbers, 0)[self.code].astype(np.int64)
 
 
+def _events(segments: pd.DataFrame) -> _Texts:
+    """The event of each segment, or the code that it is about."""
+    what = _Texts.of(segments["name"])
+    if "code" not in segments:
+        return what
+    code = _Texts.of(segments["code"])
+    later = len(what.texts) + code.code
+    return _Texts(np.where(code.code < 0, what.code, later), [*what.texts, *code.texts])
+
+
+def _named(bound: _Texts, what: _Texts, strings: Strings) -> I64:
+    """Number of ``bound · event`` for each segment; of the bound alone if nothing is known."""
+    n = len(what.texts) + 1
+    both = (bound.code * n + what.code + 1).astype(np.int64)
+    is_used = np.zeros(n * len(bound.texts), dtype=bool)
+    is_used[both] = True
+    used = np.flatnonzero(is_used)
+    short = ["", *(name_label(text) if text[:1] != "(" else "" for text in what.texts)]
+    pairs = ((bound.texts[one // n], short[one % n]) for one in used.tolist())
+    texts = [" · ".join(filter(None, pair)) for pair in pairs]
+    numbers = np.zeros(len(is_used), dtype=np.int64)
+    numbers[used] = strings.add(np.array(texts, dtype=object))
+    return numbers[both]
+
+
 def _arguments(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str, _Texts]:
-    """Arguments of each segment besides its bound."""
+    """Arguments of each segment."""
     n = len(segments)
     both = _Texts.of(pd.concat([segments["name"], segments["op"]]))
     what, operator = _Texts(both.code[:n], both.texts), _Texts(both.code[n:], both.texts)
     # The slice of a full device is about the kernel that fills it; what waits comes next.
     waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
     rule = _Texts.of(segments["rule"])
+    # What is recorded of an unexplained wait is its edge, not what the time was spent on.
+    is_explained = (segments["bound"] != Bound.UNEXPLAINED.label).to_numpy()
     found = {
         "what": what,
         "operator": operator.where(operator.code != what.code),
         "waiting": waits.where((segments["bound"] == full).to_numpy()),
         "track": _Texts.of(segments["track"]),
         "rule": rule,
-        "evidence": rule.mapped(_EVIDENCE),
+        "evidence": rule.mapped(_EVIDENCE).where(is_explained),
     }
     if "cause" in segments:
         found["cause"] = _Texts.of(segments["cause"])
@@ -128,6 +156,28 @@ def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: String
     return [Arg(name, row, strings.add([text]), "text") for name, text in texts]
 
 
+def opening(segments: pd.DataFrame, zero_ns: int, at_ns: int | None) -> dict[str, int]:
+    """Where ``htagraph view`` opens a file: the path's end, a segment, and in a job its rank.
+
+    Parameters
+    ----------
+    zero_ns : int, unit=ns
+        Time that is 0 in the file.
+    at_ns : int, unit=ns, optional
+        A time within the segment.
+    """
+    if segments.empty:
+        return {}
+    start_ns = segments["start_ns"].to_numpy(np.int64) - zero_ns
+    end_ns = start_ns + segments["dur_ns"].to_numpy(np.int64)
+    found = {"last_ns": end_ns[-1]}
+    if at_ns is not None and start_ns[0] <= at_ns - zero_ns < end_ns[-1]:
+        row = np.searchsorted(start_ns, at_ns - zero_ns, side="right") - 1
+        found |= {"start_ns": start_ns[row], "end_ns": end_ns[row]}
+        found |= {"rank": segments["rank"].to_numpy()[row]} if "rank" in segments else {}
+    return {name: int(value) for name, value in found.items()}
+
+
 def path_slices(
     segments: pd.DataFrame,
     ts_ns: I64,
@@ -144,7 +194,8 @@ def path_slices(
     Parameters
     ----------
     segments : DataFrame
-        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`, with causes in ``cause``, if known.
+        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; if known, with causes in ``cause``, and
+        what ran between operators in ``code``.
     ts_ns : ndarray of shape (n_segments,), dtype=int64, unit=ns
         Starts in the time of the file.
     tracks, strings
@@ -161,7 +212,7 @@ def path_slices(
     start = np.concatenate([ts_ns[first], ts_ns])
     dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
     words = {label: in_words(label) for label in Bound.labels()}
-    bounds = _Texts.of(segments["bound"]).mapped(words).numbers(strings)
+    bound = _Texts.of(segments["bound"]).mapped(words)
     stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
     # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
     hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
@@ -170,9 +221,9 @@ def path_slices(
         ts_ns=start,
         dur_ns=dur_ns,
         track=np.broadcast_to(root, n),
-        name=np.concatenate([stays, bounds]),
+        name=np.concatenate([stays, _named(bound, _events(segments), strings)]),
         category=np.broadcast_to(category, n),
-        color=np.concatenate([hues, np.zeros_like(bounds)]),  # others by their name
+        color=np.concatenate([hues, bound.numbers(strings)]),
         is_instant=np.zeros(n, dtype=bool),
         boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
         args=_args(segments, findings, strings, n_stays),

@@ -27,7 +27,7 @@ from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.output_file import output_file
-from htagraph.writers.path_tracks import path_slices
+from htagraph.writers.path_tracks import opening, path_slices
 from htagraph.writers.slice_packets import (
     Arg,
     Flows,
@@ -258,6 +258,7 @@ def write_pftrace(
     window: str = "",
     description: str = "",
     findings: Mapping[str, str] = _NOTHING_SAID,
+    opens_at_ns: int | None = None,
     moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
@@ -293,6 +294,8 @@ def write_pftrace(
         Help text of the critical path's track.
     findings : mapping of str to str, optional
         Text for segments by their cause.
+    opens_at_ns : int, unit=ns, optional
+        Time of the segment at which ``htagraph view`` opens the file.
     moved_by : str, default=""
         By how much device times were shifted to fit the host clock, in words.
     origin_ns : int, unit=ns, optional
@@ -344,7 +347,8 @@ def write_pftrace(
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
-    supplement = _supplement(events, slices, {**recorded, "zero_ns": zero_ns}, times)
+    facts = {**recorded, "zero_ns": zero_ns, "opens_at": opening(path, zero_ns, opens_at_ns)}
+    supplement = _supplement(events, slices, facts, times)
     packed = Path(out).suffix != ".gz"
     with output_file(out) as file:
         file.write(tracks.serialize())

@@ -65,6 +65,14 @@ class LaneTracks(NamedTuple):
     of_stream: dict[tuple[int, int], int]
 
 
+class Process(NamedTuple):
+    """The track of a process, its id in the file (0 if it cannot have one), and its name."""
+
+    uuid: int
+    pid: int
+    name: str
+
+
 class Tracks:
     """Descriptors of tracks under construction.
 
@@ -101,7 +109,7 @@ class Tracks:
         self._trace = perfetto_trace_pb2.Trace()
         self.place = place if place is not None else 1 if rank is None else rank + 1
         of_rank = "" if rank is None else f"rank {rank}"
-        self._suffix = "".join(f", {part}" for part in (of_rank, run) if part)
+        self._of = tuple(filter(None, (of_rank, run)))
         self._uuid = self.place * _UUIDS_PER_RANK
         self._taken = set() if taken is None else taken
         self._no_process = 0
@@ -130,9 +138,14 @@ class Tracks:
             descriptor.parent_uuid = parent
         return descriptor
 
+    def _called(self, name: str) -> str:
+        """A name with the rank and the run, unless it says them."""
+        said = (of for of in self._of if not re.search(rf"\b{re.escape(of)}\b", name))
+        return ", ".join([name, *said])
+
     def root(self, name: str, description: str = "") -> int:
         """New track above all processes, below earlier roots."""
-        descriptor = self._new(name + self._suffix, None)
+        descriptor = self._new(self._called(name), None)
         descriptor.sibling_order_rank = self.place * _ROOTS_PER_RANK + self._n_roots
         descriptor.child_ordering = EXPLICIT
         if description:
@@ -152,29 +165,33 @@ class Tracks:
         descriptor.child_ordering = EXPLICIT
         return int(descriptor.uuid)
 
-    def process(self, name: str, pid: int | str) -> tuple[int, int]:
-        """New track of a process, and its id in the file; 0 if it cannot have one."""
+    def process(self, name: str, pid: int | str) -> Process:
+        """New track of a process."""
         if not _is_id(pid):
             self._no_process = self._no_process or self.root("no process")
-            return self._no_process, 0
+            return Process(self._no_process, 0, name)
         new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
         self._taken.add(new)
         descriptor = self._new("", None)
         descriptor.process.pid, descriptor.sibling_order_rank = new, self.place
         label = (name or "process") if new == pid else _named(name, pid)
-        descriptor.process.process_name = utf8(label + self._suffix)
-        return int(descriptor.uuid), new
+        descriptor.process.process_name = utf8(self._called(label))
+        return Process(int(descriptor.uuid), new, name)
 
-    def thread(self, label: str, tid: int | str, process: tuple[int, int]) -> int:
-        """New track of a thread in the track of its process."""
-        if not _is_id(tid) or not process[1]:
-            named = f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label
-            return self.child(named or "no thread", process[0], self._uuid % _UUIDS_PER_RANK)
-        descriptor = self._new("", process[0])
-        descriptor.thread.pid, descriptor.thread.tid = process[1], int(tid)
-        bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
-        descriptor.thread.thread_name = utf8(bare or "thread")
-        return int(descriptor.uuid)
+    def thread(self, label: str, tid: int | str, process: Process, n_rows: int = 1) -> list[int]:
+        """New tracks of a thread in the track of its process, one for each row."""
+        if not _is_id(tid) or not process.pid:
+            name = f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label
+            name = name or "no thread"
+            first = self.child(name, process.uuid, self._uuid % _UUIDS_PER_RANK)
+        else:
+            descriptor = self._new("", process.uuid)
+            descriptor.thread.pid, descriptor.thread.tid = process.pid, int(tid)
+            bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
+            name = "thread" if bare == process.name else bare or "thread"
+            descriptor.thread.thread_name = utf8(name)
+            first = int(descriptor.uuid)
+        return [first, *(self.child(f"{name}, overlapping", first) for _ in range(n_rows - 1))]
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
         """New counter track, below the slices of its parent."""
@@ -253,7 +270,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
     )
     groups = {d: tracks.device(d) for d in sorted({int(device[lane]) for lane in used} - {-1})}
     streams: dict[tuple[int, int], int] = {}
-    processes: dict[int | str, tuple[int, int]] = {}
+    processes: dict[int | str, Process] = {}
     table = np.zeros((len(lanes), int(n_rows.max(initial=1))), dtype=np.int64)
     for order, lane in enumerate(used):
         if device[lane] >= 0:
@@ -267,10 +284,8 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
             if pid not in processes:
                 processes[pid] = tracks.process(lanes.process[lane], pid)
             label = lanes.label(lane)
-            if not processes[pid][1]:
+            if not processes[pid].pid:
                 label = ": ".join(filter(None, (_named(lanes.process[lane], pid), label)))
-            thread = tracks.thread(label, lanes.tid[lane], processes[pid])
-            rest = range(n_rows[lane] - 1)
-            uuids = [thread, *(tracks.child(f"{label} (overlapping)", thread) for _ in rest)]
+            uuids = tracks.thread(label, lanes.tid[lane], processes[pid], n_rows[lane])
         table[lane, : len(uuids)] = uuids
     return LaneTracks(table[events.lane, row], groups, streams)

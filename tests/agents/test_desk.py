@@ -266,6 +266,7 @@ def test_names_of_a_trace_are_data(desk):
         ("what_if", {"path": SLOW, "remove": ["nothing"]}, "nothing"),
         ("ask", {"path": SLOW, "question": "stragglers"}, "is a question about a job"),
         ("ask", {"path": SLOW, "question": "slakc"}, "unknown question 'slakc'"),
+        ("path", {"path": SLOW, "start_ns": 5, "end_ns": 10}, "is outside of the trace"),
         ("ask", {"path": SLOW, "question": "slack", "columns": ["x"]}, "has no column 'x'"),
         ("ask", {"path": SLOW, "question": "slack", "where": "x()"}, "is not a condition"),
         ("ask", {"path": SLOW, "question": "drag", "options": {"by": "x"}}, "has no by 'x'"),

@@ -14,7 +14,7 @@ from tests.benchmarks.stages import ENTRY, saved_graph
 
 HERE = Path(__file__).resolve().parents[2]
 OURS = "htagraph"
-_OUR_WAYS = ("pipeline", "report", "reopen")
+_OUR_WAYS = ("pipeline", "commands", "reopen")
 _VERSION = "from importlib.metadata import version; print(version({!r}))"
 _HTA_NAMES = ("traceinsight", "HolisticTraceAnalysis")
 

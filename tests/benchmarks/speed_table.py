@@ -16,7 +16,10 @@ Measured = dict[str, dict[str, list[Run]]]
 ANALYSIS = ("load", "compile", "path")
 """What leads from a file to its critical path; HTA's graph is part of its path."""
 
-_COLUMNS = (*ANALYSIS, "to the path", "ten questions", "report", "reopen")
+_COLUMNS = (*ANALYSIS, "to the path", "ten questions", "reopen")
+
+_COMMANDS = ("inflate", "htagraph path", "verdict", "report")
+"""What `tests.benchmarks.stages.commands` measures."""
 
 
 def seconds(run: Run, column: str, what: str = "wall_s") -> float | None:
@@ -47,7 +50,7 @@ def time_table(measured: Measured) -> str:
     return _table(
         measured,
         {column: lambda run, column=column: seconds(run, column) for column in _COLUMNS}
-        | {"peak GB": gigabytes, "of the report": lambda run: gigabytes(run, "report")},
+        | {"peak GB": gigabytes},
     )
 
 
@@ -57,6 +60,52 @@ def cpu_table(measured: Measured) -> str:
         measured,
         {column: lambda run, column=column: seconds(run, column, "cpu_s") for column in _COLUMNS},
     )
+
+
+_STEPS = {
+    "path / inflate": ("htagraph path", "inflate"),
+    "verdict / path": ("verdict", "htagraph path"),
+    "report / verdict": ("report", "verdict"),
+}
+
+
+def _times(run: Run, step: str) -> float | None:
+    """How many times the CPU of what it builds on a process takes."""
+    took, least = (seconds(run, column, "cpu_s") for column in _STEPS[step])
+    return took / least if took and least else None
+
+
+def history(measured: Measured, version: str, before: str = "") -> str:
+    """The ratios of a version as CSV, after those of other versions.
+
+    Seconds of two machines say nothing of each other; ratios of runs that took turns do.
+    """
+    steps = {
+        (size, step): [_times(run, step) for run in runs[OURS]]
+        for size, runs in measured.items()
+        for step in _STEPS
+    }
+    lines = [line for line in before.splitlines()[1:] if not line.startswith(f"{version},")]
+    lines += [
+        f"{version},{size},{step},{statistics.median(known):.2f}"
+        for (size, step), values in steps.items()
+        if (known := [value for value in values if value is not None])
+    ]
+    return "\n".join(["version,MB,CPU of,times", *lines]) + "\n"
+
+
+def command_table(measured: Measured) -> str:
+    """CPU and peak memory of whole processes, and how many times what each builds on."""
+    columns: dict[str, Callable[[Run], float | None]] = {
+        f"{column}, CPU s": lambda run, column=column: seconds(run, column, "cpu_s")
+        for column in _COMMANDS
+    }
+    columns |= {step: lambda run, step=step: _times(run, step) for step in _STEPS}
+    columns |= {
+        f"{column}, peak GB": lambda run, column=column: gigabytes(run, column)
+        for column in _COMMANDS[1:]
+    }
+    return _table({size: {OURS: runs[OURS]} for size, runs in measured.items()}, columns)
 
 
 def ratio_table(measured: Measured) -> str:

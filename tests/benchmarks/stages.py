@@ -1,16 +1,19 @@
 """What one process measures, stage by stage, as JSON: ``python stages.py WAY TRACE``.
 
-``WAY`` is ``pipeline`` (load, compile, path, ten questions), ``report``, ``reopen`` (a graph that
-was saved), or ``hta``: HTA's load, its critical path of the whole trace, and its ten questions. An
-interpreter that has HTA runs this file too, so it imports nothing of this repository but the
-package, and that only where it is measured.
+``WAY`` is ``pipeline`` (load, compile, path, ten questions), ``commands`` (whole processes, and
+what it takes to inflate the file), ``reopen`` (a graph that was saved), or ``hta``: HTA's load, its
+critical path of the whole trace, and its ten questions. An interpreter that has HTA runs this file
+too, so it imports nothing of this repository but the package, and that only where it is measured.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
+import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -88,12 +91,29 @@ def saved_graph(trace: Path) -> Path:
     return trace.with_name(f"{trace.name}.htagraph.npz")
 
 
-def report(trace: Path) -> None:
-    """What `htagraph report` does: from the file to the written report."""
-    import htagraph as hg
-
-    with tempfile.TemporaryDirectory() as folder, stage("report"):
-        hg.report(trace, Path(folder) / "report")
+def commands(trace: Path) -> None:
+    """Inflate the file, which every reader has to; then the three main commands, each a process."""
+    if trace.suffix == ".gz":
+        with stage("inflate"), gzip.open(trace) as file:
+            while file.read(1 << 20):
+                pass
+    with tempfile.TemporaryDirectory() as folder:
+        for name, options in {
+            "htagraph path": ("path", str(trace)),
+            "verdict": ("report", str(trace), "--no-files"),
+            "report": ("report", str(trace), "--out", str(Path(folder) / "report")),
+        }.items():
+            began = time.perf_counter()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "htagraph", *options, "--quiet"], stdout=subprocess.DEVNULL
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            assert status == 0, name
+            STAGES[name] = {
+                "wall_s": time.perf_counter() - began,
+                "cpu_s": used.ru_utime + used.ru_stime,
+                "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+            }
 
 
 def reopen(trace: Path) -> None:
@@ -137,7 +157,7 @@ def hta(trace: Path) -> None:
             ask()
 
 
-WAYS = {way.__name__: way for way in (pipeline, report, reopen, hta)}
+WAYS = {way.__name__: way for way in (pipeline, commands, reopen, hta)}
 
 
 if __name__ == "__main__":

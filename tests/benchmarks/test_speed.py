@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from tests.benchmarks.rounds import OURS, Run
 from tests.benchmarks.speed_picture import picture
-from tests.benchmarks.speed_table import ratio_table, spread, time_table
+from tests.benchmarks.speed_table import history, ratio_table, spread, time_table
 
 
 def run(**seconds: float) -> Run:
@@ -48,3 +48,16 @@ def test_the_picture_has_a_line_for_each_in_each_panel() -> None:
     drawn = ET.fromstring(picture(MEASURED))  # noqa: S314 - our own
 
     assert len(drawn.findall("{http://www.w3.org/2000/svg}polyline")) == 4
+
+
+def test_history_has_the_ratios_of_each_version_once() -> None:
+    """CPU of three processes: 2 s beside 1 s of inflating, then 3 s, then 6 s."""
+    seconds = {"inflate": 1.0, "htagraph path": 2.0, "verdict": 3.0, "report": 6.0}
+    measured = {"20": {OURS: [run(**seconds)]}}
+    ratios = ["20,path / inflate,2.00", "20,verdict / path,1.50", "20,report / verdict,2.00"]
+
+    first = history(measured, "1.0")
+    second = history(measured, "1.1", history(measured, "1.0", first))
+
+    assert first.splitlines()[1:] == [f"1.0,{ratio}" for ratio in ratios]
+    assert second.splitlines()[1:] == [f"{v},{ratio}" for v in ("1.0", "1.1") for ratio in ratios]

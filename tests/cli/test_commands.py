@@ -46,7 +46,8 @@ def test_report_says_what_bounds_the_run(run, trace):
     lines = out.splitlines()
 
     assert code == 0
-    assert lines[:2] == ["rank0", "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"]
+    facts = "simulated rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
+    assert lines[:2] == ["rank0", facts]
     assert lines[4].strip() == "1. Data loading: 82.4% of the path (19.7 ms)"
 
 
@@ -274,8 +275,8 @@ def test_inference_can_be_switched_off(run, trace):
 
 def test_a_report_without_inference_says_so_in_one_line(run, trace):
     """Below the facts; with inference, it says how much of the path is inferred instead."""
-    _, off, _ = run("report", trace, "--no-infer", "-q")
-    _, on, _ = run("report", trace, "-q")
+    _, off, _ = run("report", trace, "--no-infer", "-q", "--tables")
+    _, on, _ = run("report", trace, "-q", "--tables")
 
     assert off.splitlines()[2].startswith("Nothing was inferred (--no-infer):")
     assert "of the path is inferred" not in off

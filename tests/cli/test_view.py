@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,12 @@ def slice_at(graph_or_job: Any) -> tuple[str, str]:
     return str(around["start_ns"] - path.origin_ns), str(around["dur_ns"])
 
 
+def is_shown(asked: dict[str, str]) -> bool:
+    """Whether the selected slice takes 40% of the timeline."""
+    first, last, start, dur = (int(asked[name]) for name in ("visStart", "visEnd", "ts", "dur"))
+    return first <= start and start + dur <= last and last - first == int(2.5 * dur)
+
+
 def test_a_json_trace_is_opened_at_its_first_finding(file: Path) -> None:
     """With its critical path; the longest segment of the finding is selected."""
     asked, content, code = fetched(str(file))
@@ -66,7 +73,7 @@ def test_a_json_trace_is_opened_at_its_first_finding(file: Path) -> None:
         0,
     )
     assert (asked["ts"], asked["dur"]) == slice_at(hg.load(file).compile())
-    assert asked["visStart"] == asked["ts"]
+    assert is_shown(asked)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +94,32 @@ def test_ranks_are_served_as_one_trace(ranks: Path, what: str) -> None:
         "job.pftrace",
     )
     assert (asked["ts"], asked["dur"]) == slice_at(hg.load_job(ranks))
+
+
+def test_the_file_of_a_report_opens_as_the_original_does(file: Path, ranks: Path) -> None:
+    """Same slice, same part of the timeline; of a job, the tracks of the same rank."""
+    shown = ("ts", "dur", "visStart", "visEnd", "startupCommands")
+    for original, name in ((file, "critical.pftrace"), (ranks, "job.pftrace")):
+        folder = original.parent / f"report on {original.name}"
+        command = [sys.executable, "-m", "htagraph", "report", str(original), "--out", str(folder)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        there, here = fetched(str(original))[0], fetched(str(folder / name))[0]
+        assert [there[name] for name in shown] == [here[name] for name in shown]
+
+
+def test_a_job_expands_the_rank_of_its_first_finding_alone(ranks: Path) -> None:
+    """All others are a row each."""
+    asked, *_ = fetched(str(ranks))
+    path, first = hg.load_job(ranks).critical_path(), hg.load_job(ranks).verdict().findings[0]
+    before = path.segments[path.segments["start_ns"] <= first.longest_start_ns]
+    there = before["rank"].iloc[-1]
+    tracks = re.compile(json.loads(asked["startupCommands"])[1]["args"][0])
+    assert [
+        rank
+        for rank in (0, 1)
+        for name in (f"GPU {rank}, rank {rank}", f"python, rank {rank} {4200 + rank}")
+        if tracks.search(name)
+    ] == [there, there]
 
 
 def test_it_opens_where_it_is_told_to(file: Path) -> None:
@@ -134,7 +167,7 @@ def test_a_perfetto_trace_is_opened_at_times(file: Path, tmp_path: Path) -> None
     out = hg.load(file).compile().critical_path().to_perfetto(tmp_path / "critical.pftrace")
     asked, content, _ = fetched(str(out), "--at", "1_000:2_500")
     assert (asked["ts"], asked["dur"], content == out.read_bytes()) == ("1000", "1500", True)
-    assert (asked["visStart"], asked["visEnd"]) == ("1000", "2500")
+    assert (int(asked["visStart"]), int(asked["visEnd"])) == (250, 4000)
 
 
 def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:

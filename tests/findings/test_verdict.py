@@ -57,6 +57,22 @@ def test_a_saving_is_never_nothing(saves: float, percent: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.0, 0.10, "at most 10%"),
+        (0.004, 0.15, "10%, at most 15%,"),
+        (0.02, 0.15, "10% (2% to 15%)"),
+        (0.10, 0.10, "10%"),
+    ],
+)
+def test_a_saving_that_may_be_nothing_is_called_at_most(low: float, high: float, said: str) -> None:
+    """An interval that begins at nothing says only where it ends."""
+    ends = {"saving_low_ns": round(low * 1e6), "saving_high_ns": round(high * 1e6)}
+    finding = replace(found(saves=0.1), **ends)
+    assert finding.prediction == f"saves {said} if captured as a CUDA graph"
+
+
+@pytest.mark.parametrize(
     ("share", "rest"), [(0.1, "compute 10.0%"), (0.01, "1 smaller cause 1.0%")]
 )
 def test_a_large_cause_is_named_although_others_cost_more(share: float, rest: str) -> None:

@@ -342,6 +342,16 @@ def test_a_job_can_be_asked_when_the_files_are_gone(copy: Path) -> None:
     assert job.critical_path().dur_ns > 0
 
 
+def test_a_worker_that_does_not_see_the_folder_of_the_job_reads_a_trace_once(copy: Path) -> None:
+    """As a Dask worker on another machine, which then keeps the compiled graph itself."""
+    job = load_job(copy)
+    shutil.rmtree(job.summaries[0].graph.parent)
+    first = job.map(n_events)
+    shutil.rmtree(copy)
+
+    assert job.map(n_events) == first
+
+
 def test_jobs_that_share_a_cache_keep_apart(folder: Path, tmp_path: Path) -> None:
     """Their graphs lie in one folder that the user gave, and stay there."""
     other = tmp_path / "other"

@@ -48,7 +48,10 @@ select extract_arg(p.arg_set_id, 'debug.what'), o.name, extract_arg(o.arg_set_id
 from ends join slice p on p.id = a join slice o on o.id = b
 where p.category = 'critical_path' order by p.ts
 """
-BY_BOUND = f"select name, sum(dur) from ({ON_PATH}) group by name order by 2 desc"  # noqa: S608
+BY_BOUND = f"""
+select extract_arg(arg_set_id, 'correlation_id'), sum(dur) from ({ON_PATH}) group by 1
+order by 2 desc
+"""  # noqa: S608
 WINDOW = """
 select s.name, s.ts, s.dur, a.key, a.display_value from slice s
 join track t on s.track_id = t.id join track p on t.parent_id = p.id
@@ -82,20 +85,22 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
 
 
 def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
-    """Called by their bound; what ran, why it counts and what it would save are arguments."""
+    """Called by their bound and event; why it counts and what it would save are arguments."""
     path = graph.critical_path()
     saves = {"compute": "GPU compute: saves 24% if twice as fast"}
     segments, window = ask(path.to_perfetto(tmp_path / "x.pftrace", findings=saves), SAID, WINDOW)
     kernel, order = ("duration", "recorded"), ("program order", "by definition")
     waits = ("call semantics", "by definition")
+    launched = ("correlation", "recorded")
+    on_stream, called = ("aten::linear", "stream 7"), "cudaDeviceSynchronize"
     assert segments == [
-        ["host", "aten::linear", None, "1", "host", None, *order],
-        ["launch", "kernel", "aten::linear", "stream 7", "host", None, "correlation", "recorded"],
-        ["compute", "kernel", "aten::linear", "stream 7", "compute", saves["compute"], *kernel],
-        ["compute", "kernel2", "aten::linear", "stream 7", "compute", saves["compute"], *kernel],
-        ["sync", "cudaDeviceSynchronize", None, "1", "host wait", None, *waits],
+        ["host · aten::linear", "aten::linear", None, "1", "host", None, *order],
+        ["launch · kernel", "kernel", *on_stream, "host", None, *launched],
+        ["compute · kernel", "kernel", *on_stream, "compute", saves["compute"], *kernel],
+        ["compute · kernel2", "kernel2", *on_stream, "compute", saves["compute"], *kernel],
+        [f"sync · {called}", called, None, "1", "host wait", None, *waits],
         ["python gap", "(host gap)", None, "1", "host wait", None, *order],
-        ["host", "aten::relu", None, "1", "host", None, *order],
+        ["host · aten::relu", "aten::relu", None, "1", "host", None, *order],
     ]
     assert {tuple(row[:3]) for row in window} == {("the whole trace", 0, graph.dur_ns)}
     assert [row[3:] for row in window] == [
@@ -105,6 +110,24 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
         ["debug.launch", "3.00 us (4.6%)"],
         ["debug.python gap", "2.00 us (3.1%)"],
         ["debug.finding 1", saves["compute"]],
+    ]
+
+
+def test_code_between_operators_is_called_by_its_range_or_its_neighbor(tmp_path: Path, ask) -> None:
+    """A range of the program says where it is, the range of a step does not."""
+    drawing = """
+      cpu 1 |{ProfilerStep#0                                        }
+      cpu 1 |[aten::mm]        {# loss                       }
+      cpu 1 |                  [aten::sum]        [aten::relu]
+    """
+    rank = hg.Trace.from_events(hg.synth.timeline(drawing, us_per_column=100))
+    out = rank.compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
+    (names,) = ask(out, f"select name from ({ON_PATH}) where name like 'python%' order by ts")  # noqa: S608
+
+    assert names == [
+        ["python gap · after aten::mm"],
+        ["python gap · # loss"],
+        ["python gap · after # loss"],
     ]
 
 

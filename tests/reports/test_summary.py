@@ -10,12 +10,12 @@ import pytest
 import htagraph as hg
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import STEP_SHARES
-from htagraph.reports.cells import human_frame
 from htagraph.reports.json_document import SCHEMA, VERSION, json_document
 from htagraph.reports.markdown import markdown_summary, markdown_table
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
+from htagraph.writers.cells import human_frame
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -76,7 +76,7 @@ def test_the_name_of_a_trace_is_its_file_without_the_usual_endings(stalled):
 
 def test_facts_name_rank_and_size(stalled):
     """One line says what one looks at."""
-    assert stalled.facts == "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
+    assert stalled.facts == "simulated rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
 
 
 def test_json_document_survives_a_round_trip(stalled):

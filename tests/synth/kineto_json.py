@@ -101,6 +101,7 @@ def _header(program: Program) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "schemaVersion": 1,
+        "simulated": True,
         "deviceProperties": [device],
         "cuda_runtime_version": 12080,
         "cuda_driver_version": 12080,

@@ -26,7 +26,7 @@ from htagraph.readers.perfetto.track_descriptors import Tracks
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["read_perfetto"]
+__all__ = ["read_opening", "read_perfetto"]
 
 _MOST_NAMED = 4
 """Kinds of packets that an error lists (chosen)."""
@@ -86,6 +86,13 @@ def read_perfetto(
             metadata,
         ),
     )
+
+
+def read_opening(file: Path) -> dict[str, int]:
+    """Where a file by htagraph opens, as `path_tracks.opening` says; empty if it does not say."""
+    facts = (own.facts.get("opens_at") for own in supplements(_content(file)[0]))
+    found = next((one for one in facts if isinstance(one, dict)), {})
+    return {name: at for name, at in found.items() if isinstance(at, int)}
 
 
 def _content(source: str | Path | bytes) -> tuple[TraceContent, tuple[Any, ...]]:

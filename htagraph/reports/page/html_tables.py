@@ -13,9 +13,10 @@ import pandas as pd
 
 from htagraph.model.columns import heading, quantity
 from htagraph.model.schema import Quantity, Schema
-from htagraph.reports.cells import cell_text
+from htagraph.reports.page.commands import command_html
 from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
+from htagraph.writers.cells import cell_text
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
@@ -160,8 +161,8 @@ def _more(kept: int, n_rows: int, whole: str) -> str:
         if kept > _SHORT
         else ""
     )
-    command = f": <code>{escape(whole)}</code> has all" if whole else ""
-    cut = f"<span>The first {kept:,} of {n_rows:,} rows{command}.</span>" if kept < n_rows else ""
+    command = f" All: {command_html(whole)}" if whole else ""
+    cut = f"<span>The first {kept:,} of {n_rows:,} rows.{command}</span>" if kept < n_rows else ""
     return f'<p class="note more">{button} {cut}</p>' if button or cut else ""
 
 

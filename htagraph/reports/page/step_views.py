@@ -26,7 +26,7 @@ _LONGEST = 15
 _MIN_SHARE = 0.05
 """Share of the step from which a bound is in its summary: chosen."""
 
-_SegmentsAt = Callable[[npt.NDArray[np.int64]], pd.DataFrame]
+_SegmentsAt = Callable[[npt.NDArray[np.int64]], "pd.DataFrame"]
 
 
 @dataclass(frozen=True)

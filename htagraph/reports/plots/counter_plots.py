@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.units import human_duration
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
@@ -23,9 +24,6 @@ from htagraph.reports.plots.style import (
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 
 _MAX_TRACKS = 6
@@ -36,7 +34,7 @@ _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 @of_frame(answers.LAUNCH_STATS)
-def launch_stats(frame: pd.DataFrame) -> Figure:
+def launch_stats(frame: pd.DataFrame) -> Drawing:
     """Figure of how long launch calls take, how long their work waits, and how long it runs.
 
     Parameters
@@ -68,14 +66,14 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     )
     n_early = int((frame["launch_delay_ns"] == 0).sum())
     if n_early:
-        figure.layout.meta = {
+        figure.layout["meta"] = {
             "note": f"{n_early:,} launches have no delay: their work starts before the call ends."
         }
     return figure
 
 
 @of_frame(answers.COUNTERS)
-def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of outstanding launches over time, by stream.
 
     Parameters
@@ -106,7 +104,7 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
 
 
 @of_frame(answers.COUNTERS)
-def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of the bandwidth of copies and fills over time, by direction.
 
     Parameters
@@ -149,7 +147,7 @@ def _human_bytes(n_bytes: float) -> str:
 
 def _levels(
     tracks: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
-) -> Figure:
+) -> Drawing:
     """Figure of levels over time, of the busiest tracks."""
     shown = dict(list(tracks.items())[:_MAX_TRACKS])
     begin = min(int(part["ts_ns"].min()) for part in tracks.values())
@@ -177,5 +175,5 @@ def _levels(
         notes.append(f"The busiest {len(shown)} of {len(tracks)} are drawn.")
     if any(line.is_thinned for line in drawn.values()):
         notes.append(f"Each of about {_MAX_POINTS:,} points is the highest value of its interval.")
-    figure.layout.meta = {"note": " ".join(notes)}
+    figure.layout["meta"] = {"note": " ".join(notes)}
     return figure

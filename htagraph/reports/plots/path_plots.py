@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
@@ -28,9 +29,6 @@ from htagraph.reports.plots.style import (
 )
 from htagraph.reports.plots.thinning import Blocks, thin_path
 from htagraph.reports.step_shares import time_by_step
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "steps"]
 
@@ -51,7 +49,7 @@ _BAR = 0.86
 
 
 @of_path("CriticalPath", "JobPath")
-def critical_path(path: CriticalPath | JobPath) -> Figure:
+def critical_path(path: CriticalPath | JobPath) -> Drawing:
     """Figure of the critical path as one stacked bar: its time by bound.
 
     Parameters
@@ -81,7 +79,7 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
 
 
 @of_path("CriticalPath")
-def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE) -> Figure:
+def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE) -> Drawing:
     """Figure of the critical path over time, one row per bound; the area of a block is its time.
 
     Parameters
@@ -119,12 +117,12 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         shapes=_step_lines(path, unit),
         dragmode="zoom",
     )
-    figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
+    figure.layout["meta"] = {"note": _note(segments, blocks, path.dur_ns)}
     return figure
 
 
 @of_path("JobPath")
-def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure:
+def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Drawing:
     """Figure of a job's critical path over time, one row per rank, colored by bound.
 
     Parameters
@@ -177,7 +175,7 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
         xaxis=time_axis(unit, path.dur_ns, "common time"),
         dragmode="zoom",
     )
-    figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
+    figure.layout["meta"] = {"note": _note(segments, blocks, path.dur_ns)}
     return figure
 
 
@@ -292,7 +290,7 @@ def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
 
 
 @of_path("CriticalPath")
-def steps(path: CriticalPath) -> Figure:
+def steps(path: CriticalPath) -> Drawing:
     """Figure of the critical path step by step: how long each step takes, by bound.
 
     Parameters
@@ -327,7 +325,7 @@ def steps(path: CriticalPath) -> Figure:
         traces, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows
     )
     if len(table) > _MAX_STEPS:
-        figure.layout.meta = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
+        figure.layout["meta"] = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from htagraph.model.colors import COLORS
 from htagraph.model.job_answers import PIPELINE_SCHEDULE
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     TimeUnit,
     named_rows,
@@ -20,9 +21,6 @@ from htagraph.reports.plots.style import (
     percent,
     time_axis,
 )
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["pipeline_schedule"]
 
@@ -42,7 +40,7 @@ _OUTLINE, _OUTLINE_PX = "#c0392b", 2
 
 
 @of_frame(PIPELINE_SCHEDULE)
-def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Figure:
+def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
     """Figure of a pipeline: a row per rank, a box per micro-batch and phase.
 
     The step waits for the boxes with an outline: were one longer, it would be, too. Of several

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.units import human_count, human_duration, human_number
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     TimeUnit,
     label,
@@ -20,9 +21,6 @@ from htagraph.reports.plots.style import (
     series_line,
     time_axis,
 )
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["sampled_counters"]
 
@@ -39,7 +37,7 @@ _FIRST = re.compile(
 
 
 @of_frame(answers.SAMPLED_COUNTERS)
-def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of sampled counters over time: a row for each, a line for each device.
 
     Parameters
@@ -87,7 +85,7 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         | {"anchor": "y" if len(shown) == 1 else f"y{len(shown)}"},
         **layout,
     )
-    figure.layout.meta = {"note": _note(frame, len(rows), len(shown), end - origin)}
+    figure.layout["meta"] = {"note": _note(frame, len(rows), len(shown), end - origin)}
     return figure
 
 

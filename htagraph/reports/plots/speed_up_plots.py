@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from htagraph.model.frames import SPEED_UPS
 from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["speed_ups"]
 
@@ -27,7 +25,7 @@ _NOTE = (
 
 
 @of_frame(SPEED_UPS)
-def speed_ups(frame: pd.DataFrame) -> Figure:
+def speed_ups(frame: pd.DataFrame) -> Drawing:
     """Figure of what is saved by how much faster a kernel or operator is.
 
     Parameters

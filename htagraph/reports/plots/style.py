@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from html import escape
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import pandas as pd
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS, IDLE, SERIES
 from htagraph.model.schema import Schema
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ __all__ = [
     "track_labels",
 ]
 
-_Draw = TypeVar("_Draw", bound="Callable[..., Figure]")
+_P = ParamSpec("_P")
 
 BOUND_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 """Color of each bound."""
@@ -99,8 +100,8 @@ class TimeUnit(NamedTuple):
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
 
 
-def of_frame(schema: Schema, *more: str) -> Callable[[_Draw], _Draw]:
-    """Report a wrong frame: the answer to another question, or columns that are missing.
+def of_frame(schema: Schema, *more: str) -> Door:
+    """Draw in plotly; report a wrong frame: another question's answer, or columns are missing.
 
     Parameters
     ----------
@@ -117,37 +118,49 @@ def of_frame(schema: Schema, *more: str) -> Callable[[_Draw], _Draw]:
         missing = [name for name in (*schema.columns, *more) if name not in given.columns]
         return f"a frame without {missing[0]!r}" if missing else ""
 
-    return _checked(wrong, f"give the answer to {answer}.")
+    return Door(wrong, f"give the answer to {answer}.")
 
 
-def of_path(*kinds: str) -> Callable[[_Draw], _Draw]:
-    """Report an object that is not a path of one of these classes."""
+def of_path(*kinds: str) -> Door:
+    """Draw in plotly; report an object that is not a path of one of these classes."""
 
     def wrong(given: object) -> str:
         return "" if type(given).__name__ in kinds else f"a {type(given).__name__}"
 
-    return _checked(wrong, f"give the {' or '.join(kinds)} itself.")
+    return Door(wrong, f"give the {' or '.join(kinds)} itself.")
 
 
-def _checked(wrong: Callable[[object], str], hint: str) -> Callable[[_Draw], _Draw]:
-    """A figure whose failure reports what is wrong with its first argument, if anything is."""
+class Door:
+    """Makes a drawing a figure of plotly; a failure reports what is wrong with its argument.
 
-    def around(draw: _Draw) -> _Draw:
+    Parameters
+    ----------
+    wrong : callable
+        What is wrong with the first argument; empty for nothing.
+    hint : str
+        What to give instead.
+    """
+
+    def __init__(self, wrong: Callable[[object], str], hint: str) -> None:
+        self._wrong, self._hint = wrong, hint
+
+    def __call__(self, draw: Callable[_P, Drawing]) -> Callable[_P, Figure]:
+        """The function that people call; `drawing` reaches the one on data."""
+
         @wraps(draw)
-        def drawn(*args: Any, **options: Any) -> Figure:  # noqa: ANN401  as the function itself
+        def drawn(*args: _P.args, **options: _P.kwargs) -> Figure:
             try:
-                return draw(*args, **options)
+                made = draw(*args, **options)
             except (AttributeError, KeyError, TypeError) as exc:
                 first = next(iter(signature(draw).parameters))
-                said = wrong(args[0] if args else options.get(first))
+                said = self._wrong(args[0] if args else options.get(first))
                 if not said:
                     raise
                 name = draw.__name__
-                raise QueryError(f"plots.{name} cannot draw {said}.", hint=hint) from exc
+                raise QueryError(f"plots.{name} cannot draw {said}.", hint=self._hint) from exc
+            return made.in_plotly()
 
-        return cast("_Draw", drawn)
-
-    return around
+        return drawn
 
 
 def percent(share: float) -> str:
@@ -225,7 +238,7 @@ def bars(
     }
 
 
-def one_bar(parts: Sequence[tuple[str, float, str, str]], title: str, axis: str) -> Figure:
+def one_bar(parts: Sequence[tuple[str, float, str, str]], title: str, axis: str) -> Drawing:
     """Figure of one bar of parts: name, share, color, and text on hovering."""
     inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
     traces = [
@@ -238,7 +251,7 @@ def one_bar(parts: Sequence[tuple[str, float, str, str]], title: str, axis: str)
     return new_figure(traces, title, rows=1, barmode="stack", xaxis=x_axis, bargap=0.1)
 
 
-def no_figure(title: str) -> Figure:
+def no_figure(title: str) -> Drawing:
     """A figure that only says why there is nothing to draw."""
     return new_figure([], title, height=_EMPTY_PX)
 
@@ -268,7 +281,7 @@ def new_figure(
     rows: int = 0,
     height: int = 320,
     **layout: Any,  # noqa: ANN401
-) -> Figure:
+) -> Drawing:
     """Figure in the style of the report.
 
     Parameters
@@ -281,17 +294,7 @@ def new_figure(
         Rows of horizontal bars, which decide the height; else it is `height`.
     **layout
         Of plotly; merged into the layout of all figures.
-
-    Raises
-    ------
-    QueryError
-        If plotly is not installed.
     """
-    try:
-        # Deferred: an optional extra, and slow to import.
-        from plotly import graph_objects as go  # noqa: PLC0415
-    except ImportError:
-        raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {
         "orientation": "h",
         "y": 1.0,
@@ -332,7 +335,7 @@ def new_figure(
             if isinstance(own.get(name), dict) and isinstance(value, dict)
             else value
         )
-    return go.Figure(data=list(traces), layout=own)
+    return Drawing(list(traces), own)
 
 
 def durations_axis(title: str) -> dict[str, Any]:
