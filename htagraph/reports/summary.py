@@ -124,8 +124,6 @@ class PathSummary(ABC):
     @cached_property
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
-        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: it loads pandas
-
         found = self.opportunities
         return Answer(what_helps(found.head(0) if self.verdict.withheld else found))
 
