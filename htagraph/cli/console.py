@@ -16,8 +16,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
+from htagraph.model.labels import printable
 from htagraph.model.progress import Progress, listening
-from htagraph.writers.labels import printable
 
 __all__ = ["complain", "notices", "output", "sentences", "shown_progress"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.frames import SPEED_UPS
+from htagraph.model.labels import distinct_names
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
-from htagraph.writers.labels import distinct_names
 
 __all__ = ["speed_ups"]
 

@@ -14,9 +14,9 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS, IDLE, SERIES
+from htagraph.model.labels import name_label
 from htagraph.model.schema import Schema
 from htagraph.reports.plots.drawing import Drawing
-from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
