@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from htagraph.findings.advice import NOT_RANKED
 from htagraph.findings.verdict import Finding, Paragraph
 from htagraph.model.kinds import Cause
+from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary

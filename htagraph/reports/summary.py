@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
 from htagraph.model.frames import SPEED_UPS, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.labels import labels_among
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -125,7 +127,13 @@ class PathSummary(ABC):
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
         found = self.opportunities
-        return Answer(what_helps(found.head(0) if self.verdict.withheld else found))
+        shown = found.head(0) if self.verdict.withheld else found
+        return Answer(what_helps(shown, self.labels_of(shown["target"])))
+
+    def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Short names that are distinct in the trace, if it is one trace."""
+        del names
+        return {}
 
 
 @dataclass(frozen=True)
@@ -279,6 +287,10 @@ class Summary(PathSummary):
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
         return self.path.excerpt.scaled(self.path.trials.opportunities)
+
+    def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Short names that are distinct in the trace."""
+        return labels_among(names, self.graph.dag.events.symbols.texts)
 
     @property
     def help_notes(self) -> str:
