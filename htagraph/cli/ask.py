@@ -87,7 +87,7 @@ def ask(
             run: Questions = (
                 windowed(loaded_job(source, number, reading, executor), window)
                 if source.is_job
-                else windowed(loaded_trace(source, number, reading).graph, window)
+                else windowed(loaded_trace(source, number, reading, window).graph, window)
             )
             begin_stage(f"Answering {question}")
             answers[number] = run.ask(question, **question_options)
