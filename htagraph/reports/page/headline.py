@@ -59,6 +59,7 @@ def _card(number: int, finding: Finding) -> str:
         f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
         for bound, dur in finding.parts
     )
+    bounds = ", ".join(f"{in_words(bound)} {human_duration(dur)}" for bound, dur in finding.parts)
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
         for item in finding.evidence
@@ -75,7 +76,8 @@ def _card(number: int, finding: Finding) -> str:
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
         f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
-        f'{human_duration(finding.dur_ns)}</p><div class="meter">{parts}</div><ul>{evidence}</ul>'
+        f'{human_duration(finding.dur_ns)}</p><div class="meter" role="img" '
+        f'aria-label="{bounds}">{parts}</div><ul>{evidence}</ul>'
         f"{more}{tried}</li>"
     )
 
