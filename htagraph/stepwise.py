@@ -15,6 +15,7 @@ delays, recurring waits) is learned from one part.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -42,17 +43,19 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.damage import Damage, DamageKind, damage_in_words
 from htagraph.model.frames import BREAKDOWN
+from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
-from htagraph.path import CriticalPath
+from htagraph.path import BreakdownKey, CriticalPath
 from htagraph.queries.damage import damage_of
 from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.graph_file import BROKEN, arrays_in
 from htagraph.readers.kineto.event_args import ArgsIndex
 from htagraph.readers.kineto.file_index import FileIndex, Zones
+from htagraph.readers.memory_need import free_bytes
 from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
 from htagraph.trace import Trace, kept_index
@@ -63,7 +66,7 @@ __all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
 I64 = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
 
-PART_BYTES = 400 << 20
+PART_BYTES = 384 << 20
 """Bytes of text in a part: a million events, which take a gigabyte of memory. Parts of half the
 size learn less and read more twice. A limit of memory: test_stepwise asks for smaller parts."""
 
@@ -76,6 +79,12 @@ _N_REPLAYED = 40_000
 
 _EVENLY = 1_000
 """Places where a trace without steps may be cut (chosen)."""
+
+_SUMS: tuple[BreakdownKey, ...] = ("bound", "op")
+"""Groups of the path of the whole trace."""
+
+_MORE_TRIES = 2
+"""Times that a part is read again: the last with 16 times as much before it, two parts. Chosen."""
 
 _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
 """Columns by which attributed time is summed."""
@@ -109,10 +118,15 @@ class _Part:
         ``start_ns`` of the longest.
     texts : mapping of str to sequence of str
         The text of each code.
+    sums : mapping of str to mapping of str to (int, int)
+        Of the path by each of `_SUMS`: time, and number of segments.
+    entered : _Place, optional
+        Where the part before ends.
     """
 
     columns: Arrays
     texts: Mapping[str, Sequence[str]]
+    sums: Mapping[str, Mapping[str, tuple[int, int]]]
     entered: _Place | None
     dur_ns: int
     damage: tuple[Damage, ...]
@@ -122,6 +136,7 @@ class _Part:
         """What is stored."""
         facts = {
             "texts": {name: list(texts) for name, texts in self.texts.items()},
+            "sums": self.sums,
             "entered": self.entered,
             "dur_ns": self.dur_ns,
             "damage": self.damage,
@@ -136,6 +151,7 @@ class _Part:
         return cls(
             {name: column for name, column in arrays.items() if name != "facts"},
             facts["texts"],
+            facts["sums"],
             _Place(*facts["entered"]) if facts["entered"] else None,
             facts["dur_ns"],
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
@@ -172,7 +188,7 @@ def stepwise_verdict(
     stacks: bool = False,
     infer: bool = True,
     cache: str | Path | None = None,
-    part_bytes: int = PART_BYTES,
+    part_bytes: int | None = None,
     progress: Listener | None = None,
 ) -> Stepwise:
     """The verdict on a Kineto trace that is larger than memory, read in parts of some steps.
@@ -190,8 +206,9 @@ def stepwise_verdict(
     cache : str or Path, optional
         Folder that keeps an index of the file, and each part that is done: an interrupted call
         continues there. By default nothing is kept.
-    part_bytes : int
-        Text of a part, without what is around it: a part takes about 2.5 times as much memory.
+    part_bytes : int, optional
+        Text of a part, without what is around it, which takes about three times as much memory. By
+        default 384 MiB; half of it, a quarter and so on if less than five times as much is free.
     progress : callable, optional
 
     Returns
@@ -208,14 +225,29 @@ def stepwise_verdict(
     >>> import htagraph as hg
     >>> found = hg.stepwise_verdict(hg.demo_trace("dataloader"), part_bytes=100_000)
     >>> found.n_parts, found.verdict.findings[0].title
-    (3, 'Data loading')
+    (2, 'Data loading')
     """
     path = path_of(source)
     with listening(progress), TemporaryDirectory() as none:
         begin_stage(f"Reading {path.name}")
+        size = _size_for(free_bytes()) if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
-        run = _Run(kept_index(path, folder), folder, LoadOptions((), stacks, infer), part_bytes)
+        run = _Run(kept_index(path, folder), folder, LoadOptions((), stacks, infer), size)
         return run.judged()
+
+
+def _size_for(free: int) -> int:
+    """Text of a part by the memory that is free; in halves, so that it is the same next time.
+
+    Examples
+    --------
+    >>> [_size_for(free << 30) >> 20 for free in (16, 2, 1)]
+    [384, 384, 192]
+    """
+    size = PART_BYTES
+    while 5 * size > free and size > 1 << 20:
+        size //= 2
+    return size
 
 
 @dataclass(frozen=True)
@@ -269,9 +301,9 @@ class _Run:
         parts: list[_Part] = []
         place: _Place | None = None
         for number in range(self.n_parts - 1, -1, -1):
-            begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
             found = self._kept(number)
             if found is None:
+                begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
                 found = self._keep(number, self._found(number, place))
             place = found.entered
             parts.insert(0, found)
@@ -301,17 +333,34 @@ class _Run:
         labels = path.attributed_labels
         damage = tuple(damage_of(path.dag, path.window))
         lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
-        return _Part(*_summed(labels), entered, path.dur_ns, damage, lost_ns)
+        sums = {str(by): _sums(path, by) for by in _SUMS}
+        return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
 
     def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
-        """The path of a part, and where the part before ends."""
+        """The path of a part, and where the part before ends.
+
+        If device work on it was launched before what was read, more is read.
+        """
+        around_ns = self._around_ns(number)
+        path, entered = self._path_within(number, place, around_ns)
+        for _ in range(_MORE_TRIES):
+            if number == 0 or not (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
+                break
+            around_ns *= 4
+            del path  # its memory is needed
+            path, entered = self._path_within(number, place, around_ns)
+        return path, entered
+
+    def _path_within(
+        self, number: int, place: _Place | None, around_ns: int
+    ) -> tuple[CriticalPath, _Place | None]:
+        """The path of a part, of which so much before is read."""
         is_first, is_last = number == 0, number == self.n_parts - 1
         start_ns = self.starts_ns[number]
         end_ns = place.time_ns if place else _FAR if is_last else self.starts_ns[number + 1]
-        around_ns = self._around_ns(number)
         times = (
             -_FAR if is_first else start_ns - around_ns,
-            _FAR if is_last else end_ns + around_ns,
+            _FAR if is_last else end_ns + self._around_ns(number),
         )
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
         graph = Trace(recording).compile(infer=self.options.infer)
@@ -341,13 +390,8 @@ class _Run:
         else:
             verdict = self._charged(parts, labels, total_ns)
         verdict = replace(verdict, damage=damage_in_words(damage))
-        return Stepwise(
-            verdict,
-            _breakdown(labels, "bound", total_ns),
-            _breakdown(labels, "op", total_ns),
-            len(self.steps),
-            self.n_parts,
-        )
+        by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
+        return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
     @property
     def _name(self) -> str:
@@ -368,7 +412,7 @@ class _Run:
             context = replace(context, compute=compute_in_words(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
         there = path.attributed_labels.groupby("cause", observed=True)["dur_ns"].sum()
-        factors = {str(cause): part for cause, part in (by_cause / there).fillna(0.0).items()}
+        factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         told = Told(
             context=context,
             unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
@@ -381,7 +425,8 @@ class _Run:
             verdict = replace(verdict, low_ends=OTHER_RANKS)
         if self.n_parts == 1:
             return replace(verdict, rests_on=path.excerpt.sentence)
-        where = f"{path.window.name} of part {number + 1}"
+        name = path.window.name
+        where = ("" if name == WHOLE else f"{name} of ") + f"part {number + 1}"
         predicted_from = f"Predicted from {where}, in proportion." if len(opportunities) else ""
         return replace(verdict, rests_on=f"{_READ_IN_PARTS} {predicted_from}".strip())
 
@@ -487,16 +532,28 @@ def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
     return pd.DataFrame({**columns, "segment": np.arange(n), "event": np.full(n, -1)}, copy=False)
 
 
-def _breakdown(labels: pd.DataFrame, by: str, total_ns: int) -> pd.DataFrame:
-    """Time of the path by a label, schema `frames.BREAKDOWN`."""
-    sums = labels.groupby(by, observed=True)[["dur_ns", "n"]].sum()
-    sums = sums.sort_values("dur_ns", ascending=False, kind="stable")
+def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
+    """Time and number of segments of a path by group."""
+    labels, dur_ns, n = (path.sums(by=by)[name].tolist() for name in (by, "dur_ns", "n_segments"))
+    return dict(zip(labels, zip(dur_ns, n, strict=True), strict=True))
+
+
+def _breakdown(parts: Sequence[_Part], by: str, total_ns: int) -> pd.DataFrame:
+    """Time of all paths by group, schema `frames.BREAKDOWN`."""
+    sums = Counter[str]()
+    n = Counter[str]()
+    for part in parts:
+        for label, (dur_ns, n_segments) in part.sums[by].items():
+            sums[label] += dur_ns
+            n[label] += n_segments
+    labels = sorted(sums, key=lambda label: -sums[label])
+    times = np.array([sums[label] for label in labels], dtype=np.int64)
     columns = {
-        "dur_ns": sums["dur_ns"].to_numpy(),
-        "share": sums["dur_ns"].to_numpy() / max(total_ns, 1),
-        "n_segments": sums["n"].to_numpy(),
+        "dur_ns": times,
+        "share": times / max(total_ns, 1),
+        "n_segments": np.array([n[label] for label in labels], dtype=np.int64),
     }
-    index = pd.Index(sums.index.astype(object), name=by)
+    index = pd.Index(labels, dtype=object, name=by)
     return pd.DataFrame(columns, index=index)[list(BREAKDOWN.columns)]
 
 

@@ -48,7 +48,7 @@ from htagraph.writers.output_file import new_folder
 if TYPE_CHECKING:
     from htagraph.readers.kineto.file_index import FileIndex
 
-__all__ = ["Trace", "kept_index", "load"]
+__all__ = ["Trace", "is_kineto", "kept_index", "load"]
 
 
 def _reader(name: str) -> Reader:
@@ -338,6 +338,11 @@ def load(
 
             recording = with_beside(recording, files)
     return Trace(recording)
+
+
+def is_kineto(source: str | Path | bytes) -> bool:
+    """Whether the Kineto reader reads a file."""
+    return next(reader for is_of_format, reader in _READERS if is_of_format(source)) is _KINETO
 
 
 def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:

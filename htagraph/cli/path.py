@@ -80,7 +80,7 @@ def path(
             begin_stage("Finding the path across ranks")
             found = job.critical_path()
         else:
-            graph = loaded_trace(source, number, reading).graph
+            graph = loaded_trace(source, number, reading, window).graph
             begin_stage("Finding the critical path")
             found = windowed(graph, window).critical_path()
         parts = _parts(found, by)

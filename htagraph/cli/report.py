@@ -18,9 +18,17 @@ from rich.text import Text
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.pipes import lasting
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.runs import (
+    CACHE_VARIABLE,
+    cache_folder,
+    executor_of,
+    is_too_large,
+    loaded_job,
+    loaded_trace,
+    windowed,
+)
 from htagraph.cli.sources import Source, given
-from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
+from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_paragraphs, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.job.workers import load_workers
@@ -28,8 +36,9 @@ from htagraph.model.colors import COLORS
 from htagraph.model.frames import WORKER_SAVINGS
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
-from htagraph.model.units import human_count, human_duration
+from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.reports.brief import next_question
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
@@ -51,7 +60,7 @@ _WHERE_TO_OPEN = {
     "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
     "page": "  (in a browser)",
 }
-_COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
+_COLORS = {bound.label: color.fill for bound, color in COLORS.items()}
 
 
 def report(
@@ -106,12 +115,11 @@ def report(
         return
     _check_files(out, files=files, open_page=open_page)
     source = given(paths, rank, capture, beside)
-    captures = source.captures
-    if len(captures) > 1 and (out is not None or json_file):
-        raise QueryError(
-            "--out and --json write one report, not one per capture.", hint="give --capture N."
-        )
+    captures = _captures(source, has_file=out is not None or bool(json_file))
     reading = LoadOptions(stacks=stacks, infer=infer)
+    if not window and not source.is_job and is_too_large(source.file()):
+        _report_parts(source.file(), json_file, reading, quiet=quiet)
+        return
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
@@ -136,6 +144,59 @@ def report(
             _print_next(summary, paths, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
+
+
+def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
+    """The captures to report on: one if its file has a name."""
+    captures = source.captures
+    if len(captures) > 1 and has_file:
+        raise QueryError(
+            "--out and --json write one report, not one per capture.", hint="give --capture N."
+        )
+    return captures
+
+
+def _report_parts(path: Path, json_file: str, reading: LoadOptions, *, quiet: bool) -> None:
+    """Print what bounds a trace larger than memory; no files are written."""
+    from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
+
+    with shown_progress(quiet=quiet):
+        found = stepwise_verdict(
+            path, stacks=bool(reading.stacks), infer=reading.infer, cache=cache_folder()
+        )
+    if json_file:
+        tables = {
+            "by_bound": records(found.by_bound.reset_index()),
+            "by_op": records(found.by_op.reset_index()),
+        }
+        facts = {"n_steps": found.n_steps, "n_parts": found.n_parts}
+        document = {"verdict": str(found).split("\n"), **facts, **tables}
+        text = json.dumps(document, indent=2) + "\n"
+        if json_file == "-":
+            typer.echo(text, nl=False)
+            return
+        write_text(Path(json_file), text)
+    console, aside = output(), notices(quiet=quiet)
+    console.print(path.name, style="bold", markup=False)
+    needed, free = human_size(needed_bytes(path)), human_size(free_bytes())
+    console.print(
+        f"Judged in {human_count(found.n_parts, 'part')} of "
+        f"{human_count(found.n_steps, 'step')} in all: the whole needs about {needed} of memory, "
+        f"and {free} are free.",
+        style="yellow",
+        markup=False,
+    )
+    console.print()
+    print_paragraphs(console, found.verdict.paragraphs)
+    print_titled(console, "The critical path by bound", found.by_bound.reset_index())
+    print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
+    aside.print("\nOne step with all files: htagraph report -w STEP", style="dim", markup=False)
+    if cache_folder() is None:
+        aside.print(
+            f"{CACHE_VARIABLE}=FOLDER keeps what was read: an interrupted report continues.",
+            style="dim",
+            markup=False,
+        )
 
 
 def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
@@ -166,7 +227,7 @@ def _trace_summary(
     source: Source, window: str, capture: CaptureName, reading: LoadOptions
 ) -> tuple[Summary, ReportOrigin]:
     """Read the one trace, and find what bounds it."""
-    loaded, graph = loaded_trace(source, capture, reading)
+    loaded, graph = loaded_trace(source, capture, reading, window)
     begin_stage("Finding the critical path")
     summary = Summary.of(loaded, graph, window)
     begin_stage("Finding what bounds it")

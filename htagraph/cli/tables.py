@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from htagraph.writers.labels import printable
 from htagraph.writers.table_layout import fitted
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
+    from htagraph.findings.verdict import Paragraph
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
 
@@ -32,6 +33,7 @@ __all__ = [
     "print_facts",
     "print_frame",
     "print_head",
+    "print_paragraphs",
     "print_titled",
 ]
 
@@ -115,7 +117,12 @@ def print_head(console: Console, summary: Summary | JobSummary, *, brief: bool =
 
     print_facts(console, summary, summary.caveats)
     shown = brief_paragraphs(summary, console.width) if brief else summary.verdict.paragraphs
-    for role, text, indent in shown:
+    print_paragraphs(console, shown)
+
+
+def print_paragraphs(console: Console, paragraphs: Iterable[Paragraph]) -> None:
+    """Print the paragraphs of a verdict."""
+    for role, text, indent in paragraphs:
         said = Text(text, style=_STYLES.get(role, ""))
         console.print(Padding(said, (0, 0, 0, indent), expand=False))
 

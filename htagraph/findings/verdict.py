@@ -158,7 +158,7 @@ class Evidence:
     n_segments: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """A cause of a critical path, with the time attributed to it.
 
@@ -217,6 +217,10 @@ class Finding:
     saving_low_ns: int = 0
     saving_high_ns: int = 0
     repaired_by: str = ""
+
+    def __repr__(self) -> str:
+        """Say what it is."""
+        return f"Finding({self.sentence})"
 
     @property
     def label(self) -> str:

@@ -18,7 +18,9 @@ from htagraph.findings.whole_part import WHOLE_PART
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
+from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
+from htagraph.model.frames import SPEED_UPS, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
@@ -33,6 +35,7 @@ from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
 from htagraph.writers.answer import Answer
+from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -45,8 +48,9 @@ NOT_INFERRED = (
 )
 """Caveat of a report on graphs without inferred edges."""
 
-_N_CURVES = 10
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart."""
+_N_CURVES = 6
+"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
+each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
@@ -271,6 +275,7 @@ class Summary(PathSummary):
         return find_bounds(self.path)
 
     @cached_property
+    @answers(OPPORTUNITIES)
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
         return self.path.excerpt.scaled(self.path.trials.opportunities)
@@ -282,6 +287,7 @@ class Summary(PathSummary):
         return " ".join(filter(None, said))
 
     @cached_property
+    @answers(SPEED_UPS)
     def speed_ups(self) -> pd.DataFrame:
         """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
         found = self.opportunities
@@ -304,6 +310,7 @@ class Summary(PathSummary):
         return inferred_in_words(pd.DataFrame(columns, copy=False))
 
     @cached_property
+    @answers(STEP_SHARES)
     def by_step(self) -> pd.DataFrame:
         """The path by step, schema `frames.STEP_SHARES`."""
         return step_shares(self.path)
@@ -319,6 +326,7 @@ class Summary(PathSummary):
         return self.graph.utilization_losses()
 
     @cached_property
+    @answers(QUALITY)
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
         return quality_of(self.graph.dag, self.graph.interval, self.path.coded)

@@ -64,6 +64,17 @@ def test_a_finding_is_three_lines(printed, run) -> None:
         )
 
 
+def test_a_finding_names_what_fits_and_keeps_what_it_saves(printed) -> None:
+    """At 80 columns, what the saving depends on goes first, then names lose their middle."""
+    out, _ = printed("report", demo_trace("dataloader"), "--no-files")
+
+    assert [line.strip() for line in out if line.strip().startswith("largest: ")] == [
+        "largest: enumerate(DataLoader)#_…er.__next__ 19.7 ms; saves 7%, at most 11%",
+        "largest: unrecorded code in ProfilerStep 342 us; saves 4%, at most 8%",
+        "largest: ampere_sgemm_128x64_nn 1.66 ms; saves at most 4% if twice as fast",
+    ]
+
+
 def test_the_last_lines_are_the_next_commands(printed) -> None:
     """They can be copied: what would help, and all tables."""
     trace = demo_trace("dataloader")

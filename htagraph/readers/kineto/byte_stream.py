@@ -75,6 +75,11 @@ class ByteStream:
         """Close the file."""
         self._file.close()
 
+    @property
+    def n_packed(self) -> int:
+        """Bytes of the file that were used up."""
+        return self._file.tell() - len(self._input)
+
     def read(self, n_bytes: int) -> bytes:
         """Up to `n_bytes`, none at the end."""
         block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)

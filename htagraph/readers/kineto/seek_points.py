@@ -63,7 +63,6 @@ class SeekPoints:
 
     Parameters
     ----------
-    is_gzip : bool
     bit, offset : ndarray of shape (n,), dtype=int64
         Where a block begins: bit of the file, and offset in the text.
     windows : tuple of bytes

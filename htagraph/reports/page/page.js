@@ -126,6 +126,7 @@ for (const button of all("button.all")) {
 
 for (const head of all(".data th")) {
   head.tabIndex = 0;
+  head.setAttribute("aria-sort", "none");
   head.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
@@ -134,7 +135,7 @@ for (const head of all(".data th")) {
   head.addEventListener("click", () => {
     const body = head.closest("table").tBodies[0], at = head.cellIndex;
     const descends = head.getAttribute("aria-sort") !== "descending";
-    head.parentNode.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+    head.parentNode.querySelectorAll("th").forEach((other) => other.setAttribute("aria-sort", "none"));
     head.setAttribute("aria-sort", descends ? "descending" : "ascending");
     const key = (row) => row.cells[at].dataset.value ?? row.cells[at].textContent;
     const isNumber = head.classList.contains("n");

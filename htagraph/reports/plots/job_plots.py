@@ -36,7 +36,7 @@ _TOP = 12
 """Kernels compared across ranks: chosen, to fit a screen."""
 _SAME = 0.02
 """Ratio to the median rank below which a rank is not called slower: chosen."""
-_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"]]]
+_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"].fill]]
 
 
 @of_frame(job_answers.MATCHED_COLLECTIVES, "rank")

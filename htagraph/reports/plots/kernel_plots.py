@@ -165,7 +165,8 @@ def kernel_durations(frame: pd.DataFrame) -> Drawing:
     else:
         groups = frame["class"].astype(str).to_numpy()
         lines = [
-            duration_line(name, dur[groups == name], edges, {"color": color}) | {"fill": "tozeroy"}
+            duration_line(name, dur[groups == name], edges, {"color": color.fill})
+            | {"fill": "tozeroy"}
             for name, color in CLASS_COLORS.items()
             if (groups == name).any()
         ]
