@@ -33,6 +33,7 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
@@ -286,7 +287,10 @@ class Summary(PathSummary):
     @answers(OPPORTUNITIES)
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return self.path.excerpt.scaled(self.path.trials.opportunities)
+        _ = self.verdict  # by the same replays
+        trials = self.path.trials
+        del self.path.__dict__["trials"]  # they are larger than the graph
+        return self.path.excerpt.scaled(trials.opportunities)
 
     def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
         """Short names that are distinct in the trace."""
@@ -308,7 +312,7 @@ class Summary(PathSummary):
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
         part = self.path.excerpt
-        return part.scaled(speed_ups(self.path.trials.rehearsal, targets.tolist()))
+        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:
