@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from htagraph.reports.summary import Summary
     from htagraph.scenario import Scenario, what_if
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
+    from htagraph.stepwise import Stepwise, stepwise_verdict
     from htagraph.trace import Trace, load
 
 __version__ = "0.1.0.dev0"
@@ -62,6 +63,7 @@ __all__ = [
     "RunProfile",
     "Scenario",
     "Selection",
+    "Stepwise",
     "Summary",
     "Trace",
     "TraceGraph",
@@ -98,6 +100,7 @@ __all__ = [
     "report",
     "run_profile",
     "scale",
+    "stepwise_verdict",
     "synth",
     "what_if",
     "write_page",
@@ -122,6 +125,7 @@ _HOMES = {
     "RunProfile": "comparison.run_profile",
     "Scenario": "scenario",
     "Selection": "selection",
+    "Stepwise": "stepwise",
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
@@ -156,6 +160,7 @@ _HOMES = {
     "report": "reports.report",
     "run_profile": "comparison.diff",
     "scale": "replay.changes",
+    "stepwise_verdict": "stepwise",
     "what_if": "scenario",
     "write_page": "reports.page",
 }

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +14,7 @@ from htagraph.graph import TraceGraph
 from htagraph.model.archive import VERSION, pack_recording
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, listening
+from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.rank_paths import file_of
 from htagraph.readers.storage import n_bytes_of, path_of
 from htagraph.trace import Trace, load
@@ -34,9 +30,6 @@ __all__ = [
     "opened",
     "saved",
 ]
-
-_ENDS = 1 << 16
-"""Bytes at each end of a file that identify it in a cache (chosen)."""
 
 _SMALL_BYTES = 4 << 20
 """Files up to this size are read with their Python stacks.
@@ -181,9 +174,7 @@ def compiled(
 
 def kept_file(path: Path, beside: Sequence[Path], folder: Path, options: LoadOptions) -> Path:
     """The cache entry of a trace and its graph: one per state of its files, and options."""
-    states = [(str(file.absolute()), _state(file_of(file))) for file in (path, *beside)]
-    key = f"{VERSION} {_code()} {options} {states}"
-    return folder / f"{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
+    return entry_of((path, *beside), folder, f"{VERSION} {options}")
 
 
 def opened(kept: Path, path: Path) -> Compiled | None:
@@ -197,22 +188,6 @@ def opened(kept: Path, path: Path) -> Compiled | None:
     except TraceFormatError:
         return None
     return Compiled(Trace(recording), TraceGraph(dag, dag.span, recording.rank, recording.origin))
-
-
-def is_trusted(kept: Path) -> bool:
-    """Whether a cache entry is there, and is of this user, of root or of the folder's owner.
-
-    A valid graph of another trace would change answers, and its name can be computed. So an entry
-    that every user can write to is not trusted either. Windows does not tell.
-    """
-    try:
-        state, folder = kept.stat(), kept.parent.stat()
-    except OSError:
-        return False
-    if not stat.S_ISREG(state.st_mode) or not hasattr(os, "getuid"):
-        return stat.S_ISREG(state.st_mode)
-    is_own = state.st_uid in {0, os.getuid(), folder.st_uid}
-    return is_own and not state.st_mode & stat.S_IWOTH
 
 
 def saved(made: Compiled, kept: Path) -> Path:
@@ -229,29 +204,4 @@ def saved(made: Compiled, kept: Path) -> Path:
     recording, dag = made.trace.recording, made.graph.dag
     more = {**pack_recording(recording, dag), **arg_places(recording.origin)}
     write_graph(kept, dag, rank=recording.rank, origin=recording.origin, more=more)
-    with suppress(OSError):  # whatever the umask: an entry that all can write to is not used
-        kept.chmod(stat.S_IMODE(kept.stat().st_mode) & ~stat.S_IWOTH)
-    return kept
-
-
-def _state(path: Path) -> tuple[object, ...]:
-    """What changes with the content of a file; nothing if it is missing."""
-    if not path.is_file():
-        return ()
-    try:
-        with path.open("rb") as file:
-            state = os.fstat(file.fileno())
-            ends = sha256(file.read(_ENDS))
-            file.seek(max(state.st_size - _ENDS, 0))
-            ends.update(file.read(_ENDS))
-    except OSError:
-        return ()
-    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, ends.hexdigest()
-
-
-@lru_cache
-def _code() -> str:
-    """The state of the package: when its files were last changed."""
-    states = ((file, file.stat()) for file in sorted(Path(__file__).parent.rglob("*.py")))
-    known = [(file.name, state.st_size, state.st_mtime_ns) for file, state in states]
-    return sha256(str(known).encode()).hexdigest()
+    return owned(kept)

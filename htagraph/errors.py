@@ -228,7 +228,7 @@ class WindowNotFoundError(QueryError, KeyError):
         hint = (
             f"available: {listed}."
             if self.available
-            else "the trace has no steps; give (start_ns, end_ns)."
+            else "the trace has no steps; give times from its start, as in 10ms:20ms."
         )
         super().__init__(f"no step or annotation matches {name!r} in {where}.", hint=meant + hint)
 

@@ -28,7 +28,10 @@ from htagraph.lookup.selecting import (
 )
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
+from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
+from htagraph.model.damage import damage_in_words
+from htagraph.model.frames import EDGES, EVENTS, STEPS
 from htagraph.model.kinds import EdgeKind, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
@@ -37,6 +40,7 @@ from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
 from htagraph.questions import ARGS_READERS, Questions, check_options, question_of
 from htagraph.selection import Selection
+from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
 
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
     from htagraph.findings.verdict import Verdict
 
 __all__ = ["TraceGraph"]
+
+_N_DAMAGED = 2
+"""Sentences on damage below an answer: chosen, `damage` has all."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,11 +95,13 @@ class TraceGraph(Questions):
         )
 
     @property
+    @answers(EVENTS)
     def events(self) -> pd.DataFrame:
         """Events that overlap the window, schema `frames.EVENTS`; not clipped."""
         return self.dag.events.frame(self._event_rows)
 
     @property
+    @answers(EDGES)
     def edges(self) -> pd.DataFrame:
         """Edges that overlap the window, schema `frames.EDGES`."""
         return edge_frame(self.dag, self._edge_rows)
@@ -112,6 +121,7 @@ class TraceGraph(Questions):
         )
 
     @cached_property
+    @answers(STEPS)
     def steps(self) -> pd.DataFrame:
         """Steps of the trace, schema `frames.STEPS`."""
         return find_steps(self.dag.events)
@@ -259,7 +269,17 @@ class TraceGraph(Questions):
         check_options(type(self), question, options)
         if question in ARGS_READERS:
             options["args"] = self._args
-        return question_of(question)(self.dag, self.interval, **options)
+        frame = question_of(question)(self.dag, self.interval, **options)
+        if question != "damage":
+            frame.attrs["notes"] = self._damage
+        return answer_of(frame, schema_of(question), options.get("by"))
+
+    @cached_property
+    def _damage(self) -> tuple[str, ...]:
+        """What of the window is damaged, worst first: below every answer."""
+        from htagraph.queries.damage import damage_of  # noqa: PLC0415  deferred: not for a path
+
+        return damage_in_words(damage_of(self.dag, self.interval))[:_N_DAMAGED]
 
     def _args(self, events: npt.NDArray[np.int64]) -> Sequence[Mapping[str, Any]]:
         """The ``args`` of events, from the original."""
@@ -364,11 +384,38 @@ class TraceGraph(Questions):
             title=self.interval.name,
         )
 
+    @cached_property
+    def judged(self) -> TraceGraph:
+        """The graph of the window that `verdict`, `opportunities` and `what_if` are about.
+
+        Of a whole trace that opens with work launched before the capture, the rest; of one with
+        lost device work, its longest part without, if that is a third of it or more.
+        """
+        from htagraph.findings.judged import judged  # noqa: PLC0415  deferred: large
+
+        if self.interval != self.dag.span:
+            return self
+        window = judged(self.critical_path()).window
+        return self if window == self.interval else replace(self, interval=window)
+
+    def opportunities(self) -> pd.DataFrame:
+        """Changes that would make the window shorter, each with its predicted saving.
+
+        The graph is replayed with each change; `what_if` replays others. Of a whole trace, those
+        for `judged`.
+        """
+        window = self.judged
+        answer = super(TraceGraph, window).opportunities()
+        answer.attrs["notes"] = (
+            f"Of {window.critical_path().window_name} ({human_duration(window.dur_ns)}).",
+            *answer.attrs.get("notes", ()),
+        )
+        return answer
+
     def verdict(self) -> Verdict:
         """What bounds the window, its cost, and what to try: the causes of its critical path.
 
-        Of a whole trace that opens with work launched before the capture, what bounds the rest; of
-        one with lost device work, its longest part without, if that is a third of it or more.
+        Of a whole trace, what bounds `judged`.
 
         Returns
         -------
@@ -381,18 +428,9 @@ class TraceGraph(Questions):
         >>> hg.load(hg.demo_trace("dataloader")).compile().verdict().findings[0].title
         'Data loading'
         """
-        from htagraph.findings.opening import find_opening  # noqa: PLC0415  deferred: large
-        from htagraph.findings.whole_part import part_to_judge  # noqa: PLC0415
-        from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415
+        from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415  deferred: large
 
-        path = self.critical_path()
-        if self.interval == self.dag.span:
-            opening = find_opening(path)
-            window = self.interval if opening is None else opening.rest
-            window = part_to_judge(self.dag, window) or window
-            if window != self.interval:
-                path = replace(self, interval=window).critical_path()
-        return find_bounds(path)
+        return find_bounds(self.judged.critical_path())
 
     def __repr__(self) -> str:
         """Summary in one line."""

@@ -19,7 +19,7 @@ from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_l
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
-from htagraph.model.frames import BREAKDOWN
+from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
@@ -27,10 +27,13 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
+from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.explain.attributed import Attributed
     from htagraph.replay.excerpt import Excerpt
+    from htagraph.replay.predictions import Trials
+    from htagraph.replay.rehearsal import Rehearsal
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -89,6 +92,7 @@ class CriticalPath:
         return "the whole trace" if self.window == self.dag.span else self.window.name
 
     @cached_property
+    @answers(SEGMENTS)
     def segments(self) -> pd.DataFrame:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
         return segment_frame(self.dag, self.coded)
@@ -118,6 +122,7 @@ class CriticalPath:
         return len(self.coded.start_ns)
 
     @cached_property
+    @answers(EDGES)
     def edges(self) -> pd.DataFrame:
         """Edges of the path, earliest first, schema `frames.EDGES`.
 
@@ -126,17 +131,18 @@ class CriticalPath:
         return edge_frame(self.dag, path_edges(self.dag, self.window))
 
     @cached_property
+    @answers(ATTRIBUTED_TIME)
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
-        return self._attributed.frame()
+        return self.attributed.frame()
 
     @cached_property
     def attributed_labels(self) -> pd.DataFrame:
         """`attributed_time` with categories instead of texts: much less memory and time."""
-        return self._attributed.labels()
+        return self.attributed.labels()
 
     @cached_property
-    def _attributed(self) -> Attributed:
+    def attributed(self) -> Attributed:
         """`attributed_time` in codes."""
         from htagraph.explain.attributed_time import attributed  # noqa: PLC0415  deferred
 
@@ -148,6 +154,18 @@ class CriticalPath:
         from htagraph.replay.excerpt import excerpt_of  # noqa: PLC0415  deferred: few need it
 
         return excerpt_of(self.dag, self.window)
+
+    @cached_property
+    def trials(self) -> Trials[Rehearsal]:
+        """Changes to `excerpt`, each replayed once, when it is asked for."""
+        from htagraph.queries.opportunities import (  # noqa: PLC0415  deferred: large
+            trials_of,
+            trials_on,
+        )
+
+        if self.excerpt.n_steps:
+            return trials_of(self.excerpt)
+        return trials_on(self.dag, self.window, self.coded, self.attributed)
 
     @property
     def unexplained_share(self) -> float:
@@ -161,6 +179,7 @@ class CriticalPath:
         inferred = self.coded.dur_ns[self.coded.is_inferred(self.dag)].sum()
         return float(inferred) / self.dur_ns if self.dur_ns else 0.0
 
+    @answers(BREAKDOWN)
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
         """Time of the path by group; it adds up to the window.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from inspect import signature
 from numbers import Integral
@@ -14,8 +14,17 @@ from typing import Any, Literal, get_args, get_origin
 import pandas as pd
 
 from htagraph.errors import QueryError, one_of
+from htagraph.synonyms import targets_of
 
-__all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions", "check_options", "question_of"]
+__all__ = [
+    "ARGS_READERS",
+    "QUESTIONS",
+    "Question",
+    "Questions",
+    "check_options",
+    "question_of",
+    "unknown_question",
+]
 
 Question = Callable[..., "pd.DataFrame"]
 """A function of a graph's data, a window and options."""
@@ -81,6 +90,14 @@ def question_of(name: str) -> Question:
     return question
 
 
+def unknown_question(asked: str, known: Iterable[str]) -> QueryError:
+    """The error for something that is no question: the nearest by meaning, and all there are."""
+    names = sorted(known)
+    near = [target.name for target in targets_of(asked, names) if target.name in names]
+    meant = f"{near[0]!r} is near. " if near else ""
+    return QueryError(f"unknown question {asked!r}.", hint=f"{meant}One of {', '.join(names)}.")
+
+
 def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
     """Check options of a question against the signature of its method.
 
@@ -136,10 +153,7 @@ class Questions(ABC):
             If the question, an option or its value is unknown; the hint lists the known ones.
         """
         if question not in QUESTIONS:
-            raise QueryError(
-                f"unknown question {question!r}.",
-                hint=one_of(question, sorted(QUESTIONS)),
-            )
+            raise unknown_question(question, QUESTIONS)
         check_options(type(self), question, options)
         answer: pd.DataFrame = getattr(self, question)(**options)
         return answer

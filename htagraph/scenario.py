@@ -13,7 +13,6 @@ from htagraph.comparison.graph_diff import GraphDiff
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
-from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_runs
 from htagraph.queries.quality import unexplained_in_words
@@ -113,7 +112,7 @@ class Scenario:
     def __repr__(self) -> str:
         """The changes, the window, and the saving."""
         changes = ", ".join(map(str, self.changes)) or "as it was"
-        where = f"{self.before.interval.name}, {changes}"
+        where = f"{self.before.critical_path().window_name}, {changes}"
         if self.saves_ns is None:
             return f"Scenario({where}: withheld, as {self.withheld})"
         return (
@@ -124,20 +123,18 @@ class Scenario:
 
 @overload
 def what_if(
-    run: TraceGraph, *changes: Change, on: Literal["representative", "window"] = ...
+    run: TraceGraph, *changes: Change, on: Literal["judged", "window"] = ...
 ) -> Scenario: ...
 
 
 @overload
-def what_if(
-    run: Job, *changes: Change, on: Literal["representative", "window"] = ...
-) -> JobScenario: ...
+def what_if(run: Job, *changes: Change, on: Literal["judged", "window"] = ...) -> JobScenario: ...
 
 
 def what_if(
     run: TraceGraph | Job,
     *changes: Change,
-    on: Literal["representative", "window"] = "representative",
+    on: Literal["judged", "window"] = "judged",
 ) -> Scenario | JobScenario:
     """Predict a run under changes from its graph.
 
@@ -149,9 +146,9 @@ def what_if(
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
         `prefetch`, and of a job `equalise`; applied in order, throughout the trace. In a job they
         apply to every rank that has what they name; ``change.on_rank(3)`` to one.
-    on : {"representative", "window"}
-        What to predict: the representative step of a whole trace with at least three steps that are
-        alike (see `TraceGraph.steady_state`), or the window. Of a job always the window.
+    on : {"judged", "window"}
+        What to predict of a whole trace: `TraceGraph.judged`, the window of its verdict, or all.
+        Of a job always the window.
 
     Returns
     -------
@@ -167,10 +164,9 @@ def what_if(
     >>> import htagraph as hg
     >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
-    Scenario(ProfilerStep#..., scale('enumerate(DataLoader)*', by=0.5): ...)
+    Scenario(the whole trace, scale('enumerate(DataLoader)*', by=0.5): ...)
     """
     if isinstance(run, Job):
         return JobScenario(run, changes)
-    if on == "representative" and run.interval == run.dag.span:
-        run = replace(run, interval=representative_window(run.dag) or run.interval)
+    run = run.judged if on == "judged" else run
     return Scenario(run, changes, Rehearsal(run.dag, run.interval))

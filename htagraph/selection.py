@@ -18,10 +18,12 @@ from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
+from htagraph.model.frames import EDGES, EVENTS
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.algorithms.reach import PyDiGraph
@@ -129,6 +131,7 @@ class Selection:
         return hash((id(self.dag), self.rows.tobytes()))
 
     @property
+    @answers(EVENTS)
     def events(self) -> pd.DataFrame:
         """The events, schema `frames.EVENTS`."""
         return self.dag.events.frame(self.rows)
@@ -138,6 +141,7 @@ class Selection:
         return np.flatnonzero(mask[self.dag.edges.tail >> 1] & mask[self.dag.edges.head >> 1])
 
     @property
+    @answers(EDGES)
     def edges(self) -> pd.DataFrame:
         """The edges among the events, schema `frames.EDGES`."""
         return edge_frame(self.dag, self._edge_rows())

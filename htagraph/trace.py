@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +17,38 @@ import pandas as pd
 
 from htagraph.compiler.classes import ClassRule
 from htagraph.compiler.passes import compile_events
-from htagraph.errors import QueryError, WindowNotFoundError
+from htagraph.errors import (
+    IncompleteTraceWarning,
+    OutputError,
+    QueryError,
+    WindowNotFoundError,
+)
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import MEDIAN, WHOLE, bounds_of, times_in
 from htagraph.lookup.named_ranges import is_annotation
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
-from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
+from htagraph.model.frames import ATTACHED, EVENTS, REPAIRS, SIZES, STEPS
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, in_words
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
+from htagraph.readers.cache_entries import entry_of, is_trusted, owned
+from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY, LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
 from htagraph.readers.other_formats import is_other_format, refuse_other_format
 from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
-from htagraph.readers.storage import path_of
+from htagraph.readers.storage import is_file, is_remote, path_of
+from htagraph.writers.answering import answers
 from htagraph.writers.notebook_cell import table_html
+from htagraph.writers.output_file import new_folder
 
-__all__ = ["Trace", "load"]
+if TYPE_CHECKING:
+    from htagraph.readers.kineto.file_index import FileIndex
+
+__all__ = ["Trace", "is_kineto", "kept_index", "load"]
 
 
 def _reader(name: str) -> Reader:
@@ -47,11 +61,13 @@ def _reader(name: str) -> Reader:
     return read
 
 
+_KINETO = _reader("kineto")
+
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
     (is_other_format, refuse_other_format),
     (is_nsys, _reader("nsys")),
     (is_perfetto, _reader("perfetto")),
-    (lambda _: True, _reader("kineto")),  # last: its errors identify other formats
+    (lambda _: True, _KINETO),  # last: its errors identify other formats
 )
 """Tests whether a source is of a format, and readers of it; the first match reads it."""
 
@@ -124,16 +140,19 @@ class Trace:
         return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
+    @answers(EVENTS)
     def events(self) -> pd.DataFrame:
         """All events, schema `frames.EVENTS`."""
         return self.recording.events.frame()
 
     @cached_property
+    @answers(STEPS)
     def steps(self) -> pd.DataFrame:
         """Steps, schema `frames.STEPS`; empty if nothing marks them."""
         return find_steps(self.recording.events)
 
     @property
+    @answers(REPAIRS)
     def repairs(self) -> pd.DataFrame:
         """Repaired or skipped defects of the file, schema `frames.REPAIRS`."""
         repairs = self.recording.repairs
@@ -142,6 +161,7 @@ class Trace:
         )
 
     @cached_property
+    @answers(SIZES)
     def sizes(self) -> pd.DataFrame:
         """How much of the file each category takes, largest first; schema `frames.SIZES`."""
         events, n_bytes = self.recording.events, self.recording.n_bytes
@@ -172,6 +192,7 @@ class Trace:
         return frame.sort_values(["share", "category"], ascending=[False, True], ignore_index=True)
 
     @property
+    @answers(ATTACHED)
     def attached(self) -> pd.DataFrame:
         """Files of other instruments that were added, schema `frames.ATTACHED`."""
         attached = self.recording.attached
@@ -250,6 +271,7 @@ def load(
     window: str | tuple[int, int] | None = None,
     instance: int | None = None,
     beside: Iterable[str | Path] = (),
+    cache: str | Path | None = None,
     progress: Listener | None = None,
 ) -> Trace:
     """The trace of one rank, read from the file of a profiler.
@@ -273,6 +295,8 @@ def load(
     beside : iterable of str or Path, optional
         Files of other instruments about the same run, and traces in which its graphs were captured:
         `Trace.attached` lists what they added.
+    cache : str or Path, optional
+        Folder that keeps an index of the file: with it, the next window is read without the rest.
     progress : callable, optional
         Called with a `Progress` now and then; ``print`` shows it.
 
@@ -301,6 +325,9 @@ def load(
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
     with listening(progress):
         begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")
+        is_kept = cache is not None and window is not None and categories is None
+        if is_kept and read is _KINETO and _is_on_disk(source):
+            read = _by_index(kept_index(source, Path(str(cache)).expanduser()))
         if isinstance(window, str):
             window = _surroundings(source, read, window, instance)
         elif window is not None:
@@ -311,6 +338,48 @@ def load(
 
             recording = with_beside(recording, files)
     return Trace(recording)
+
+
+def is_kineto(source: str | Path | bytes) -> bool:
+    """Whether the Kineto reader reads a file."""
+    return next(reader for is_of_format, reader in _READERS if is_of_format(source)) is _KINETO
+
+
+def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:
+    """Whether a source is a file that can be read again, in part."""
+    return isinstance(source, Path) and not is_remote(source) and is_file(source)
+
+
+def kept_index(path: Path, folder: Path) -> FileIndex:
+    """The index of a file, from a cache folder if it has it."""
+    from htagraph.readers.graph_file import BROKEN, arrays_in  # noqa: PLC0415  only where kept
+    from htagraph.readers.kineto.file_index import FileIndex  # noqa: PLC0415
+    from htagraph.writers.graph_file import write_arrays  # noqa: PLC0415
+
+    kept = entry_of((path,), folder, "index")
+    if is_trusted(kept):
+        with suppress(*BROKEN):
+            return FileIndex.of(path, arrays_in(kept))
+    made = FileIndex.made(path)
+    try:
+        new_folder(folder, hint="choose another cache.")
+        owned(write_arrays(kept, made.arrays()))
+    except OutputError as exc:
+        warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
+    return made
+
+
+def _by_index(index: FileIndex) -> Reader:
+    """Reader of one file: of a window by its index, of all else as without one."""
+
+    def read(source: str | Path | bytes, **options: Any) -> Recording:  # noqa: ANN401
+        if options["window"] is not None:
+            return index.read(EventFilter(**options))
+        if options["categories"] == _NAMED_BY_USERS:
+            return index.named_ranges()
+        return _KINETO(source, **options)
+
+    return read
 
 
 def _surroundings(

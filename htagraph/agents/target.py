@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from htagraph.agents.loaded import Loaded, LoadedRun
 from htagraph.errors import AmbiguousWindowWarning, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
-from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.discover import holds_several
@@ -21,8 +19,6 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
 __all__ = ["Session", "Target"]
-
-_OF_A_STEP = f"Predicted for a representative step; window={WHOLE!r}: for the whole trace."
 
 
 @dataclass(frozen=True)
@@ -100,6 +96,13 @@ class Target:
         window = self.times or self.window
         if not window:
             return run, []
+        if isinstance(run, TraceGraph) and self.times is not None:
+            span, (start_ns, end_ns) = run.dag.span, self.times
+            if end_ns <= span.start_ns or start_ns >= span.end_ns:
+                raise QueryError(
+                    f"the window [{start_ns}, {end_ns}) is outside of the trace.",
+                    hint=f"the trace is from {span.start_ns} to {span.end_ns}.",
+                )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", AmbiguousWindowWarning)
             return run.window(window), [str(one.message) for one in caught]
@@ -149,14 +152,3 @@ class Target:
             return JobSummary(self.job, self.path.name)
 
         return self._loaded.summary(self.window, make)
-
-    @property
-    def step(self) -> tuple[TraceGraph, list[str]]:
-        """Of a trace, what changes are made to: the representative step, unless one is named."""
-        graph = self.graph
-        if self.window or self.times:
-            return graph, []
-        step = representative_window(graph.dag)
-        if step is not None:
-            return replace(graph, interval=step), [_OF_A_STEP]
-        return self.summary.graph, self.summary.window_caveats

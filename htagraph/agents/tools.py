@@ -11,12 +11,14 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import Field
 
-from htagraph.agents.budget import fitted, plain, rows_part
+from htagraph.agents.budget import Part, fitted, plain, rows_part
 from htagraph.agents.documents import helpful_changes, notes_part, verdict_parts, window_head
 from htagraph.agents.target import Session, Target
 from htagraph.agents.tool import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
 from htagraph.comparison.diff import run_profile
+from htagraph.comparison.limits import DEFAULT_FAIL_ABOVE, Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile, is_baseline
 from htagraph.errors import QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
@@ -30,6 +32,7 @@ from htagraph.questions import QUESTIONS
 from htagraph.readers.flight_recorder.reader import find_dumps
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.replay.change_options import ChangeOptions
+from htagraph.reports.no_rows import not_recorded
 from htagraph.reports.prediction import (
     bounds_of,
     prediction_in_words,
@@ -38,6 +41,7 @@ from htagraph.reports.prediction import (
     trust_in_words,
 )
 from htagraph.scenario import what_if
+from htagraph.synonyms import targets_of
 
 __all__ = ["TOOLS"]
 
@@ -161,7 +165,8 @@ class KernelsTool(TableTool, RunTool):
             dur_ns = frame["group"].astype(object).map(on_path).fillna(0).astype("int64")
             frame.insert(1, "on_path_ns", dur_ns)
         shown = frame[[name for name in _KERNELS if name in frame]]
-        return self.fitted(_head(run), self.rows("kernels", shown), notes_part(target.notes))
+        notes = [not_recorded("kernel_breakdown", frame, self.by), *target.notes]
+        return self.fitted(_head(run), self.rows("kernels", shown), notes_part(notes))
 
 
 class WhatIfTool(TableTool, RunTool):
@@ -196,7 +201,8 @@ class WhatIfTool(TableTool, RunTool):
         if changes.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
-        run, target_notes = (target.job, target.notes) if target.is_job else target.step
+        run: Any = target.job if target.is_job else target.summary.graph
+        target_notes = target.notes if target.is_job else target.summary.window_caveats
         begin_stage("Replaying")
         scenario: Any = what_if(run, *made, on="window")
         notes = notes_part([trust_in_words(scenario), *target_notes])
@@ -204,9 +210,8 @@ class WhatIfTool(TableTool, RunTool):
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:
-            return self.fitted(
-                head, notes, self.rows("opportunities", helpful_changes(run.opportunities()))
-            )
+            found = run.opportunities() if target.is_job else target.summary.opportunities
+            return self.fitted(head, notes, self.rows("opportunities", helpful_changes(found)))
         head["changes"] = plain([str(change) for change in made])
         head["prediction"] = plain(prediction_in_words(scenario), longest=400)
         if scenario.withheld:
@@ -237,39 +242,52 @@ class WhatIfTool(TableTool, RunTool):
 class DiffTool(TableTool):
     """Compare two runs step by step: what changed beyond noise, and where it comes from.
 
-    Times are means per step of the steps that are alike. Deltas of the path add up to that of the
-    steps. Not comparable runs are called so; a change "unknown" has too few steps to tell.
+    Times are means of alike steps; deltas of the path add up. A change "unknown" has too few steps.
+    `check` is passed, broken, or withheld: not comparable, damaged, or within noise.
     """
 
     name = "diff"
-    before: str = Field(description="Trace of one rank, or a folder with the ranks of a job.")
+    before: str = Field(description="A trace, a job's folder, or JSON of a report.")
     after: str = Field(description="The same after the change.")
     by: Literal["bound", "op", "name"] = Field("bound", description="Groups of the path.")
     kernels_by: Literal["name", "shape", "module"] = Field(
         "name", description="Group; shape: two devices."
     )
+    fail_above: float = Field(DEFAULT_FAIL_ABOVE, ge=0, description="Allowed slowdown.")
     window: Window = ""
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The differences as tables."""
         runs, notes = [], []
         for name in (self.before, self.after):
-            target = Target(session, name, self.window)
             begin_stage(f"Profiling {name}")
+            file = session.root.existing(name)
+            if file.is_file() and is_baseline(file):
+                if self.window:
+                    raise QueryError(f"{name} is a stored report: its window is fixed.")
+                runs.append(RunProfile.read(file))
+                continue
+            target = Target(session, name, self.window)
             runs.append(run_profile(target.run, name=name))
             notes += target.notes
         found = RunDiff(*runs)
+        limits = Limits(fail_above=self.fail_above)
+        limit = check_run(found.after, limits, baseline=found.before).limits[0]
         path, kernels = found.critical_path(by=self.by), found.kernels(by=self.kernels_by)
         bound = [] if self.by == "bound" else ["bound"]
+        damage = [plain(said, longest=None) for said in found.damage]
         return self.fitted(
             {
                 "verdict": plain(found.verdict(), longest=None),
                 "is_comparable": not found.not_comparable,
+                "check": limit.state,
+                "check_says": plain(limit.said, longest=None),
                 **{key: plain(found.steps[key]) for key in _CHANGE},
             },
+            Part("damage", damage, len(damage), _MORE),
             self.rows(f"path_by_{self.by}", path[["name", *bound, *_CHANGE]]),
             self.rows("kernels", kernels.loc[kernels["change"] != "noise", _KERNEL_CHANGE]),
-            notes_part([*found.notes, *notes]),
+            notes_part([*found.notes[len(damage) :], *notes]),
         )
 
 
@@ -335,7 +353,9 @@ class AskTool(TableTool, RunTool):
     def answer(self, session: Session) -> dict[str, Any]:
         """The requested rows."""
         if self.question not in QUESTIONS and self.question not in JOB_QUESTIONS:
-            hint = one_of(self.question, sorted({*QUESTIONS, *JOB_QUESTIONS}))
+            near = targets_of(self.question, (*QUESTIONS, *JOB_QUESTIONS))
+            calls = " or ".join(f"`{target.call()}`" for target in near)
+            hint = f"try {calls}; `questions` lists all." if near else "`questions` lists them."
             raise QueryError(f"unknown question {self.question!r}.", hint=hint)
         target = self.target(session)
         if self.question not in QUESTIONS and not target.is_job:
@@ -344,6 +364,7 @@ class AskTool(TableTool, RunTool):
         run = target.run
         begin_stage(f"Answering {self.question}")
         frame = run.ask(self.question, **self.options)
+        lacks = not_recorded(self.question, frame, self.options.get("by"))
         if self.where:
             frame = rows_where(frame, self.where)
         for name in (*self.columns, *([self.largest] if self.largest else [])):
@@ -354,7 +375,7 @@ class AskTool(TableTool, RunTool):
             frame = frame.sort_values(self.largest, ascending=False, kind="stable")
         rows = self.rows("rows", frame[list(self.columns or frame)])
         head = {**_head(run), "question": self.question, "n_rows": len(frame)}
-        return self.fitted(head, rows, notes_part(target.notes))
+        return self.fitted(head, rows, notes_part([lacks, *target.notes]))
 
 
 def _head(run: TraceGraph | Job) -> dict[str, Any]:

@@ -151,6 +151,8 @@ def highest(parent: Parents, events: I64, holds: Bool) -> I64:
 
 
 def _inherited(parent: Parents, events: I64, holds: Bool, *, from_above: bool) -> I64:
+    if not holds.any():
+        return np.full(len(events), -1)
     found = np.full(len(parent) + 1, -1, dtype=np.int64)  # the last is for -1
     _inherit(parent, parents_first(parent, events), holds, from_above, found)
     return found[events]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from htagraph.native.passes import compiled
 
-__all__ = ["DROPPED", "NO_DEADLINE", "latest_times", "retime"]
+__all__ = ["DROPPED", "NO_DEADLINE", "latest_times", "residuals", "retime"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -63,6 +63,43 @@ def retime(
     """
     out = release_ns.copy()
     _retime(order, offsets, tail, weight_ns, out)
+    return out
+
+
+@compiled
+def _residuals(
+    offsets: I64, tail: I32, lag: I64, release: I64, ts: I64, only_bound: bool, out: I64
+) -> None:
+    """Fill how much later the head of each edge happened than its latest arrival."""
+    for node in range(len(ts)):
+        latest = release[node]
+        for edge in range(offsets[node], offsets[node + 1]):
+            latest = max(latest, ts[tail[edge]] + lag[edge])
+        for edge in range(offsets[node], offsets[node + 1]):
+            if not only_bound or ts[tail[edge]] + lag[edge] == latest:
+                out[edge] = ts[node] - latest
+
+
+def residuals(
+    offsets: I64, tail: I32, lag_ns: I64, release_ns: I64, ts_ns: I64, *, only_bound: bool = False
+) -> I64:
+    """Residual of the head of each edge: how much later it happened than its latest arrival.
+
+    Parameters
+    ----------
+    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        When each node happened.
+    only_bound : bool, default=False
+        0 for edges that did not arrive last.
+
+    Examples
+    --------
+    >>> tail, times = np.array([0, 0], np.int32), np.array([100, 110])
+    >>> residuals(np.array([0, 0, 2]), tail, np.array([7, 2]), times - 50, times, only_bound=True)
+    array([3, 0])
+    """
+    out = np.zeros(len(tail), dtype=np.int64)
+    _residuals(offsets, tail, lag_ns, release_ns, ts_ns, only_bound, out)
     return out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,15 +17,18 @@ from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.compiled import LoadOptions
-from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
+from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count
 from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
+from htagraph.reports.no_rows import not_recorded
+from htagraph.synonyms import targets_of
 from htagraph.writers.output_file import output_file
 
 __all__ = ["ask"]
@@ -53,7 +57,10 @@ def ask(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
+        Path | None,
+        typer.Option(
+            help="Also write the whole table (.csv, .json, .parquet) or its plot (.html)."
+        ),
     ] = None,
     columns: options.Columns = "",
     form: options.Format = Format.TABLE,
@@ -72,7 +79,7 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, question_options)
+    _check(question, question_options, where=shlex.join(map(str, paths)))
     source = given(paths, rank, capture, beside, form)
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
@@ -80,35 +87,42 @@ def ask(
             run: Questions = (
                 windowed(loaded_job(source, number, reading, executor), window)
                 if source.is_job
-                else windowed(loaded_trace(source, number, reading).graph, window)
+                else windowed(loaded_trace(source, number, reading, window).graph, window)
             )
             begin_stage(f"Answering {question}")
             answers[number] = run.ask(question, **question_options)
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
+    n_rows = len(frame)
+    said = not_recorded(question, frame, question_options.get("by"))
     if where:
         frame = rows_where(frame, where)
     if out is not None:
-        _write(frame, out)
+        _write(frame, out, question)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
-    print_frame(console, shown, form, columns=columns, first=first, aside=aside)
-    if frame.empty and form is Format.TABLE:
-        aside.print("No rows.", style="dim")
+    print_frame(
+        console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None
+    )
+    if said or frame.empty:
+        aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
-def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
+def _check(
+    question: str, options: dict[str, Any], *, of_job: bool | None = None, where: str = "PATH"
+) -> None:
     """Check a question and its options before a file is read; `of_job` is None if unknown."""
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
-        raise QueryError(
-            f"unknown question {question!r}.",
-            hint=one_of(question, sorted({*QUESTIONS, *JOB_QUESTIONS})),
-        )
+        near = targets_of(question, (*QUESTIONS, *JOB_QUESTIONS))
+        commands = " or ".join(f"`{target.command(where)}`" for target in near)
+        tried = f"try {commands}; " if near else ""
+        hint = f"{tried}`htagraph ask list` lists all questions."
+        raise QueryError(f"unknown question {question!r}.", hint=hint)
     if of_job is False and question not in QUESTIONS:
         raise QueryError(
             f"{question!r} needs a job.",
@@ -133,8 +147,8 @@ def _parsed(options: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _write(frame: pd.DataFrame, out: Path) -> None:
-    """Write a table by the ending of its file."""
+def _write(frame: pd.DataFrame, out: Path, question: str) -> None:
+    """Write a table, or its plot, by the ending of the file."""
     content = io.BytesIO()
     match out.suffix:
         case ".csv":
@@ -148,9 +162,27 @@ def _write(frame: pd.DataFrame, out: Path) -> None:
                 raise MissingEventsError(
                     "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
                 ) from exc
+        case ".html":
+            content.write(_plot(frame, question).encode())
         case _:
             raise OutputError(
-                "tables are .csv, .json or .parquet.", path=out, hint="choose one of these endings."
+                "tables are .csv, .json or .parquet, plots are .html.",
+                path=out,
+                hint="choose one of these endings.",
             )
     with output_file(out) as file:
         file.write(content.getbuffer())
+
+
+def _plot(frame: pd.DataFrame, question: str) -> str:
+    """The figure of an answer as a page."""
+    from htagraph.reports import plots  # noqa: PLC0415  deferred: few ask for it
+
+    drawn = sorted({*plots.__all__} & {*QUESTIONS, *JOB_QUESTIONS})
+    if question not in drawn:
+        raise QueryError(
+            f"there is no plot of {question}.",
+            hint=f"there are plots of {', '.join(drawn)}; `htagraph report` draws a whole page.",
+        )
+    page: str = getattr(plots, question)(frame).to_html()
+    return page

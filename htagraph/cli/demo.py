@@ -13,10 +13,9 @@ from rich.text import Text
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.report import print_summary
 from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
-from htagraph.cli.tables import print_titled
+from htagraph.cli.tables import print_head, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
@@ -61,7 +60,7 @@ def demo(
         job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
-    print_summary(console, summaries[_SHOWN])
+    print_head(console, summaries[_SHOWN], brief=True)
     print_titled(console, "All runs: six simulated, and a real one", _comparison(summaries))
     console.print(
         f"\nA simulated job: four ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart",

@@ -41,7 +41,7 @@ def dot(
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
     source = given(paths, rank, capture, beside)
     with shown_progress(quiet=quiet):
-        made = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
+        made = loaded_trace(source, source.one_capture, LoadOptions(infer=infer), window)
         begin_stage("Drawing")
         graph = windowed(made.graph, window)
         file = None if out == "-" else Path(out)

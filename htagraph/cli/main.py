@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Annotated, NoReturn
 
@@ -18,40 +18,63 @@ from htagraph.errors import HTAGraphError, shortage
 
 __all__ = ["VERBS", "app_of", "main"]
 
-VERBS = (
-    "report",
-    "path",
-    "what-if",
-    "ask",
-    "diff",
-    "check",
-    "hang",
-    "info",
-    "view",
-    "dot",
-    "repair",
-    "demo",
-    "mcp",
-    "warm",
-)
-"""Each is a module of this package with a function of the same name."""
+VERBS = {
+    "report": "Find what bounds a run and what to try first.",
+    "path": "Print the critical path of a trace or a job, grouped.",
+    "what-if": "Predict what would help, and by how much, or what a change saves.",
+    "ask": "Answer a question; `htagraph ask list` lists all.",
+    "diff": "Compare the steps of two runs, with noise.",
+    "check": "Check a run against limits, for continuous integration.",
+    "hang": "Find where a job hangs, from its Flight Recorder dumps.",
+    "info": "List what a trace holds and lacks, and how to record the rest.",
+    "view": "Open a trace in the Perfetto UI, zoomed to what bounds it.",
+    "dot": "Write the critical path as DOT for Graphviz.",
+    "repair": "Make a broken trace valid and list the repairs.",
+    "demo": "Report on training runs, each with a planted fault.",
+    "mcp": "Serve coding agents over MCP (stdio).",
+    "warm": "Compile all native code now, so that the first trace is fast.",
+}
+"""Each is a module of this package with a function of the same name; here, in one line."""
+
+_LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"], ["--version"])
+"""Arguments that only list the verbs, or not even that."""
+
+_COMPLETION = "_HTAGRAPH_COMPLETE"
+"""What a shell sets in the environment to ask for completions, which need all verbs."""
+
+_WIDEST = 200
+"""Chosen: columns of help at most, even on a wider terminal; click's own limit is 80."""
 
 
-def app_of(verbs: Sequence[str] = VERBS) -> typer.Typer:
-    """The application with some verbs; only their modules are loaded."""
+def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer:
+    """The application with some verbs; only their modules are loaded.
+
+    Parameters
+    ----------
+    listed : bool, default=False
+        Only list the verbs, which loads none.
+    """
     app = typer.Typer(
         name="htagraph",
         help="Find what bounds a PyTorch run: the exact critical path of a profiler trace.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": _WIDEST,
+        },
     )
     app.callback()(_options)
     for verb in verbs:
         name = verb.replace("-", "_")
-        app.command()(getattr(import_module(f"htagraph.cli.{name}"), name))
+        run = _unused if listed else getattr(import_module(f"htagraph.cli.{name}"), name)
+        app.command(verb, short_help=VERBS[verb])(run)
     return app
+
+
+def _unused() -> None:
+    """Stand for a verb that is only listed."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,7 +109,7 @@ def main(args: Sequence[str] | None = None) -> None:
         given = sys.argv[1:] if args is None else list(args)
         verbs = given[:1] if given[:1] and given[0] in VERBS else VERBS
         with sentences():
-            app_of(verbs)(args=given)
+            app_of(verbs, listed=given in _LISTS and _COMPLETION not in os.environ)(args=given)
     except HTAGraphError as error:
         if not is_interrupted():
             complain(error)

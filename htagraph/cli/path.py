@@ -21,7 +21,7 @@ from htagraph.explain.segments import LABELS
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
-from htagraph.reports.cells import Columns
+from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -80,7 +80,7 @@ def path(
             begin_stage("Finding the path across ranks")
             found = job.critical_path()
         else:
-            graph = loaded_trace(source, number, reading).graph
+            graph = loaded_trace(source, number, reading, window).graph
             begin_stage("Finding the critical path")
             found = windowed(graph, window).critical_path()
         parts = _parts(found, by)

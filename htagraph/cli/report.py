@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import webbrowser
 from concurrent.futures import Executor
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +18,17 @@ from rich.text import Text
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.pipes import lasting
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.runs import (
+    CACHE_VARIABLE,
+    cache_folder,
+    executor_of,
+    is_too_large,
+    loaded_job,
+    loaded_trace,
+    windowed,
+)
 from htagraph.cli.sources import Source, given
-from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
+from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_paragraphs, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.job.workers import load_workers
@@ -28,9 +36,11 @@ from htagraph.model.colors import COLORS
 from htagraph.model.frames import WORKER_SAVINGS
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
-from htagraph.model.units import human_count, human_duration
+from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
+from htagraph.reports.brief import next_question
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document, records
@@ -40,7 +50,7 @@ from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.output_file import write_text
 
-__all__ = ["print_summary", "report"]
+__all__ = ["report"]
 
 _N_TOP = 6
 """Chosen: operators and names that a report lists."""
@@ -50,7 +60,7 @@ _WHERE_TO_OPEN = {
     "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
     "page": "  (in a browser)",
 }
-_COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
+_COLORS = {bound.label: color.fill for bound, color in COLORS.items()}
 
 
 def report(
@@ -79,6 +89,12 @@ def report(
             "--whole", help="Write all of a large trace for Perfetto, not only typical steps."
         ),
     ] = False,
+    tables: Annotated[
+        bool,
+        typer.Option(
+            "--tables", help="Print all: the path by step, bound and operator, devices, checks."
+        ),
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     beside: options.Beside = None,
     capture: options.Capture = "",
@@ -93,18 +109,17 @@ def report(
         if window or rank is not None or out is not None or open_page:
             raise QueryError(
                 "--window, --rank, --out and --open are for traces of ranks.",
-                hint="hg.load_workers(FILE, steps=[...]) takes some steps of a timeline.",
+                hint="leave them out: all workers are in one timeline.",
             )
         _report_workers(paths[0], json_file, quiet=quiet)
         return
     _check_files(out, files=files, open_page=open_page)
     source = given(paths, rank, capture, beside)
-    captures = source.captures
-    if len(captures) > 1 and (out is not None or json_file):
-        raise QueryError(
-            "--out and --json write one report, not one per capture.", hint="give --capture N."
-        )
+    captures = _captures(source, has_file=out is not None or bool(json_file))
     reading = LoadOptions(stacks=stacks, infer=infer)
+    if not window and not source.is_job and is_too_large(source.file()):
+        _report_parts(source.file(), json_file, reading, quiet=quiet)
+        return
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
@@ -116,7 +131,7 @@ def report(
                 if out is not None:
                     origin.check(out)
             if json_file != "-":
-                _print(summary, quiet=quiet)
+                _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
             if files:
                 with shown_progress(quiet=quiet):
@@ -125,9 +140,63 @@ def report(
                     origin.remove_stale(into, written.values())
             _write_json(summary, json_file, written)
         if json_file != "-":
-            _print_files(written, quiet=quiet, has_page=files)
+            _print_files(written, quiet=quiet)
+            _print_next(summary, paths, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
+
+
+def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
+    """The captures to report on: one if its file has a name."""
+    captures = source.captures
+    if len(captures) > 1 and has_file:
+        raise QueryError(
+            "--out and --json write one report, not one per capture.", hint="give --capture N."
+        )
+    return captures
+
+
+def _report_parts(path: Path, json_file: str, reading: LoadOptions, *, quiet: bool) -> None:
+    """Print what bounds a trace larger than memory; no files are written."""
+    from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
+
+    with shown_progress(quiet=quiet):
+        found = stepwise_verdict(
+            path, stacks=bool(reading.stacks), infer=reading.infer, cache=cache_folder()
+        )
+    if json_file:
+        tables = {
+            "by_bound": records(found.by_bound.reset_index()),
+            "by_op": records(found.by_op.reset_index()),
+        }
+        facts = {"n_steps": found.n_steps, "n_parts": found.n_parts}
+        document = {"verdict": str(found).split("\n"), **facts, **tables}
+        text = json.dumps(document, indent=2) + "\n"
+        if json_file == "-":
+            typer.echo(text, nl=False)
+            return
+        write_text(Path(json_file), text)
+    console, aside = output(), notices(quiet=quiet)
+    console.print(path.name, style="bold", markup=False)
+    needed, free = human_size(needed_bytes(path)), human_size(free_bytes())
+    console.print(
+        f"Judged in {human_count(found.n_parts, 'part')} of "
+        f"{human_count(found.n_steps, 'step')} in all: the whole needs about {needed} of memory, "
+        f"and {free} are free.",
+        style="yellow",
+        markup=False,
+    )
+    console.print()
+    print_paragraphs(console, found.verdict.paragraphs)
+    print_titled(console, "The critical path by bound", found.by_bound.reset_index())
+    print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
+    aside.print("\nOne step with all files: htagraph report -w STEP", style="dim", markup=False)
+    if cache_folder() is None:
+        aside.print(
+            f"{CACHE_VARIABLE}=FOLDER keeps what was read: an interrupted report continues.",
+            style="dim",
+            markup=False,
+        )
 
 
 def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
@@ -158,7 +227,7 @@ def _trace_summary(
     source: Source, window: str, capture: CaptureName, reading: LoadOptions
 ) -> tuple[Summary, ReportOrigin]:
     """Read the one trace, and find what bounds it."""
-    loaded, graph = loaded_trace(source, capture, reading)
+    loaded, graph = loaded_trace(source, capture, reading, window)
     begin_stage("Finding the critical path")
     summary = Summary.of(loaded, graph, window)
     begin_stage("Finding what bounds it")
@@ -194,18 +263,17 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
         raise QueryError(
             "--no-files conflicts with --out and --open.", hint="leave out one of them."
         )
-    if open_page and find_spec("plotly") is None:
-        raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 
 
-def _print(summary: Summary | JobSummary, *, quiet: bool) -> None:
+def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
     """Print a report, each part as soon as it is made."""
-    tables = (
+    behind = (
         partial(_print_job_tables, summary=summary)
         if isinstance(summary, JobSummary)
         else partial(_print_tables, summary=summary)
     )
-    for part in (partial(print_head, summary=summary), tables):
+    head = partial(print_head, summary=summary, brief=not tables)
+    for part in (head, behind) if tables else (head,):
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
             begin_stage("Summing up")
@@ -238,23 +306,24 @@ def _open(written: dict[str, Path]) -> None:
         raise QueryError("no browser can be opened here.", hint=f"open {page} in one.")
 
 
-def _print_files(files: dict[str, Path], *, quiet: bool, has_page: bool) -> None:
+def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
     """Print the files that were written and how to open them."""
     aside = notices(quiet=quiet)
     if files:
         aside.print()
     for what, file in files.items():
         aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
-    if has_page and "page" not in files:
-        aside.print(
-            "For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False
-        )
 
 
-def print_summary(console: Console, summary: Summary) -> None:
-    """Print the summary of a trace: its verdict, and the tables behind it."""
-    print_head(console, summary)
-    _print_tables(console, summary)
+def _print_next(
+    summary: Summary | JobSummary, paths: list[Path], *, tables: bool, quiet: bool
+) -> None:
+    """Print what to ask next, as commands to copy."""
+    aside = notices(quiet=quiet)
+    given = shlex.join(map(str, paths))
+    aside.print(f"Next: htagraph {next_question(summary)} {given}", markup=False)
+    if not tables:
+        aside.print(f"All of it: htagraph report --tables {given}", style="dim", markup=False)
 
 
 def _print_tables(console: Console, summary: Summary) -> None:

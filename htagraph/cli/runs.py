@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -14,14 +15,29 @@ from htagraph.compiled import Compiled, LoadOptions, compiled
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_size
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.memory_need import exceeds_memory, needed_bytes
+from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import path_of
+from htagraph.trace import is_kineto, load
 
 if TYPE_CHECKING:
     from htagraph.comparison.run_profile import RunProfile
     from htagraph.job.job import Job
 
-__all__ = ["executor_of", "loaded_job", "loaded_run", "loaded_trace", "windowed"]
+__all__ = [
+    "CACHE_VARIABLE",
+    "cache_folder",
+    "executor_of",
+    "is_too_large",
+    "loaded_job",
+    "loaded_run",
+    "loaded_trace",
+    "windowed",
+]
+
+_LOG = logging.getLogger("htagraph")
 
 Run = TypeVar("Run", TraceGraph, "Job")
 
@@ -69,11 +85,35 @@ def windowed(run: Run, window: str) -> Run:
 
 
 def loaded_trace(
-    source: Source, capture: CaptureName = "latest", reading: LoadOptions = LoadOptions()
+    source: Source,
+    capture: CaptureName = "latest",
+    reading: LoadOptions = LoadOptions(),
+    window: str = "",
 ) -> Compiled:
-    """The one trace of a source with its companion files, and its graph."""
+    """The one trace of a source with its companion files, and its graph.
+
+    Of a trace larger than memory, the window and as much before and after it.
+    """
     file = source.file(capture)
-    return compiled(file, source.beside_of(file), reading, folder=_cache())
+    beside = source.beside_of(file)
+    if not window or not is_too_large(file):
+        return compiled(file, beside, reading, folder=cache_folder())
+    _LOG.warning(
+        "%s needs about %s of memory: only %s is read, and as much before and after it. %s",
+        file.name,
+        human_size(needed_bytes(file)),
+        window,
+        "" if cache_folder() else f"{CACHE_VARIABLE}=FOLDER keeps an index for the next window.",
+    )
+    stacks = bool(reading.stacks)
+    part = load(file, stacks=stacks, window=window, beside=beside, cache=cache_folder())
+    graph = part.compile(class_rules=reading.class_rules, infer=reading.infer)
+    return Compiled(part, graph)
+
+
+def is_too_large(file: Path) -> bool:
+    """Whether a trace needs more memory than there is, and can be read in parts."""
+    return exceeds_memory(file) and is_kineto(file)
 
 
 def loaded_job(
@@ -92,12 +132,12 @@ def loaded_job(
         on_error="skip",
         stacks=reading.stacks,
         infer=reading.infer,
-        cache=_cache(),
+        cache=cache_folder(),
         beside=source.beside,
     )
 
 
-def _cache() -> Path | None:
+def cache_folder() -> Path | None:
     """Folder that keeps graphs; None by default."""
     folder = os.environ.get(CACHE_VARIABLE)
     return Path(folder).expanduser() if folder else None
@@ -125,7 +165,8 @@ def loaded_run(
                 hint="store another with htagraph report --window … --rank … --json FILE.",
             )
         return RunProfile.read(paths[0])
-    source, reading = Source.of(paths, rank), LoadOptions(infer=infer)
+    # Stacks as in a report, which stores baselines: they name the code of host gaps.
+    source, reading = Source.of(paths, rank), LoadOptions(stacks=None, infer=infer)
     if source.has_several:
         job = windowed(loaded_job(source, reading=reading, executor=executor), window)
         begin_stage("Finding the path across ranks")
@@ -133,4 +174,4 @@ def loaded_run(
     file = source.file()
     trace, graph = loaded_trace(source, reading=reading)
     begin_stage("Finding the critical path")
-    return graph_profile(windowed(graph, window), name=file.name, world_size=trace.world_size)
+    return graph_profile(windowed(graph, window), name=name_of(file), world_size=trace.world_size)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
+from htagraph import __version__
 from htagraph.cli.interrupts import (
     end_at_once,
     exit_code,
@@ -78,6 +79,9 @@ def _check_memory() -> None:
 
 def start() -> None:
     """Run the command line; exit code 130 after Ctrl-C, 143 after SIGTERM."""
+    if sys.argv[1:] == ["--version"]:  # asked by scripts: without what reads the other options
+        sys.stdout.write(f"htagraph {__version__}\n")
+        return
     end_at_once()
     keeps_memory()
     defer("pandas")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError, one_of
 from htagraph.model.columns import heading
-from htagraph.reports.cells import Columns, human_frame
 from htagraph.reports.markdown import markdown_table
+from htagraph.writers.cells import Columns, human_frame
 from htagraph.writers.labels import printable
+from htagraph.writers.table_layout import fitted
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
+    from htagraph.findings.verdict import Paragraph
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
 
@@ -32,6 +33,7 @@ __all__ = [
     "print_facts",
     "print_frame",
     "print_head",
+    "print_paragraphs",
     "print_titled",
 ]
 
@@ -103,10 +105,24 @@ def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequen
     console.print()
 
 
-def print_head(console: Console, summary: Summary | JobSummary) -> None:
-    """Print the head of a report: facts, caveats, first findings with evidence and advice."""
+def print_head(console: Console, summary: Summary | JobSummary, *, brief: bool = False) -> None:
+    """Print the head of a report: facts, caveats, first findings with evidence and advice.
+
+    Parameters
+    ----------
+    brief : bool, default=False
+        In three lines each, with what the recording does not show.
+    """
+    from htagraph.reports.brief import brief_paragraphs  # noqa: PLC0415 - only for reports
+
     print_facts(console, summary, summary.caveats)
-    for role, text, indent in summary.verdict.paragraphs:
+    shown = brief_paragraphs(summary, console.width) if brief else summary.verdict.paragraphs
+    print_paragraphs(console, shown)
+
+
+def print_paragraphs(console: Console, paragraphs: Iterable[Paragraph]) -> None:
+    """Print the paragraphs of a verdict."""
+    for role, text, indent in paragraphs:
         said = Text(text, style=_STYLES.get(role, ""))
         console.print(Padding(said, (0, 0, 0, indent), expand=False))
 

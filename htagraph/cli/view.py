@@ -176,7 +176,7 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
         summary = JobSummary(asked if request.window else asked.without_opening(), source.name)
         origin = ReportOrigin.of(source.path, request.window, capture)
     else:
-        loaded, run = loaded_trace(source, capture, request.reading)
+        loaded, run = loaded_trace(source, capture, request.reading, request.window)
         summary = Summary.of(loaded, run, request.window)
         origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
     begin_stage("Finding what bounds it")

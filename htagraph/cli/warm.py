@@ -80,6 +80,7 @@ def _ask_a_rank(folder: Path) -> None:
     _ = graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
     graph.critical_path().to_perfetto(folder / "critical.pftrace")
     load(folder / "critical.pftrace")
+    load(demo_trace("dataloader"), window="first", cache=folder)
     follow(*np.zeros((3, 2), dtype=np.int64))  # the clocks of the demo do not drift
     summary = Summary(trace, graph)
     json_document(summary)

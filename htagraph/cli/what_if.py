@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +19,6 @@ from htagraph.cli.tables import Format
 from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError, QueryError
 from htagraph.job.scenario import JobScenario
-from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.progress import begin_stage
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.replay.changes import Change
@@ -35,7 +32,6 @@ from htagraph.writers.output_file import write_text
 
 __all__ = ["what_if"]
 
-_OF_A_STEP = f"Predicted for a representative step; -w {WHOLE}: for the whole trace."
 _PERFETTO = (".pftrace", ".pftrace.gz")
 
 
@@ -174,17 +170,10 @@ def what_if(
 def _of_trace(
     source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
 ) -> tuple[Scenario, Summary, list[str]]:
-    """Scenario, summary and caveats of a trace; by default of its representative step."""
-    loaded, graph = loaded_trace(source, source.one_capture, reading)
-    step = None if window else representative_window(graph.dag)
-    summary = (
-        Summary.of(loaded, graph, window)
-        if step is None
-        else Summary(loaded, replace(graph, interval=step))
-    )
+    """Scenario, summary and caveats of a trace; by default of the window that is judged."""
+    summary = Summary.of(*loaded_trace(source, source.one_capture, reading, window), window)
     scenario = replayed(summary.graph, *changes, on="window")
-    said = summary.window_caveats if step is None else [_OF_A_STEP]
-    return scenario, summary, [*said, *summary.damage]
+    return scenario, summary, [*summary.window_caveats, *summary.damage]
 
 
 def _of_job(

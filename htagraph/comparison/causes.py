@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from htagraph.comparison.drift import (
+    Alike,
+    all_alike,
+    compute_kernels,
+    has_same_calls,
+    is_same_size,
+)
+from htagraph.comparison.places import PLACE
 from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, in_words
@@ -45,6 +54,7 @@ Chosen. Pinned by `test_causes.py::test_calls_and_their_times_are_named_from_a_f
 _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
 
+_SAYS_NOTHING = re.compile(r"^\(|^ProfilerStep$")
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
 _WORDS = {Bound.HOST.label: "host time"}
 
@@ -85,12 +95,24 @@ def calls_in_words(row: Mapping[Hashable, Any]) -> str:
 
 
 class Tables(NamedTuple):
-    """Differences per step, schema `frames.STEP_DIFF`: of the path by group, and of kernels."""
+    """Differences per step, schema `frames.STEP_DIFF`: of the path by group, and of all work."""
 
     by_bound: pd.DataFrame
     by_op: pd.DataFrame
     by_name: pd.DataFrame
     kernels: pd.DataFrame
+    operators: pd.DataFrame
+    shapes: pd.DataFrame
+    phases: pd.DataFrame
+
+    def clock_in_words(self, alike: Alike, *, whose: str) -> str:
+        """What a common factor tells."""
+        if is_same_size(alike, self.by_name, self.shapes, self.phases):
+            return f"{alike.in_words}; inferred: the {whose}'s clock or load, not the code"
+        return (
+            f"{alike.in_words}; inferred: the {whose}'s clock or load, or inputs of another size "
+            "(record_shapes=True tells)"
+        )
 
 
 def causes_in_words(tables: Tables) -> str:
@@ -98,9 +120,37 @@ def causes_in_words(tables: Tables) -> str:
     delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
     if not delta_ns:
         return ""
+    if has_same_calls(tables.operators) and (alike := all_alike(tables.by_name)):
+        of_device = tables.by_name["bound"].isin([*_OF_DEVICE, Bound.KERNEL_GAP.label])
+        time_ns = tables.by_name["before_ns"]
+        is_device = time_ns[of_device].sum() >= _NEARLY_ALL * time_ns.sum()
+        whose = "device" if is_device else "machine"
+        return f"everything is {tables.clock_in_words(alike, whose=whose)}"
     bounds = _changed(tables.by_bound, delta_ns * _WORTH_NAMING)
-    said = [_one(tables, row) for row in bounds.head(_N_CAUSES).to_dict("records")]
+    named = bounds.head(_N_CAUSES).to_dict("records")
+    said = [_one(tables, row) for row in named] + _with_what_it_calls(tables, named)
     return "; ".join(said) or "no bound changed beyond its own noise"
+
+
+def _with_what_it_calls(tables: Tables, bounds: Sequence[Mapping[Hashable, Any]]) -> list[str]:
+    """The operator or annotation that contains most of a change that has many places, if any.
+
+    Of those that contain nearly as much, the one with the least, which is the innermost.
+    """
+    of_host = [row for row in bounds if row["name"] not in _OF_DEVICE]
+    total_ns = sum(int(row["delta_ns"]) for row in of_host)
+    spread_ns = sum(int(row["delta_ns"]) for row in of_host if _main_cause(tables, row) is None)
+    if abs(spread_ns) < max(_MOST_OF_IT * abs(total_ns), 1):
+        return []
+    rows = _changed(tables.operators, _MOST_OF_IT * abs(total_ns))
+    rows = rows[(rows["delta_ns"] * total_ns > 0) & (rows["delta_ns"].abs() <= abs(total_ns))]
+    rows = rows[rows["delta_ns"].abs() >= _NEARLY_ALL * rows["delta_ns"].abs().max()]
+    if not len(rows):
+        return []
+    row = rows.to_dict("records")[-1]
+    how = calls_in_words(row)
+    said = f"{_signed(int(row['delta_ns']))} in {name_label(str(row['name']))} and what it calls"
+    return [f"{said} ({how})" if how else said]
 
 
 def _changed(frame: pd.DataFrame, least_ns: float) -> pd.DataFrame:
@@ -112,22 +162,48 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     of_bound = f"of {_WORDS.get(label, in_words(label))}"
-    rows = tables.by_name if label in _OF_DEVICE else tables.by_op
-    rows = rows[(rows["bound"] == label) & (rows["name"] != OTHER)]
-    rows = _changed(rows, _MOST_OF_IT * abs(delta_ns))
-    rows = rows[rows["delta_ns"] * delta_ns > 0]
-    if not len(rows) or rows["name"].iloc[0].startswith("("):
+    kernels = compute_kernels(tables.kernels, tables.by_name)
+    is_compute = label == Bound.COMPUTE.label and has_same_calls(kernels)
+    if is_compute and (alike := all_alike(kernels)):
+        clock = tables.clock_in_words(alike, whose="device")
+        return f"{_signed(delta_ns)} {of_bound}, as all kernels are {clock}"
+    row = _main_cause(tables, bound)
+    if row is None:
         return f"{_signed(delta_ns)} {of_bound}"
-    name, own_ns = str(rows["name"].iloc[0]), int(rows["delta_ns"].iloc[0])
+    name, own_ns = str(row["name"]), int(row["delta_ns"])
     called = operation_of(name) if label == Bound.COMMUNICATION.label else ""
-    how = ""
-    if label in _OF_DEVICE:
-        same = _changed(tables.kernels[tables.kernels["name"] == name], 0)
-        how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
-    where = f"in {called or name_label(name)}" + (f" ({how})" if how else "")
+    where = _where(called or name)
+    same = tables.kernels if label in _OF_DEVICE else tables.operators
+    is_code = label == Bound.PYTHON_GAP.label
+    same = _changed(same[same["name"] == name], 0).head(0 if is_code else 1)
+    how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
+    where += f" ({how})" if how else ""
     if abs(own_ns) < _NEARLY_ALL * abs(delta_ns):
         return f"{_signed(delta_ns)} {of_bound}, {_signed(own_ns)} of it {where}"
     return f"{_signed(min(own_ns, delta_ns, key=abs))} {of_bound} {where}"
+
+
+def _main_cause(tables: Tables, bound: Mapping[Hashable, Any]) -> Mapping[Hashable, Any] | None:
+    """The kernel, operator or place with most of a bound's change; None if none has enough.
+
+    Of host time by place first, then by the operator or annotation around it. A step is no place.
+    """
+    label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
+    for frame in (tables.by_name,) if label in _OF_DEVICE else (tables.by_name, tables.by_op):
+        rows = frame[(frame["bound"] == label) & (frame["name"] != OTHER)]
+        rows = _changed(rows, _MOST_OF_IT * abs(delta_ns))
+        rows = rows[rows["delta_ns"] * delta_ns > 0]
+        if len(rows) and not _SAYS_NOTHING.search(rows["name"].iloc[0]):
+            return rows.to_dict("records")[0]
+    return None
+
+
+def _where(name: str) -> str:
+    """Where time is spent: ``in aten::mm``, or ``after aten::mm, at train.py in main``."""
+    if not (found := PLACE.match(name)):
+        return f"in {name_label(name)}"
+    neighbour, comma, function = found[2].partition(", at ")
+    return f"{found[1]} {name_label(neighbour)}{comma}{function}"
 
 
 def _signed(delta_ns: int) -> str:

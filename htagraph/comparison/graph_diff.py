@@ -13,7 +13,9 @@ from htagraph.comparison.run_diff import RunDiff
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
 from htagraph.lookup.work_groups import ComparedBy
+from htagraph.model.frames import DIFF, PATH_DIFF
 from htagraph.path import BreakdownKey, write_runs
+from htagraph.writers.answering import answers
 
 __all__ = ["GraphDiff"]
 
@@ -35,6 +37,7 @@ class GraphDiff:
         """How much longer the second window is."""
         return self.after.dur_ns - self.before.dur_ns
 
+    @answers(DIFF)
     def ops(self, *, by: ComparedBy = "name", short_names: bool = False) -> pd.DataFrame:
         """Operators added, removed, grown and shrunk, by count and time; schema `frames.DIFF`.
 
@@ -54,6 +57,7 @@ class GraphDiff:
             short_names=short_names,
         )
 
+    @answers(DIFF)
     def kernels(self, *, by: ComparedBy = "name", short_names: bool = False) -> pd.DataFrame:
         """Kernels added, removed, grown and shrunk; schema `frames.DIFF`, options as of `ops`.
 
@@ -69,6 +73,7 @@ class GraphDiff:
             short_names=short_names,
         )
 
+    @answers(PATH_DIFF)
     def critical_path(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
         """Change of the critical path by group; it adds up to the difference of the windows.
 

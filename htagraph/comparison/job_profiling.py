@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
 from htagraph.comparison.run_profile import Part, RunProfile
 from htagraph.comparison.samples import (
@@ -47,17 +48,23 @@ def _rank_steps(graph: TraceGraph) -> DoneSteps:
 
 @dataclass(frozen=True)
 class _WorkIn:
-    """Kernels, operators and device states of a rank in some of its steps, or in a window."""
+    """Kernels, operators and device states of a rank in some of its steps, or in a window.
+
+    `gaps` are edges of the job's path in which host code ran between events.
+    """
 
     steps: tuple[tuple[str, int, int], ...]
     rows: tuple[int, ...]
     kind: tuple[int, ...]
+    gaps: tuple[int, ...]
 
-    def __call__(self, graph: TraceGraph) -> list[Part]:
-        """The parts of a rank."""
+    def __call__(self, graph: TraceGraph) -> tuple[list[Part], dict[int, str]]:
+        """The parts of a rank, and the places of its host code on the path."""
         frame = pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
-        rows, kind = (np.array(one, dtype=np.int64) for one in (self.rows, self.kind))
-        return work_parts(graph.dag, frame, rows, kind)
+        rows, kind, gaps = (
+            np.array(one, dtype=np.int64) for one in (self.rows, self.kind, self.gaps)
+        )
+        return work_parts(graph.dag, frame, rows, kind), code_places(graph.dag, gaps)
 
 
 class _JobSteps(NamedTuple):
@@ -122,12 +129,15 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
     spreads, its upper limit.
     """
     sums: dict[tuple[str, str, str, int], list[float]] = {}
+    varying = set()
     for part in (part for several in parts for part in several):
         total = sums.setdefault((part.part, part.bound, part.name, part.kind), [0.0] * len(_VALUES))
         for place, value in enumerate(getattr(part, name) for name in _VALUES):
             total[place] += value / n_ranks
+        if part.varies:
+            varying.add((part.part, part.bound, part.name, part.kind))
     return [
-        Part(*key, calls, round(total_ns), std_ns, *map(round, ends))
+        Part(*key, calls, round(total_ns), std_ns, *map(round, ends), varies=key in varying)
         for key, (calls, total_ns, std_ns, *ends) in sums.items()
     ]
 
@@ -142,6 +152,7 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
     by_rank = {rank: steps for rank, steps in of_rank.items() if rank in aligned}
     steps = _in_common(job, by_rank)
     samples = _job_samples(steps.done, path)
+    gap, on_rank = gap_edges(path.segments), path.segments["rank"].to_numpy(np.int64)
     works = {}
     for rank, own in by_rank.items():
         at = steps.rows[rank][samples.rows]
@@ -150,15 +161,21 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
         if not len(at):
             window = job[rank].interval
             times = zip([window.name], [window.start_ns], [window.dur_ns], strict=True)
-        works[rank] = _WorkIn(tuple(times), tuple(at.tolist()), tuple(samples.kind.tolist()))
+        gaps = np.unique(gap[(on_rank == rank) & (gap >= 0)]).tolist()
+        works[rank] = _WorkIn(
+            tuple(times), tuple(at.tolist()), tuple(samples.kind.tolist()), tuple(gaps)
+        )
     whole = replace(job, asked_window=None)
-    parts = _mean_over_ranks(whole.map(works).values(), len(works))
+    found = whole.map(works)
+    parts = _mean_over_ranks((parts for parts, _ in found.values()), len(works))
+    known = {(rank, edge): place for rank, (_, own) in found.items() for edge, place in own.items()}
+    places = [known.get(key) for key in zip(on_rank.tolist(), gap.tolist(), strict=True)]
     sizes = [summary.world_size or 0 for summary in job.summaries.values()]
     devices = sorted({name for rank in by_rank for name in job.summaries[rank].device_names})
     return profile_of(
         name,
         samples,
-        [*path_parts(path.segments, samples), *parts],
+        [*path_parts(path.segments, samples, np.array(places, dtype=object)), *parts],
         devices=", ".join(devices),
         world_size=max(sizes, default=0),
         n_ranks=len(by_rank),

@@ -200,7 +200,7 @@ def _against(found: RunDiff, allowed: float) -> Checked:
     if isinf(noise):
         said = f"noise needs at least {FEWEST} alike steps: profile more"
         return Checked(name, share, allowed, "withheld", said)
-    said = f"noise {noise:.1%}"
+    said = f"noise {noise:.1%}{', of the work that all steps share' if found.is_part else ''}"
     if found.is_change:
         return Checked(name, share, allowed, "broken" if share > allowed else "passed", said)
     if noise <= allowed:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
 from htagraph.comparison.samples import Samples, device_work_began, graph_samples
 from htagraph.explain.breakdown import split_by_steps
@@ -25,6 +28,7 @@ from htagraph.readers.rank_paths import name_of
 __all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
 
 I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
@@ -49,7 +53,15 @@ def _named(names: npt.NDArray[np.object_], none: str = _NO_OPERATOR) -> npt.NDAr
     return gather(np.array(shared, dtype=object), codes, default=none)
 
 
-def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int = 1) -> list[Part]:
+def reduced(
+    pieces: pd.DataFrame,
+    part: str,
+    kind: I64,
+    *,
+    top: int,
+    over: int = 1,
+    keeps_steps: bool = False,
+) -> list[Part]:
     """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
     Parameters
@@ -62,6 +74,8 @@ def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int =
         Groups that are kept.
     over : int, default=1
         Number of devices that pieces are summed over: parts are their mean.
+    keeps_steps : bool, default=False
+        Keep the time of each step.
     """
     of_row = kind[pieces["row"].to_numpy()]
     parts = []
@@ -69,12 +83,14 @@ def reduced(pieces: pd.DataFrame, part: str, kind: I64, *, top: int, over: int =
         rows, is_of_kind = np.flatnonzero(kind == number), of_row == number
         found = pieces[is_of_kind]
         found = found.assign(row=np.searchsorted(rows, found["row"].to_numpy()))
-        parts += _of_kind(found, part, number, len(rows), top=top, over=over)
+        parts += _of_kind(
+            found, part, number, len(rows), top=top, over=over, keeps_steps=keeps_steps
+        )
     return parts
 
 
 def _of_kind(
-    pieces: pd.DataFrame, part: str, kind: int, n: int, *, top: int, over: int
+    pieces: pd.DataFrame, part: str, kind: int, n: int, *, top: int, over: int, keeps_steps: bool
 ) -> list[Part]:
     """The longest groups over the `n` steps of a kind, the longest first; the rest is `OTHER`."""
     groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
@@ -108,20 +124,31 @@ def _of_kind(
             for one in times
         ),
     )
+    varies = (n_with < n) | (found["calls"].min() < found["calls"].max()).to_numpy()
+    steps_ns = np.zeros((len(total), n if keeps_steps else 0), dtype=np.int64)
+    if keeps_steps:
+        steps_ns[found.ngroup().to_numpy(), row.to_numpy()] = by_step["dur_ns"].to_numpy()
     parts = [
         Part(part, bound, name, kind, calls, total_ns, std, *others)
         for (bound, name), calls, std, total_ns, *others in zip(
             total.index.tolist(), *columns, strict=True
         )
     ]
+    parts = [
+        replace(one, varies=of_some, steps_ns=tuple(steps))
+        for one, of_some, steps in zip(parts, varies.tolist(), steps_ns.tolist(), strict=True)
+    ]
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
 
-def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
+def path_parts(segments: pd.DataFrame, samples: Samples, places: Text) -> list[Part]:
     """The critical path of each sample, by bound, operator and name.
 
-    Segments tile a window with all samples in it, and are cut where steps are done.
+    Segments tile a window with all samples in it, and are cut where steps are done. Host code
+    between events is named by its place; `places` has no text for all other segments.
     """
+    has_none = pd.isna(places) | (places == "")
+    segments = segments.assign(name=segments["name"].where(has_none, places))
     start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     pieces = split_by_steps(start_ns, dur_ns, samples.frame)
     pieces = pieces[pieces["row"] >= 0]
@@ -131,7 +158,8 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     for part in ("bound", "op", "name"):
         names = segments[part].astype(object).to_numpy()[at]
         named = pieces.assign(bound=bound, name=_named(names), calls=1)
-        parts += reduced(named, part, samples.kind, top=_TOP[part])
+        keeps_steps = part == "name" and any(kind.varies for kind in samples.kinds)
+        parts += reduced(named, part, samples.kind, top=_TOP[part], keeps_steps=keeps_steps)
     return parts
 
 
@@ -262,8 +290,11 @@ def graph_profile(
     origin = graph.origin
     if world_size is None:
         world_size = world_size_of(origin.metadata) if origin else None
+    segments = graph.critical_path().segments
+    gap = gap_edges(segments)
+    places = pd.Series(gap).map(code_places(graph.dag, gap)).to_numpy()
     parts = [
-        *path_parts(graph.critical_path().segments, samples),
+        *path_parts(segments, samples, places),
         *work_parts(graph.dag, samples.frame, samples.rows, samples.kind),
     ]
     damage = damage_of(graph.dag, graph.interval)

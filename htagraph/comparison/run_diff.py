@@ -15,11 +15,13 @@ from htagraph.comparison.causes import Tables, causes_in_words
 from htagraph.comparison.comparability import Pairs, matched_kinds, why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
+from htagraph.comparison.shared_work import SharedWork, shared_work
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.work_groups import ComparedBy
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
+from htagraph.writers.answering import answers
 
 __all__ = ["CHANGES", "RunDiff", "damage_by_side"]
 
@@ -111,13 +113,24 @@ class RunDiff:
     @cached_property
     def _runs(self) -> tuple[RunProfile, RunProfile]:
         """Both runs with these kinds only, in one order."""
+        return self._shared.before, self._shared.after
+
+    @cached_property
+    def _shared(self) -> SharedWork:
+        """The same, reduced to what all steps do if they vary."""
         before, after = zip(*self._pairs, strict=True)
-        return self.before.only(before), self.after.only(after)
+        return shared_work(self.before.only(before), self.after.only(after))
+
+    @property
+    def is_part(self) -> bool:
+        """Whether steps vary, so that only the work that all of them share is compared."""
+        return self._shared.is_part
 
     def _n_compared(self, pair: tuple[int, int]) -> tuple[int, int]:
         """Alike steps of a kind before and after."""
         return self.before.kinds[pair[0]].n_compared, self.after.kinds[pair[1]].n_compared
 
+    @answers(STEP_DIFF)
     def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
         """Change of the critical path per step; it adds up to that of the steps.
 
@@ -138,14 +151,15 @@ class RunDiff:
         if by not in PATH_PARTS:
             raise QueryError(
                 f"steps cannot be compared by {by!r}.",
-                hint="by bound, op or name; graphs also by kind, track and rule: "
-                "hg.diff(before, after).critical_path(by=...).",
+                hint="by bound, op or name; a diff of two graphs, in Python, also by kind, track "
+                "and rule.",
             )
         frame = self._table(by)
         if int(frame["delta_ns"].sum()) != self.delta_ns:
             raise GraphError(f"the differences by {by} do not add up to that of the steps.")
         return frame
 
+    @answers(STEP_DIFF)
     def kernels(self, *, by: ComparedBy = "name") -> pd.DataFrame:
         """Device work per step: added, removed, grown and shrunk; schema `frames.STEP_DIFF`.
 
@@ -179,10 +193,12 @@ class RunDiff:
             raise GraphError(f"the differences by {by} do not add up to that of kernels.")
         return frame
 
+    @answers(STEP_DIFF)
     def ops(self) -> pd.DataFrame:
         """Host operators per step, with what they call; schema `frames.STEP_DIFF`."""
         return self._table("operator")
 
+    @answers(STEP_DIFF)
     def device_time(self) -> pd.DataFrame:
         """States of devices per step, including idle, on average; schema `frames.STEP_DIFF`."""
         return self._table("device")
@@ -191,13 +207,14 @@ class RunDiff:
         """What changed, by how much, and why, in a sentence or two; or why that is not said."""
         if self.not_comparable:
             return f"Not comparable: {'; '.join(self.not_comparable)}."
-        return " ".join([self._sentence, *self._odd_ones])
+        return " ".join(filter(None, [self._sentence, self._shared.said, *self._odd_ones]))
 
     @property
     def _sentence(self) -> str:
         """How much steps changed, and why."""
         several = self.before.unit == self.after.unit == "step"
         subject = "Steps take" if several else "It takes"
+        subject = "The work that all steps share takes" if self.is_part else subject
         before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
         share, noise = self.delta_share, self.noise_share
         if self.steps["change"] == "noise":
@@ -207,19 +224,18 @@ class RunDiff:
                     f"{noise:.1%} and hides smaller changes."
                 )
             hidden = ", which hides smaller changes" if noise > _LARGE else ""
-            return (
-                f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%}{hidden})."
-            )
-        by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
-        causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
+            takes = f"{subject[0].lower()}{subject[1:]} {after}"
+            return f"No change: {takes} ({share:+.1%}, noise {noise:.1%}{hidden})."
+        works = ("kernel", "operator", KERNEL_PARTS["shape"], KERNEL_PARTS["phase"])
+        causes = causes_in_words(Tables(*(self._table(part) for part in (*PATH_PARTS, *works))))
         n_kinds = len(self._runs[0].kinds)
         is_whole = not several or n_kinds > 1
         because = f": {causes}" if causes and (self.is_change or is_whole) else ""
         if self.is_change:
             how = "slower" if share > 0 else "faster"
+            what = "The work that all steps share is" if self.is_part else "Steps are"
             return (
-                f"Steps are {abs(share):.1%} {how} ({before} -> {after}, noise {noise:.1%})"
-                f"{because}."
+                f"{what} {abs(share):.1%} {how} ({before} -> {after}, noise {noise:.1%}){because}."
             )
         few = " and ".join(
             f"{run.n_compared} {side}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -65,6 +65,8 @@ class Kind:
         They include the first or the last step of the trace.
     said : str, default=""
         Why they are outliers, if they are: of the only step of a kind, what is unusual about it.
+    varies : bool, default=False
+        They do not do the same: no two steps of the run are alike, and all are compared.
     """
 
     n_steps: int
@@ -72,6 +74,7 @@ class Kind:
     has_first: bool = False
     has_last: bool = False
     said: str = ""
+    varies: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class Part:
         Standard deviation from step to step; 0 for one step.
     first_ns, last_ns, least_ns, most_ns : int, unit=ns
         In the first and the last step, and in the steps with the least and the most.
+    varies : bool, default=False
+        Some steps call it more often than others.
+    steps_ns : tuple of int, unit=ns
+        In each step, of names on the path of steps that vary.
     """
 
     part: str
@@ -109,6 +116,8 @@ class Part:
     last_ns: int
     least_ns: int
     most_ns: int
+    varies: bool = field(default=False, kw_only=True)
+    steps_ns: tuple[int, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,7 +174,12 @@ class RunProfile:
         """Check that numbers fit 64 bits, and that parts of the path add up."""
         rows: list[RunProfile | Kind | Part] = [self, *self.kinds, *self.parts]
         numbers = [getattr(row, one.name) for row in rows for one in fields(row)]
-        numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
+        inside = (time_ns for part in self.parts for time_ns in part.steps_ns)
+        numbers = [
+            *self.steps_ns,
+            *inside,
+            *(one for one in numbers if isinstance(one, int | float)),
+        ]
         if not all(-_FAR < number < _FAR for number in numbers):
             raise GraphError("a number in the profile is not finite, or beyond 64 bits.")
         if not all(0 < one.n_compared <= one.n_steps for one in self.kinds):
@@ -180,6 +194,8 @@ class RunProfile:
         sums: Counter[tuple[str, int]] = Counter()
         for row in self.parts:
             sums[row.part, row.kind] += row.total_ns
+        if any(len(row.steps_ns) not in (0, self.kinds[row.kind].n_compared) for row in self.parts):
+            raise GraphError("a part does not have a time for each step.")
         for part, kind in product(PATH_PARTS, wholes):
             if sums[part, kind] != sums["step", kind]:
                 raise GraphError(f"the path by {part} does not add up to the steps.")
@@ -265,6 +281,7 @@ class RunProfile:
             steps = human_count(self.n_steps, "step")
             n_kinds = len(self.usual.kinds)
             of_kinds = f" of {n_kinds} kinds" if n_kinds > 1 else ""
+            of_kinds = " that vary" if self.kinds[0].varies else of_kinds
             said.append(f"{self.n_compared:,} compared of {steps}{of_kinds}")
         each = " each" if self.n_compared > 1 else ""
         return ", ".join([*said, f"{human_duration(step_ns)}{each}"])
@@ -275,6 +292,8 @@ class RunProfile:
         plain |= {
             name: list(plain[name]) for name in ("kinds", "parts", "steps_ns", "left_out", "damage")
         }
+        for part in plain["parts"]:
+            part["steps_ns"] = list(part["steps_ns"])
         return plain
 
     def save(self, out: str | Path) -> Path:

@@ -143,8 +143,16 @@ def done_steps(dag: Dag) -> DoneSteps:
     return DoneSteps(names, start_ns, done_ns, found.kind)
 
 
-def _alike(steps: DoneSteps, inside: Bools) -> tuple[Bools, bool]:
+def _all_differ(kind: I64) -> bool:
+    """Whether most steps do what no other one does, as where the work depends on the data."""
+    _, n_alike = np.unique(kind, return_counts=True)
+    return len(kind) >= FEWEST_ALIKE and 2 * int(n_alike[n_alike > 1].sum()) < len(kind)
+
+
+def _alike(steps: DoneSteps, inside: Bools, *, varies: bool) -> tuple[Bools, bool]:
     """Steps inside a window to compare: of each kind those of alike length, unless they are few.
+
+    If their work varies, so does their length.
 
     Returns with them whether the first of the trace is like others, and left out all the same. It
     is if enough others are alike: its device starts idle, and no gap between steps precedes it.
@@ -155,7 +163,7 @@ def _alike(steps: DoneSteps, inside: Bools) -> tuple[Bools, bool]:
     for kind in kinds[np.argsort(-n_of_kind, kind="stable")[:MOST_KINDS]]:
         same = inside & (steps.kind == kind)
         near = same & are_near(lengths_ns, same)
-        alike = near if near.sum() >= FEWEST_ALIKE else same
+        alike = near if near.sum() >= FEWEST_ALIKE and not varies else same
         if alike[0] and alike.sum() > FEWEST_ALIKE:
             is_first_left_out, alike[0] = True, False
         kept |= alike
@@ -176,7 +184,9 @@ def compared(
     reasons : callable
         What is unusual about each step apart from its length; empty for nothing.
     """
-    kept, is_first_left_out = _alike(steps, inside)
+    if varies := _all_differ(steps.kind[inside]):
+        steps = steps._replace(kind=np.zeros_like(steps.kind))
+    kept, is_first_left_out = _alike(steps, inside, varies=varies)
     lengths_ns = steps.end_ns - steps.start_ns
     odd = np.flatnonzero(counted & ~kept)[is_first_left_out:]
     numbers, kind, n_alike = np.unique(steps.kind[kept], return_inverse=True, return_counts=True)
@@ -199,7 +209,7 @@ def compared(
         same = kept & (steps.kind == number)
         n_same, ends = int((inside & (steps.kind == number)).sum()), (bool(same[0]), bool(same[-1]))
         reason = why(int(same.argmax())) if is_outlier else ""
-        kinds.append(Kind(n_same, int(same.sum()), *ends, reason))
+        kinds.append(Kind(n_same, int(same.sum()), *ends, reason, varies))
     frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
     n_steps, rows = int(counted.sum()), np.flatnonzero(kept)
     return Samples(frame, "step", n_steps, rows, kind, tuple(kinds), len(odd), tuple(said))

@@ -132,10 +132,12 @@ def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meeti
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
     for queue in most_used_streams(structure).tolist():
         running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
-        other = (running >= 0) & (structure.queue_id[late.event] != queue)
-        other &= (events.device[late.event] == device[queue]) & traits.may_fill[running]
-        fits = other & (events.ts_ns[running] < start_ns) & (events.end_ns[running] < ends)
-        best[fits], ends[fits] = running[fits], events.end_ns[running[fits]]
+        fits = (running >= 0) & (events.ts_ns[running] < start_ns)
+        rows = np.flatnonzero(fits & (events.end_ns[running] < ends))
+        running, work = running[rows], late.event[rows]
+        fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
+        fits &= traits.may_fill[running]
+        best[rows[fits]], ends[rows[fits]] = running[fits], events.end_ns[running[fits]]
     found = np.flatnonzero((best >= 0) & traits.needs_room[late.event])
     left_ns = np.maximum(ends[found] - start_ns[found], 0)
     return _Meetings(late.event[found], best[found], left_ns)
@@ -149,11 +151,18 @@ def _fillers(
     A start is chance if it falls into the last part of a run no more often than that part is long.
     """
     resolution = structure.resolution_ns
-    order = np.argsort(place[met.filler], kind="stable")
-    starts = np.flatnonzero(group_starts(place[met.filler][order]))
+    of_place = place[met.filler]
+    order = np.argsort(of_place, kind="stable")
+    starts = np.flatnonzero(group_starts(of_place[order]))
     parts = _DRAIN, _DRAIN_OF_LARGE
     n_looks = len(starts) * len(parts)
-    for rows in np.split(order, starts)[1:]:
+    # Few kernels are met as they drain: chances are for these only.
+    drains = met.left_ns <= max(parts) * structure.events.dur_ns[met.filler]
+    n_met = np.bincount(of_place)
+    is_likely = np.bincount(of_place, drains) >= _ALL_BUT * n_met
+    bounds = np.append(starts, len(order)).tolist()
+    for number in np.flatnonzero(is_likely[of_place[order[starts]]]).tolist():
+        rows = order[bounds[number] : bounds[number + 1]]
         dur_ns = structure.events.dur_ns[met.filler[rows]]
         drain_ns = np.multiply.outer(parts, dur_ns)
         drains = met.left_ns[rows] <= drain_ns

@@ -75,23 +75,25 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
-    is_launched = structure.launch[late.event] >= 0
+    unknown = np.flatnonzero(structure.launch[late.event] < 0)
+    launched_ns = structure.launch_time_ns[late.event]
     found = np.full(len(late.event), -1, dtype=np.int64)
     latest = np.full(len(late.event), np.iinfo(np.int64).min)
     queue_device = events.device[structure.queue[structure.queue_starts]]
     for queue in range(len(queue_device)):
-        given = structure.covered_on(queue, structure.launch_time_ns[late.event])
-        covering = _covering(structure, queue, late.event, late.ready_ns)
-        other = np.where(is_launched, given, covering)
-        gap = start_ns - events.end_ns[other]
-        fits = (other >= 0) & (structure.queue_id[late.event] != queue)
-        fits &= events.device[late.event] == queue_device[queue]
-        fits &= (gap >= -usual_overlap(structure)) & (gap <= most)
-        fits &= (events.end_ns[other] > latest) & (events.ts_ns[other] < start_ns)
-        found[fits], latest[fits] = other[fits], events.end_ns[other[fits]]
-    rows = found >= 0
+        other = structure.covered_on(queue, launched_ns)
+        other[unknown] = _covering(structure, queue, late.event[unknown], late.ready_ns[unknown])
+        end_ns = events.end_ns[other]
+        gap = start_ns - end_ns
+        fits = (other >= 0) & (gap >= -usual_overlap(structure)) & (gap <= most)
+        rows = np.flatnonzero(fits & (end_ns > latest))
+        other, end_ns, work = other[rows], end_ns[rows], late.event[rows]
+        fits = (structure.queue_id[work] != queue) & (events.device[work] == queue_device[queue])
+        fits &= events.ts_ns[other] < start_ns[rows]
+        found[rows[fits]], latest[rows[fits]] = other[fits], end_ns[fits]
+    ended = np.flatnonzero(found >= 0)
     return Inferred(
-        stream_wait_edges_from(structure, Rule.ENDED_RIGHT_BEFORE, found[rows], late.event[rows])
+        stream_wait_edges_from(structure, Rule.ENDED_RIGHT_BEFORE, found[ended], late.event[ended])
     )
 
 
@@ -104,14 +106,13 @@ def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
     parts = [(none, none)]
     for queue in most_used_streams(structure).tolist():
         other = ends_before(structure, queue, start_ns + most_overlap(structure), 1)[0]
-        fits = (other >= 0) & (structure.queue_id[late.event] != queue)
-        fits &= events.device[late.event] == device[queue]
-        fits &= (events.ts_ns[other] < start_ns) & (start_ns - events.end_ns[other] <= usual)
-        fits &= (events.end_ns[other] > late.ready_ns) & (
-            launched_ns[other] <= launched_ns[late.event]
-        )
+        end_ns = events.end_ns[other]
+        fits = (other >= 0) & (start_ns - end_ns <= usual) & (end_ns > late.ready_ns)
         rows = np.flatnonzero(fits)
-        parts.append((rows, other[rows]))
+        other, work = other[rows], late.event[rows]
+        fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
+        fits &= (events.ts_ns[other] < start_ns[rows]) & (launched_ns[other] <= launched_ns[work])
+        parts.append((rows[fits], other[fits]))
     row, work = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Candidates(row, end_node(work), start_ns[row] - events.end_ns[work])
 

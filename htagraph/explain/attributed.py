@@ -12,6 +12,7 @@ import pandas as pd
 
 from htagraph.explain.segments import Coded
 from htagraph.model.frames import ATTRIBUTED_TIME
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
@@ -20,6 +21,7 @@ __all__ = ["Attributed"]
 Text = npt.NDArray[np.object_]
 
 
+@brief
 @dataclass(frozen=True)
 class Attributed:
     """Attributed time as codes.
@@ -46,6 +48,14 @@ class Attributed:
             name: Coded(self.columns[name], texts).labels for name, texts in self.texts.items()
         }
         return pd.DataFrame(self._ordered | labels, copy=False)
+
+    def causes(self) -> pd.DataFrame:
+        """Segment, time and cause of each row."""
+        cause = Coded(self.columns["cause"], self.texts["cause"]).labels
+        return pd.DataFrame(
+            {name: self.columns[name] for name in ("segment", "dur_ns")} | {"cause": cause},
+            copy=False,
+        )
 
     @property
     def _ordered(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places
+from htagraph.lookup.phases import runs_in_closure
 from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
@@ -39,7 +40,7 @@ from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["attributed", "attributed_time"]
+__all__ = ["Charged", "attributed", "attributed_time", "charged"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
@@ -264,7 +265,9 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     short, operators, code = (_CODE[member] for member in kinds)
     found = np.where(gather(computes, event, False), operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
-    found[under_pattern(dag, event, _OPTIMIZER)] = _CODE[Cause.OPTIMIZER]
+    optimizes = under_pattern(dag, event, _OPTIMIZER)
+    optimizes &= ~runs_in_closure(dag, event, pieces.start_ns)
+    found[optimizes] = _CODE[Cause.OPTIMIZER]
     if is_plain(events):
         found = np.where(pieces.bound == Bound.PYTHON_GAP, code, operators)
     return np.where(rest, found, cause).astype(np.int8)
@@ -403,6 +406,45 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     return _attributed(dag, coded, *texts).frame()
 
 
+class Charged(NamedTuple):
+    """Parts of segments with their cause, in any order; together as long as the segments.
+
+    Parameters
+    ----------
+    segment, dur_ns : ndarray of shape (n,), dtype=int64
+    cause : ndarray of shape (n,), dtype=int8
+        Position in `Cause`.
+    """
+
+    segment: I64
+    dur_ns: I64
+    cause: I8
+
+
+def charged(dag: Dag, segments: Segments) -> Charged:
+    """Attributed time of segments as causes only: names and places take most of the time."""
+    if not len(dag.events):
+        unknown = np.full(len(segments.edge), _CODE[Cause.UNEXPLAINED], dtype=np.int8)
+        return Charged(np.arange(len(segments.edge)), segments.dur_ns, unknown)
+    pieces = Pieces.of(segments).cut_at_code(dag)
+    cause, waits = _causes(dag, pieces)
+    waited = np.flatnonzero(waits.attributed_ns)
+    left_ns = pieces.dur_ns - waits.attributed_ns
+    left = np.flatnonzero(left_ns)
+    return Charged(
+        np.concatenate([pieces.segment[left], pieces.segment[waited]]).astype(np.int64),
+        np.concatenate([left_ns[left], waits.attributed_ns[waited]]),
+        np.concatenate([cause[left], _causes_of_waits(dag, waits.call[waited])]),
+    )
+
+
+def _causes(dag: Dag, pieces: Pieces) -> tuple[I8, _Waits]:
+    """Code of the cause of each piece, and the part of it that is charged to a wait instead."""
+    is_host = _is_host(dag, pieces)
+    cause = _own_causes(dag, pieces, is_host)
+    return cause, _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
+
+
 def attributed(dag: Dag, segments: Segments) -> Attributed:
     """Attributed time as codes, from segments as codes."""
     name, op = (coded_texts(dag, segments, column) for column in ("name", "op"))
@@ -443,9 +485,7 @@ def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attribu
         return Attributed(
             columns | {name: np.full(n, value) for name, value in unknown.items()}, texts
         )
-    is_host = _is_host(dag, pieces)
-    cause = _own_causes(dag, pieces, is_host)
-    waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
+    cause, waits = _causes(dag, pieces)
     places, steps = _places(dag, pieces, cause), _steps(dag, pieces.start_ns)
     others = _meanwhile(dag, pieces, cause)
     waited, left = (

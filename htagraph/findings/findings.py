@@ -7,9 +7,9 @@ chain have the same drag, so their shares decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from htagraph.findings.rules import advice_on
 from htagraph.findings.seen import Seen
 from htagraph.findings.verdict import Evidence, Finding, Verdict
 from htagraph.findings.worth import Worth
-from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
@@ -67,8 +66,6 @@ A limit of the screen: `Evidence.frame` has all. Pinned by
 `test_findings.py::test_a_python_frame_loses_its_middle`.
 """
 
-_TEXTS = ("name", "frame", "place", "op", "meanwhile")
-
 
 @dataclass(frozen=True)
 class Told:
@@ -83,7 +80,10 @@ class Told:
 
 
 def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
-    """Verdict on the attributed time of a window."""
+    """Verdict on the attributed time of a window.
+
+    Rows may be sums of several pieces, with their number ``n`` and the ``longest_ns`` of them.
+    """
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.", window=window)
     # Time charged to a late rank may be unexplained as well.
@@ -167,6 +167,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = int(together(pd.Series([late]), told.machines).iloc[0])
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
+    longest = "longest_ns" if "longest_ns" in part else "dur_ns"
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
@@ -179,12 +180,12 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         title=title,
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
-        n_segments=len(pd.unique(part["segment"])),
+        n_segments=_n_segments(part),
         drag_ns=worth.drag_ns,
         then_bound=worth.then_bound,
         potential_saving_ns=worth.saves_ns,
-        longest_ns=int(part["dur_ns"].max()),
-        longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        longest_ns=int(part[longest].max()),
+        longest_start_ns=int(part["start_ns"].to_numpy()[part[longest].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
         last_step=steps[-1] if steps else "",
@@ -219,62 +220,51 @@ def _overlapped(cause: Cause, run: Context) -> str:
     return f"compute overlaps {run.overlapped_share:.1%} of the time of all collectives"
 
 
+def _n_segments(part: pd.DataFrame) -> int:
+    return int(part["n"].sum()) if "n" in part else part["segment"].nunique()
+
+
 def _around(part: pd.DataFrame) -> str:
     """Operator or annotation around most of some time; empty if none."""
-    ops = part.loc[part["op"] != "", ["op", "dur_ns"]]
-    return (
-        str(ops.groupby("op", sort=False, observed=True)["dur_ns"].sum().idxmax())
-        if len(ops)
-        else ""
-    )
+    codes, texts = _coded(part["op"])
+    rows = np.flatnonzero(np.array([text != "" for text in texts], dtype=bool)[codes])
+    if not len(rows):
+        return ""
+    number, seen = pd.factorize(codes[rows])  # of two as long, the first
+    return str(texts[seen[np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()]])
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
     """Names with most of the attributed time, for some causes with the operator."""
-    part = _leading(part, by_op=cause in _BY_OP)
-    # A line of code is one contributor, whatever calls it.
-    within = part["name"].where(part["frame"] == "", "").rename("within_name")
-    longest_first: pd.DataFrame = part.assign(within_name=within).sort_values(
-        "dur_ns", ascending=False, kind="stable"
-    )
-    names = longest_first.groupby(
-        ["name", "op", "frame"] if cause in _BY_OP else ["within_name", "frame", "place"],
-        sort=False,
-    ).agg(
-        name=("name", "first"),
-        dur_ns=("dur_ns", "sum"),
-        within=("op", "first"),
-        at=("frame", "first"),
-        beside=("place", "first"),
-        meanwhile=("meanwhile", "first"),
-        event=("event", "first"),
-        bound=("bound", "first"),
-        n=("segment", "nunique"),
-    )
-    top = names.sort_values("dur_ns", ascending=False, kind="stable").head(_N_EVIDENCE)
-    kept = ("within", "at", "beside", "meanwhile", "event", "dur_ns", "bound", "n")
-    columns = (top[column].tolist() for column in kept)
-    called = top["name"].tolist()
+    dur_ns = part["dur_ns"].to_numpy(np.int64)
+    group = _contributors(part, by_op=cause in _BY_OP)
+    total_ns = np.zeros(group.max() + 1, dtype=np.int64)
+    np.add.at(total_ns, group, dur_ns)
+    # Each is named by its longest part; of two as long, the one with the longer part is first.
+    longest = pd.Series(dur_ns).groupby(group).idxmax().to_numpy()
+    top = np.lexsort((longest, -dur_ns[longest], -total_ns))[:_N_EVIDENCE]
+    rows = part.iloc[longest[top]].to_dict("records")
+    called = [without_step_number(str(row["name"])) for row in rows]
     short = distinct_names(called)
+    n_segments = [_n_segments(part[group == number]) for number in top]
+    found = zip(rows, called, total_ns[top].tolist(), n_segments, strict=True)
     return tuple(
         Evidence(
             name,
-            op,
-            frame,
-            event,
-            _label(cause, (name, short[name]), op, _Code(frame, place, other, bound, unread)),
-            dur_ns,
-            bound,
+            row["op"],
+            row["frame"],
+            row["event"],
+            _label(cause, (name, short[name]), row["op"], _Code.of(row, unread=unread)),
+            sum_ns,
+            row["bound"],
             n,
         )
-        for name, op, frame, place, other, event, dur_ns, bound, n in zip(
-            called, *columns, strict=True
-        )
+        for row, name, sum_ns, n in found
     )
 
 
-def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
-    """Rows of the contributors with most time: strings are made of these only.
+def _contributors(part: pd.DataFrame, *, by_op: bool) -> npt.NDArray[np.intp]:
+    """Number of the contributor of each row: its name, and its operator or where its code is.
 
     Names lose the numbers of steps; a line of code counts whatever its name.
     """
@@ -286,13 +276,8 @@ def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
         if column == "frame" and not by_op:
             group[np.array([text != "" for text in texts])[codes]] = 0
         group = group * len(texts) + codes
-    number, _ = pd.factorize(group)
-    total_ns = np.bincount(number, part["dur_ns"].to_numpy())
-    least_ns = np.sort(total_ns)[-_N_EVIDENCE:][0]
-    rows = np.flatnonzero(total_ns[number] >= least_ns)
-    found = part[[*_TEXTS, "event", "bound", "dur_ns", "segment"]].iloc[rows]
-    found = found.assign(**{text: found[text].astype(object) for text in _TEXTS})
-    return found.assign(name=without_numbers(found["name"]))
+    number: npt.NDArray[np.intp] = pd.factorize(group)[0]
+    return number
 
 
 def _coded(column: pd.Series[str]) -> tuple[npt.NDArray[np.integer], list[str]]:
@@ -311,6 +296,11 @@ class _Code(NamedTuple):
     meanwhile: str
     bound: str
     unread: bool
+
+    @classmethod
+    def of(cls, row: Mapping[Hashable, str], *, unread: bool) -> Self:
+        """That of a row of attributed time."""
+        return cls(row["frame"], row["place"], row["meanwhile"], row["bound"], unread)
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:

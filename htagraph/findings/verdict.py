@@ -158,7 +158,7 @@ class Evidence:
     n_segments: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """A cause of a critical path, with the time attributed to it.
 
@@ -218,6 +218,10 @@ class Finding:
     saving_high_ns: int = 0
     repaired_by: str = ""
 
+    def __repr__(self) -> str:
+        """Say what it is."""
+        return f"Finding({self.sentence})"
+
     @property
     def label(self) -> str:
         """The cause, with its rank if it is a late one."""
@@ -260,6 +264,18 @@ class Finding:
         how = (text for begins, text in REPAIRED.items() if self.repaired_by.startswith(begins))
         return f"saves {said} {next(how, 'if fixed')}"
 
+    @property
+    def gain(self) -> str:
+        """In few words: the predicted saving, or how much shorter the window is without it."""
+        if self.prediction:
+            return self.prediction
+        if self.drag_ns is None or not self.dur_ns:
+            return ""
+        if self.cause == Cause.LATE_RANK:
+            return f"{self._percent(self.drag_ns)} shorter if it came with the others"
+        shorter = f"at most {self._percent(self.drag_ns)} shorter" if self.drag_ns else "no shorter"
+        return f"{shorter} without it"
+
     def _percent(self, time_ns: int) -> str:
         """Time as a share of the window; never 0% for time that is there."""
         percent = f"{time_ns * self.share / self.dur_ns:.0%}"
@@ -295,13 +311,7 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        facts = (
-            ", ".join(items),
-            self.detail or f"{human_count(self.n_segments, 'segment')} in all",
-            self.when,
-            self.where,
-        )
-        return "; ".join(filter(None, facts))
+        return "; ".join(filter(None, (", ".join(items), self.detail, self.when, self.where)))
 
 
 @dataclass(frozen=True, repr=False)

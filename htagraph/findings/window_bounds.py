@@ -30,10 +30,9 @@ from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.damage import damage_of
-from htagraph.queries.opportunities import opportunities_of, opportunities_on
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 
-__all__ = ["find_bounds", "find_opportunities"]
+__all__ = ["find_bounds"]
 
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
@@ -42,24 +41,17 @@ Chosen. Pinned by `test_judged_part.py::test_a_part_is_judged_from_a_tenth_on`.
 """
 
 
-def find_opportunities(path: CriticalPath) -> pd.DataFrame:
-    """Changes that would shorten the window of a path, schema `answers.OPPORTUNITIES`."""
-    if path.excerpt.n_steps:
-        return opportunities_of(path.excerpt)
-    return opportunities_on(path.dag, path.window, path.segments, path.attributed_time)
-
-
 def find_bounds(
     path: CriticalPath,
     *,
-    opportunities: pd.DataFrame | None = None,
+    costs: pd.DataFrame | None = None,
 ) -> Verdict:
     """Verdict on a window: the causes of its critical path, largest drag first.
 
     Parameters
     ----------
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`, optional
-        Of the window, if they are known.
+    costs : DataFrame, schema `answers.OPPORTUNITIES`, optional
+        What each cause costs and its repair saves; by default they are replayed.
 
     Returns
     -------
@@ -75,7 +67,7 @@ def find_bounds(
     """
     damage = damage_of(path.dag, path.window)
     is_lost = lost_share(damage, path.window) > LOST_LIMIT
-    verdict = _withheld(path, damage) if is_lost else _bounds(path, opportunities)
+    verdict = _withheld(path, damage) if is_lost else _bounds(path, costs)
     return replace(verdict, damage=damage_in_words(damage))
 
 
@@ -87,13 +79,13 @@ def _withheld(path: CriticalPath, damage: Sequence[Damage]) -> Verdict:
     return Verdict((), f"{said} {command}", window=path.window_name, dur_ns=path.dur_ns)
 
 
-def _bounds(path: CriticalPath, opportunities: pd.DataFrame | None) -> Verdict:
+def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     """The verdict, whatever is damaged."""
     context = find_context(path.dag, path.window)
     few = too_little(path.attributed_labels, len(path.dag.events), has_device=context.has_device)
     if few:
         return Verdict((), few, window=path.window_name, dur_ns=path.dur_ns)
-    found = find_opportunities(path) if opportunities is None else opportunities
+    found = path.excerpt.scaled(path.trials.causes) if costs is None else costs
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
     if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:

@@ -15,6 +15,7 @@ from htagraph.job.hangs import Group, Hang, groups_of, hangs_of, ranks_in_words
 from htagraph.model.frames import HANGS, LAST_COLLECTIVES
 from htagraph.model.units import human_count, human_duration, human_time
 from htagraph.readers.flight_recorder.reader import Dump, find_dumps, read_dump
+from htagraph.writers.answering import answers
 
 __all__ = ["Dumps", "load_dumps"]
 
@@ -58,6 +59,7 @@ class Dumps:
     def _hangs(self) -> list[Hang]:
         return hangs_of(self.dumps, self._groups)
 
+    @answers(HANGS)
     def hangs(self) -> pd.DataFrame:
         """The first collective of each group that its members did not enter together.
 
@@ -85,6 +87,7 @@ class Dumps:
         ]
         return HANGS.frame({name: [row[name] for row in rows] for name in HANGS.columns})
 
+    @answers(LAST_COLLECTIVES)
     def last_collectives(self) -> pd.DataFrame:
         """What each rank entered last, since when, and from which line.
 

@@ -166,11 +166,11 @@ def find_expert_work(
     """
     known = pd.concat([one.assign(rank=np.int64(rank)) for rank, one in exchanges.items()])
     if embeds or known.empty:
-        return ExpertWork(_NONE)
+        return _none()
     ours = members[~members["is_partial"]].merge(known, on=["rank", "event"])
     pairs = _pairs(ours)
     if pairs.empty:
-        return ExpertWork(_NONE)
+        return _none()
     rows = (
         pairs.merge(ours, left_on="dispatch", right_on="match")
         .merge(
@@ -216,7 +216,11 @@ _COLUMNS: dict[str, type[np.generic | object]] = {
     "combine_bytes": np.int64,
     "surplus_ns": np.float64,
 }
-_NONE = pd.DataFrame({name: np.empty(0, kind) for name, kind in _COLUMNS.items()})
+
+
+def _none() -> ExpertWork:
+    """No work of experts; made when asked for, as pandas takes longer to load than to answer."""
+    return ExpertWork(pd.DataFrame({name: np.empty(0, kind) for name, kind in _COLUMNS.items()}))
 
 
 def _pairs(ours: pd.DataFrame) -> pd.DataFrame:

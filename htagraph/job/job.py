@@ -50,21 +50,32 @@ from htagraph.job.stragglers import by_part, pipeline_bubbles, summarize_straggl
 from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
-from htagraph.model.answers import OPPORTUNITIES
+from htagraph.model.answers import DAMAGE, OPPORTUNITIES, QUALITY
+from htagraph.model.columns import schema_of
 from htagraph.model.frames import FAILURES
 from htagraph.model.job_answers import (
+    BANDWIDTHS,
+    CLOCKS,
+    DELAY_COSTS,
+    EXPERTS,
+    LAYOUT,
+    MATCHED_COLLECTIVES,
     PIPELINE,
+    PIPELINE_BUBBLES,
     PIPELINE_SAVINGS,
     PIPELINE_SCHEDULE,
     PIPELINE_WHAT_IF,
+    PROCESS_GROUPS,
+    STRAGGLERS,
 )
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import Questions, check_options
+from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
-from htagraph.replay.candidates import candidates, kinds_done
-from htagraph.replay.predictions import predictions
+from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.predictions import Trials
 from htagraph.replay.token_surplus import Balance
+from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["JOB_QUESTIONS", "Job", "PartKey"]
@@ -151,6 +162,7 @@ class Job(Questions):
         return tuple(self.summaries)
 
     @property
+    @answers(FAILURES)
     def failures(self) -> pd.DataFrame:
         """Files that could not be loaded, schema `frames.FAILURES`."""
         return FAILURES.frame({"path": list(self.failed), "error": list(self.failed.values())})
@@ -228,6 +240,8 @@ class Job(Questions):
             If there is no such question; the hint lists all.
         """
         if question not in JOB_QUESTIONS:
+            if question not in QUESTIONS:
+                raise unknown_question(question, (*QUESTIONS, *JOB_QUESTIONS))
             return super().ask(question, **options)
         check_options(type(self), question, options)
         answer = getattr(self, question)
@@ -317,16 +331,17 @@ class Job(Questions):
     def _ask(self, question: str, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` has the reasons of ranks without one."""
         check_options(type(self), question, options)
-        answers = self.map(Question.of(question, **options))
-        frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
+        found = self.map(Question.of(question, **options))
+        frames = [frame.assign(rank=np.int64(rank)) for rank, frame in found.items()]
         if not frames:
             raise QueryError("no rank of the job could answer.", hint="see job.failures.")
         joined: pd.DataFrame = pd.concat(frames, ignore_index=True)
         joined = joined[["rank", *(name for name in joined.columns if name != "rank")]]
-        joined.attrs["failed"] = answers.failed
-        return joined
+        joined.attrs["failed"] = found.failed
+        return answer_of(joined, schema_of(question), options.get("by"))
 
     @property
+    @answers(CLOCKS)
     def clocks(self) -> pd.DataFrame:
         """The clock of each rank against the first, with its error: `job_answers.CLOCKS`."""
         return self.timeline.fitted.frame()
@@ -335,6 +350,7 @@ class Job(Questions):
         """The clock that turns times of a rank into common time."""
         return self.timeline.clocks[rank]
 
+    @answers(MATCHED_COLLECTIVES)
     def collectives(self) -> pd.DataFrame:
         """The collectives matched across ranks, in common time: who waited for whom.
 
@@ -346,6 +362,7 @@ class Job(Questions):
         """
         return self.timeline.collectives
 
+    @answers(BANDWIDTHS)
     def bandwidths(self, *, by: BandwidthKey = "size") -> pd.DataFrame:
         """Size, transfer and bandwidth of matched collectives, and what bounds them.
 
@@ -391,6 +408,7 @@ class Job(Questions):
             found = {r: ends.later(self.summaries[r].n_left_out) for r, ends in found.items()}
         return {rank: ends for rank, ends in found.items() if rank in aligned}
 
+    @answers(QUALITY)
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker.
 
@@ -403,6 +421,7 @@ class Job(Questions):
         n_kept = {rank: (len(one.collectives), one.n_left_out) for rank, one in summaries}
         return kept.added_to(found, n_kept)
 
+    @answers(DAMAGE)
     def damage(self) -> pd.DataFrame:
         """What the job lacks or has wrong, and what that does to the answers.
 
@@ -460,6 +479,28 @@ class Job(Questions):
         """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
         return JobRehearsal.of(self.timeline, self.asked_window)
 
+    @cached_property
+    def trials(self) -> Trials[JobRehearsal]:
+        """Changes to the job, each replayed once on all ranks together, when it is asked for."""
+        path, rehearsal = self.critical_path(), self.rehearsal
+
+        def causes() -> Iterator[Candidate]:
+            return of_causes(
+                path.segments,
+                path.attributed_time,
+                rehearsal.charges(path.segments, path.attributed_time),
+                balance=Balance(rehearsal.token_surplus),
+                machines=self.timeline.late_hosts,
+            )
+
+        def parts() -> Iterator[Candidate]:
+            run = Context.of_job([rank.context for rank in self.summaries.values()])
+            done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+            return of_parts(path.segments, path.attributed_time, done=done)
+
+        return Trials(rehearsal, causes, parts)
+
+    @answers(STRAGGLERS)
     def stragglers(self, *, by: PartKey = "rank") -> pd.DataFrame:
         """How often each rank arrived last, what that cost the others, and what made it late.
 
@@ -502,6 +543,7 @@ class Job(Questions):
         part = self.timeline.layout.set_index("rank")[by].astype(object)
         return part.where(part != -1, "").astype(str)
 
+    @answers(DELAY_COSTS)
     def delay_costs(self, *, by: PartKey = "rank") -> pd.DataFrame:
         """All waits of all ranks, charged to what made ranks late, however far down the line.
 
@@ -531,6 +573,7 @@ class Job(Questions):
         part, line = self._part_of("delay_costs", by), self.timeline
         return delay_costs(line.charged_waits, line.collectives, part)
 
+    @answers(EXPERTS)
     def experts(self, *, capacity: float = 1.25) -> pd.DataFrame:
         """Tokens that each rank receives for its experts, what they take, and what balance saves.
 
@@ -563,6 +606,7 @@ class Job(Questions):
         steps = step_names({rank: one.starts for rank, one in self.summaries.items()})
         return line.expert_work.frame(line.collectives, steps, capacity)
 
+    @answers(LAYOUT)
     def layout(self, *, given: str = "") -> pd.DataFrame:
         """The place of each rank in data, tensor, pipeline, expert and context parallel groups.
 
@@ -590,6 +634,7 @@ class Job(Questions):
         hosts = {rank: one.host for rank, one in self.summaries.items()}
         return layout_frame(self.timeline.group_kinds(given), hosts)
 
+    @answers(PROCESS_GROUPS)
     def process_groups(self, *, given: str = "") -> pd.DataFrame:
         """The process groups of the job: what kind of parallelism, which ranks, what they run.
 
@@ -610,6 +655,7 @@ class Job(Questions):
         groups = {rank: one.groups for rank, one in self.summaries.items()}
         return groups_frame(groups, self.timeline.group_kinds(given))
 
+    @answers(OPPORTUNITIES)
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the job shorter, each with its predicted saving.
 
@@ -626,19 +672,9 @@ class Job(Questions):
         TraceLimitError
             If the ranks have too many events together.
         """
-        path = self.critical_path()
-        run = Context.of_job([rank.context for rank in self.summaries.values()])
-        done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
-        charges = self.rehearsal.charges(path.segments, path.attributed_time)
-        asked = candidates(
-            path.segments,
-            path.attributed_time,
-            charges,
-            balance=Balance(self.rehearsal.token_surplus),
-            machines=self.timeline.late_hosts,
-            done=done,
-        )
-        return predictions(self.rehearsal, asked)
+        path, found = self.critical_path(), self.trials.opportunities
+        found.attrs["notes"] = (f"Of {path.window_name} ({human_duration(path.dur_ns)}).",)
+        return found
 
     def verdict(self) -> Verdict:
         """What bounds the job: the causes of its critical path across ranks, late ranks included.
@@ -652,10 +688,10 @@ class Job(Questions):
         if (rest := self.without_opening()) is not self:
             return rest.verdict()
         self.visit(Question.of("kernel_breakdown", by="name"))
-        opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
+        costs = self.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, opportunities, self.pipeline_causes)
+        found = find_job_bounds(path, late, kernels, costs, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     @cached_property
@@ -678,6 +714,7 @@ class Job(Questions):
         """What is slow in the pipeline, None if it is none."""
         return None if self.stage_times is None else PipelineCauses(self.stage_times)
 
+    @answers(PIPELINE)
     def pipeline(self) -> pd.DataFrame:
         """What each stage of a pipeline did in each step, and where it waited.
 
@@ -691,6 +728,7 @@ class Job(Questions):
         found = self.pipeline_causes
         return PIPELINE.empty() if found is None else found.pipeline.table(found.repaired)
 
+    @answers(PIPELINE_SAVINGS)
     def pipeline_savings(self) -> pd.DataFrame:
         """What would shorten the steps of a pipeline: ranks, stages, micro-batches, transfers.
 
@@ -705,6 +743,7 @@ class Job(Questions):
         found = self.pipeline_causes
         return PIPELINE_SAVINGS.empty() if found is None else found.table
 
+    @answers(PIPELINE_SCHEDULE)
     def pipeline_schedule(self) -> pd.DataFrame:
         """What each stage of a pipeline did for each micro-batch, and which of it is critical.
 
@@ -716,6 +755,7 @@ class Job(Questions):
         found = self.stage_times
         return PIPELINE_SCHEDULE.empty() if found is None else found.timetable()
 
+    @answers(PIPELINE_WHAT_IF)
     def pipeline_what_if(
         self,
         *,
@@ -759,6 +799,7 @@ class Job(Questions):
             return PIPELINE_WHAT_IF.empty()
         return pipeline_what_if(found, schedule, chunks, n_micro_batches)
 
+    @answers(PIPELINE_BUBBLES)
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.
 

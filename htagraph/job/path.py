@@ -23,11 +23,12 @@ from htagraph.job.rank_segments import RankSegment, rank_segments_frame
 from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
-from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
+from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
 from htagraph.model.rules import Rule
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
+from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import path_html
 
 __all__ = ["WHOLE_JOB", "JobBreakdownKey", "JobPath", "JobRoute"]
@@ -133,7 +134,7 @@ class JobPath:
         segments = segments.assign(lag_ns=lag_ns, residual_ns=segments["dur_ns"] - lag_ns)
         segments["kind"] = labelled(segments["kind"], EdgeKind.labels())
         segments["bound"] = labelled(segments["bound"], Bound.labels())
-        path = cls(segments, route, timeline)
+        path = cls(answer_of(segments, JOB_SEGMENTS), route, timeline)
         path._check(segments)
         return path
 
@@ -179,11 +180,13 @@ class JobPath:
         return self.segments.iloc[rows]
 
     @cached_property
+    @answers(RANK_SEGMENTS)
     def rank_segments(self) -> pd.DataFrame:
         """The path by rank: where it stays and where it hops, schema `frames.RANK_SEGMENTS`."""
         return _since(rank_segments_frame(self.route.rank_segments), self.start_ns)
 
     @cached_property
+    @answers(JOB_ATTRIBUTED_TIME)
     def attributed_time(self) -> pd.DataFrame:
         """Every nanosecond of the path with its one cause, schema `frames.JOB_ATTRIBUTED_TIME`.
 
@@ -218,6 +221,7 @@ class JobPath:
         columns = {name: blamed[name].to_numpy() for name in JOB_ATTRIBUTED_TIME.columns}
         return JOB_ATTRIBUTED_TIME.frame(columns)
 
+    @answers(BREAKDOWN)
     def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
         """The time of the path by group; it adds up to the window.
 

@@ -77,7 +77,7 @@ def times_by_name(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-PathWork = Callable[[TraceGraph, pd.DataFrame], pd.DataFrame]
+PathWork = Callable[[TraceGraph, "pd.DataFrame"], "pd.DataFrame"]
 """Work on the path of a rank: its graph, and segments with ``rank_segment``, their number."""
 
 

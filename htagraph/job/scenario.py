@@ -20,7 +20,7 @@ from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.readiness import first_anchor
 from htagraph.model.dag import Dag
-from htagraph.model.frames import RANK_LENGTHS
+from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.queries.quality import unexplained_in_words
@@ -28,6 +28,7 @@ from htagraph.replay.changes import Change
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.retimed import retimed
+from htagraph.writers.answering import answers
 from htagraph.writers.own_folder import OwnFolder
 
 __all__ = ["JobScenario"]
@@ -84,6 +85,7 @@ class JobScenario:
         return unexplained_in_words(self.path_before.unexplained_share)
 
     @property
+    @answers(RANK_LENGTHS)
     def ranks(self) -> pd.DataFrame:
         """How long each rank's own window would have been, schema `frames.RANK_LENGTHS`."""
         before = {rank: one.window.dur_ns for rank, one in self.rehearsal.ranks.items()}
@@ -132,6 +134,7 @@ class JobScenario:
         """The time of that path by group; as `JobPath.breakdown`."""
         return self.critical_path().breakdown(by=by)
 
+    @answers(PATH_DIFF)
     def path_diff(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
         """Time that the path gains and loses by group; it adds up to the difference.
 

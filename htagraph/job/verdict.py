@@ -34,14 +34,15 @@ def find_job_bounds(
     path: JobPath,
     stragglers: pd.DataFrame,
     kernels: pd.DataFrame,
-    opportunities: pd.DataFrame,
+    costs: pd.DataFrame,
     pipeline: PipelineCauses | None = None,
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest drag first.
 
     Withheld if too much of the path is unexplained or lost, or no clocks of two ranks were aligned.
-    `kernels` are by name and rank; `opportunities` are empty if nothing was replayed. What is slow
-    in a pipeline is the first finding: all else on the path also waits for it.
+    `kernels` are by name and rank; `costs`, of each cause, are empty if nothing was
+    replayed. What is slow in a pipeline is the first finding: all else on the path also waits for
+    it.
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
@@ -72,7 +73,7 @@ def find_job_bounds(
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        worth=predicted(opportunities),
+        worth=predicted(costs),
         machines=path.timeline.late_hosts,
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]

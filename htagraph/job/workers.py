@@ -31,6 +31,7 @@ from htagraph.readers.worker_timeline.reader import (
     is_worker_timeline,
     read_worker_timeline,
 )
+from htagraph.writers.answering import answers
 
 __all__ = ["Workers", "load_workers"]
 
@@ -133,6 +134,7 @@ class Workers:
         """How many times as long as the ideal a step takes."""
         return self.step_ns / max(self.ideal_step_ns, 1.0)
 
+    @answers(WORKER_STAGES)
     def stages(self) -> pd.DataFrame:
         """What each pipeline rank does in a step: means over steps and replicas.
 
@@ -171,6 +173,7 @@ class Workers:
         means = rows.groupby("pp")[names].mean().reset_index()
         return WORKER_STAGES.frame({name: means[name] for name in WORKER_STAGES.columns})
 
+    @answers(WORKER_SLOWDOWNS)
     def slowdowns(self, *, by: str = "stage") -> pd.DataFrame:
         """How much each group of slices slows the job down, as the paper asks it.
 
@@ -200,6 +203,7 @@ class Workers:
         frame = WORKER_SLOWDOWNS.frame(data)
         return frame.sort_values("slowdown", ascending=False, kind="stable", ignore_index=True)
 
+    @answers(WORKER_SAVINGS)
     def savings(self) -> pd.DataFrame:
         """What each repair would save of a step: of workers, stages, micro-batches, transfers.
 

@@ -60,7 +60,7 @@ _LAST_NS = 2**62 - 1
 later ones. A limit of memory: test_find_window asks for both sides of it."""
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_TIME = r"(\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
+_TIME = r"(-?\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
 _TIMES = re.compile(rf"{_TIME}:\s?{_TIME}")
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -103,8 +103,9 @@ def times_in(window: str) -> tuple[int, int] | None:
     )
     start_ns = _nanoseconds(start, start_part, start_unit or end_unit)
     end_ns = _nanoseconds(end, end_part, end_unit or start_unit)
-    if end_ns < start_ns:
-        raise QueryError(f"the window {window!r} ends before it starts.", hint="give START:END.")
+    if end_ns <= start_ns:
+        what = "is empty" if end_ns == start_ns else "ends before it starts"
+        raise QueryError(f"the window {window!r} {what}.", hint="give START:END.")
     return start_ns, end_ns
 
 
@@ -165,9 +166,10 @@ def _step_rows(dag: Dag, window: str) -> I64:
 def _at_times(dag: Dag, times: tuple[int, int], text: str) -> Window:
     """Window between two times from the start of a trace, which it must not leave altogether."""
     span = dag.span
-    if times[0] >= max(span.dur_ns, 1):
+    if not 0 <= times[0] < max(span.dur_ns, 1):
+        where = "after the end" if times[0] > 0 else "before the start"
         raise QueryError(
-            f"the window {text!r} begins after the end of the trace, which is "
+            f"the window {text!r} begins {where} of the trace, which is "
             f"{human_duration(span.dur_ns)} long.",
             hint="times count from its start: give START:END within it.",
         )

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import QueryError
+from htagraph.model.frozen import brief
 
 __all__ = ["SymbolTable", "alphabetical", "compile_pattern"]
 
@@ -96,6 +97,7 @@ def alphabetical(texts: Iterable[str]) -> tuple[npt.NDArray[np.object_], npt.NDA
     return table.array[order], place[codes]
 
 
+@brief
 @dataclass(frozen=True)
 class SymbolTable:
     """Distinct strings and their codes.

@@ -177,7 +177,7 @@ def _modules(dag: Dag, rows: I64) -> I64:
         raise MissingEventsError(
             "the trace has no modules.",
             missing="python stacks",
-            hint="record with_stack=True and with_modules=True, and load with stacks=True.",
+            hint="record with_stack=True and with_modules=True; read stacks (--stacks).",
         )
     return frames
 

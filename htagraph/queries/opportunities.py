@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from htagraph.explain.attributed_time import attributed_time
-from htagraph.explain.critical_path import critical_path
+from htagraph.explain.attributed import Attributed
+from htagraph.explain.attributed_time import attributed
+from htagraph.explain.critical_path import path_segments
+from htagraph.explain.segments import Segments, segment_frame
 from htagraph.lookup.compiled_work import is_replayed
 from htagraph.lookup.data_loaders import find_loading
-from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.replay.candidates import candidates, kinds_done
+from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.charges import Charges
 from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of
-from htagraph.replay.predictions import predictions
+from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["opportunities", "opportunities_of", "opportunities_on"]
+__all__ = ["opportunities", "trials_of", "trials_on"]
 
 _LONGEST = 8
 """Kernels of a sequence to fuse. Chosen: test_opportunities draws longer ones."""
@@ -42,30 +45,40 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
         Largest expected saving first. Empty if steps predict each other too badly
         (`htagraph.replay.hold_out`).
     """
-    return opportunities_of(excerpt_of(dag, window))
+    part = excerpt_of(dag, window)
+    return part.scaled(trials_of(part).opportunities)
 
 
-def opportunities_of(part: Excerpt) -> pd.DataFrame:
-    """The same, by replays of a part of the graph."""
-    segments = critical_path(part.dag, part.window)
-    attributed = attributed_time(part.dag, segments)
-    return part.scaled(opportunities_on(part.dag, part.window, segments, attributed))
+def trials_of(part: Excerpt) -> Trials[Rehearsal]:
+    """Changes to a part of a graph, each replayed when it is asked for."""
+    segments = path_segments(part.dag, [part.window])
+    return trials_on(part.dag, part.window, segments, attributed(part.dag, segments))
 
 
-def opportunities_on(
-    dag: Dag, window: Window, segments: pd.DataFrame, attributed: pd.DataFrame
-) -> pd.DataFrame:
-    """The same, given the window's critical path."""
-    rehearsal = Rehearsal(dag, window)
-    if rehearsal.hold_out.is_too_large:
-        return OPPORTUNITIES.empty()
-    is_large = len(dag.edges) >= LARGE
-    sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
-    done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
-    charges = Charges.of(dag, rehearsal.expected.replay).with_path(segments, attributed)
-    asked = candidates(segments, attributed, charges, sequences, is_large=is_large, done=done)
-    _ = rehearsal.readings  # made once, before threads share them
-    return predictions(rehearsal, asked, n_threads=_THREADS_OF_LARGE if is_large else 1)
+def trials_on(
+    dag: Dag, window: Window, segments: Segments, charged: Attributed
+) -> Trials[Rehearsal]:
+    """The same of a window, given its critical path."""
+    rehearsal, is_large = Rehearsal(dag, window), len(dag.edges) >= LARGE
+
+    def causes() -> Iterator[Candidate]:
+        if rehearsal.hold_out.is_too_large:
+            return
+        edges, labels = pd.DataFrame({"edge": segments.edge}), charged.causes()
+        charges = Charges.of(dag, rehearsal.expected.replay).with_path(edges, labels)
+        yield from of_causes(edges, labels, charges)
+        if is_large:
+            _ = rehearsal.readings  # made once, before threads share them
+
+    def parts() -> Iterator[Candidate]:
+        if rehearsal.hold_out.is_too_large:
+            return
+        done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
+        sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
+        frame = segment_frame(dag, segments)
+        yield from of_parts(frame, charged.frame(), sequences, is_large=is_large, done=done)
+
+    return Trials(rehearsal, causes, parts, n_threads=_THREADS_OF_LARGE if is_large else 1)
 
 
 def _sequences(dag: Dag, window: Window, most: int) -> list[tuple[str, ...]]:

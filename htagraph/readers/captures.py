@@ -151,7 +151,7 @@ def captures_in_words(captures: pd.DataFrame) -> str:
         )
     text = _aligned(lines)
     if len(found) > _N_LISTED:
-        text.insert(1, f"… {len(found) - _N_LISTED:,} earlier ones: hg.discover lists them")
+        text.insert(1, f"… {len(found) - _N_LISTED:,} earlier ones: --capture list has all")
     return "\n".join(text)
 
 
@@ -225,7 +225,7 @@ def _latest(found: dict[int, pd.DataFrame], captures: pd.DataFrame, where: objec
             f"{_named(where)} holds {what}.",
             listing=captures_in_words(captures),
             hint="name one file, one subfolder, or a capture by its number "
-            "(--capture N, load_job(…, capture=N)). If these are ranks of one job whose clocks are "
+            "(--capture N, or capture=N). If these are ranks of one job whose clocks are "
             "more than 10 s apart, list the files, which are used as given.",
         )
     most = max(len(found[number]) for number in jobs[0])
@@ -283,6 +283,6 @@ def _choice_in_words(found: dict[int, pd.DataFrame], chosen: int, where: object)
     return (
         f"{_named(where)} holds {human_count(len(found), 'capture')}; {what} is used: capture "
         f"{chosen} ({human_count(len(rows), 'rank')}{of_steps}, "
-        f"{human_time(int(rows['start_ns'].min()))} UTC). Choose another with --capture N, "
-        "load_job(…, capture=N); hg.discover lists them."
+        f"{human_time(int(rows['start_ns'].min()))} UTC). Choose another with --capture N (or "
+        "capture=N); --capture list has all."
     )

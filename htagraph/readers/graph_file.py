@@ -19,9 +19,9 @@ from htagraph.model.recording import Origin, Recording
 from htagraph.readers.graph_checks import check_graph, check_places, check_recording
 from htagraph.readers.kineto.event_args import ArgsIndex
 
-__all__ = ["arg_places", "read_compiled", "read_graph"]
+__all__ = ["BROKEN", "arg_places", "arrays_in", "read_compiled", "read_graph"]
 
-_BROKEN = (
+BROKEN = (
     OSError,
     EOFError,
     KeyError,
@@ -40,8 +40,8 @@ _BROKEN = (
 def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
     """A saved graph, its rank, and the file that it was made from."""
     try:
-        return _graph(_stored(path))
-    except _BROKEN as exc:
+        return _graph(arrays_in(path))
+    except BROKEN as exc:
         raise _no_graph(path, exc) from exc
 
 
@@ -54,12 +54,12 @@ def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
         The trace of both.
     """
     try:
-        arrays = _stored(path)
+        arrays = arrays_in(path)
         dag, rank, _ = _graph(arrays)
         check_places(arrays, dag)
         recording = unpack_recording(arrays, dag, rank)
         check_recording(recording)
-    except _BROKEN as exc:
+    except BROKEN as exc:
         raise _no_graph(path, exc) from exc
     origin = recording.origin
     assert origin is not None
@@ -92,7 +92,7 @@ def _no_graph(path: str | Path, exc: BaseException) -> TraceFormatError:
     )
 
 
-def _stored(path: str | Path) -> dict[str, npt.NDArray[Any]]:
+def arrays_in(path: str | Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a file; uncompressed, so never larger than the file."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()

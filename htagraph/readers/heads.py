@@ -329,8 +329,7 @@ def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None,
     """
     base = seen.first(_BASE)
     base_ns = int(base[1]) if base else 0
-    first = _times(seen.head[max(seen.events_at, 0) :])
-    last = _times(seen.tail)
+    first, last = _of_one_clock(_times(seen.head[max(seen.events_at, 0) :]), _times(seen.tail))
     start_ns = min((start for start, _ in first), default=None)
     end_ns = max((end for _, end in (*last, *first)), default=None) if last else None
     is_relative = base is None and start_ns is not None and start_ns < _ABSOLUTE_NS
@@ -347,6 +346,12 @@ def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None,
     if 0 <= written_ns - ended_ns <= _LONGEST_EXPORT_NS:
         return start_ns, written_ns if end_ns is None else end_ns
     return written_ns - (ended_ns - start_ns), written_ns
+
+
+def _of_one_clock(*lists: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Times without strays: next to times since 1970, earlier ones are of no clock at all."""
+    is_absolute = any(start >= _ABSOLUTE_NS for times in lists for start, _ in times)
+    return [[time for time in times if time[0] >= _ABSOLUTE_NS * is_absolute] for times in lists]
 
 
 def _times(text: bytes) -> list[tuple[int, int]]:

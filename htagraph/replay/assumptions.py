@@ -17,10 +17,11 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 from htagraph.replay.own_times import held_calls, own_times
-from htagraph.replay.replay import Replay, residuals
+from htagraph.replay.replay import Replay
 
 __all__ = ["Assumption", "Reading", "readings"]
 
@@ -62,6 +63,7 @@ class Assumption(StrEnum):
     OTHERS_LATE = "collectives end no earlier: other ranks do not change"
 
 
+@brief
 @dataclass(frozen=True)
 class Reading:
     """The recorded run, as replayed under one assumption."""
@@ -81,7 +83,7 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
     usual = _with_typical_lags(dag, replay, 50)
     yield Reading(Assumption.AS_BOUND, usual)
     slow = _with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, 1.0)), 90)
-    yield Reading(Assumption.RIGID, replace(slow, extra_ns=residuals(slow)))
+    yield Reading(Assumption.RIGID, replace(slow, extra_ns=slow.residuals_ns))
     for assumption, made in (
         (Assumption.LOOSE, replay.with_lags(_own_lags(dag, replay, None))),
         (Assumption.GAPS_WAIT, _gaps_wait(dag, usual)),

@@ -33,8 +33,9 @@ __all__ = [
     "TWICE_AS_FAST",
     "UNRANKED",
     "Candidate",
-    "candidates",
     "kinds_done",
+    "of_causes",
+    "of_parts",
     "together",
 ]
 
@@ -84,33 +85,23 @@ class Candidate(NamedTuple):
     is_last_resort: bool = False
 
 
-def candidates(
+def of_parts(
     segments: pd.DataFrame,
     attributed: pd.DataFrame,
-    charges: Charges,
     sequences: Sequence[tuple[str, ...]] = (),
     *,
-    balance: Balance | None = None,
-    machines: Mapping[int, str] | None = None,
     is_large: bool = False,
     done: Collection[str] = (),
 ) -> Iterator[Candidate]:
-    """Yield what is worth trying on a path; some of it may not apply.
+    """Yield what is worth trying on parts of a path; some of it may not apply.
 
     Parameters
     ----------
-    charges : Charges
-        Causes of all time, on the path or not.
     sequences : sequence of tuple of str
         Names of kernels that recur one after the other.
-    balance : Balance, optional
-        The change that gives all ranks of a job as many tokens for their experts.
-    machines : mapping of int to str, optional
-        Ranks of machines that are late, and their machine: they are repaired together.
     done : collection of str
         Kinds of change that the run has already, see `kinds_done`.
     """
-    yield from _of_causes(segments, attributed, charges, balance, machines or {})
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
@@ -132,42 +123,57 @@ def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
     return tuple(kind for kind, is_done in had.items() if is_done)
 
 
-def _of_causes(
+def of_causes(
     segments: pd.DataFrame,
     attributed: pd.DataFrame,
     charges: Charges,
-    balance: Balance | None,
-    machines: Mapping[int, str],
+    *,
+    balance: Balance | None = None,
+    machines: Mapping[int, str] | None = None,
 ) -> Iterator[Candidate]:
     """Yield the run without each cause, or without each late rank's delay; and repairs.
 
     A rank with too many tokens would still be last if it were not late for another reason.
+
+    Parameters
+    ----------
+    segments : DataFrame
+        Edges, and of a job the ranks, of a path.
+    charges : Charges
+        Causes of all time, on the path or not.
+    balance : Balance, optional
+        The change that gives all ranks of a job as many tokens for their experts.
+    machines : mapping of int to str, optional
+        Ranks of machines that are late, and their machine: they are repaired together.
     """
-    late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
-    late = together(late.where(attributed["cause"] == Cause.LATE_RANK, -1), machines)
-    keys = pd.MultiIndex.from_arrays([attributed["cause"], late])
-    is_overfull = attributed["cause"] == Cause.EXPERT_IMBALANCE
-    overfull = set(attributed.loc[is_overfull, "rank"].tolist()) if is_overfull.any() else set()
-    for name, rank in keys.drop_duplicates().tolist():
-        cause = Cause(str(name))
+    machines = machines or {}
+    late, overfull = pd.Series(-1, index=attributed.index), set[int]()
+    if "rank" in attributed:
+        is_late = attributed["cause"] == Cause.LATE_RANK
+        late = together(attributed["rank"].where(is_late, -1), machines)
+        is_overfull = attributed["cause"] == Cause.EXPERT_IMBALANCE
+        overfull = set(attributed.loc[is_overfull, "rank"].tolist())
+    both = pd.DataFrame({"cause": attributed["cause"], "late": late}).drop_duplicates()
+    for name, late_rank in zip(both["cause"].tolist(), both["late"].tolist(), strict=True):
+        cause, rank = Cause(str(name)), int(late_rank)
         if cause in UNRANKED:
             continue
         if cause is Cause.LATE_RANK:
             mine = attributed[(attributed["cause"] == cause) & (late == rank)]
-            same = [one for one in machines if machines[one] == machines.get(int(rank))]
+            same = [one for one in machines if machines[one] == machines.get(rank)]
             changes: tuple[Change, ...] = (
                 (_spared(segments, mine, f"lateness of rank {rank}"),)
                 if rank in overfull
-                else tuple(Equalise().on_rank(one) for one in same or [int(rank)])
+                else tuple(Equalise().on_rank(one) for one in same or [rank])
             )
-            yield Candidate("repair", f"{cause} {rank}", changes, 0.0, cause, int(rank))
+            yield Candidate("repair", f"{cause} {rank}", changes, 0.0, cause, rank)
             continue
-        gone = charges.without(cause)
         if cause is Cause.EXPERT_IMBALANCE and balance is not None:
             yield Candidate("cause", str(cause), (balance,), 0.0, cause)
             yield Candidate("repair", str(cause), (balance,), 0.0, cause)
         if cause in REMOVALS:
             yield Candidate("cause", str(cause), (REMOVALS[cause],), 0.0, cause)
+        gone = charges.without(cause)
         yield Candidate("cause", str(cause), (gone,), 0.0, cause, is_last_resort=True)
         left = TWICE_AS_FAST if cause is Cause.COMPUTE else 0.0
         for change in REPAIRS.get(cause, ()):
@@ -179,7 +185,7 @@ def together(ranks: pd.Series[int], machines: Mapping[int, str]) -> pd.Series[in
     first: dict[str, int] = {}
     for rank, machine in machines.items():
         first.setdefault(machine, rank)
-    return ranks.map(lambda rank: first.get(machines.get(rank, ""), rank))
+    return ranks.replace({rank: first[machine] for rank, machine in machines.items()})
 
 
 def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:

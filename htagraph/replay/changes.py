@@ -81,7 +81,7 @@ class OnRank(Change):
     def apply(self, draft: Draft) -> None:
         """Apply it if the draft is of that rank."""
         if draft.members is None or draft.members.rank != self.rank:
-            hint = "on_rank needs a job: hg.what_if(job, …)."
+            hint = "on_rank needs a job: give the folder with its ranks, or a Job."
             raise QueryError(f"there is no rank {self.rank} to change.", hint=hint)
         self.change.apply(draft)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED
-from htagraph.explain.attributed_time import attributed
+from htagraph.explain.attributed_time import charged
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.segments import Segments
 from htagraph.model.dag import Dag
@@ -66,24 +66,20 @@ class Charges:
         end = begin + weight_ns[at]
         known = np.clip(explained_until(dag, edges), begin, end)
         bound = edge_bounds(dag, edges)
-        parts = Segments(
-            np.concatenate([begin, known]),
-            np.concatenate([known - begin, end - known]),
-            np.concatenate([bound, np.full(len(row), Bound.UNEXPLAINED, dtype=np.int8)]),
-            np.tile(edges.event, 2),
-            np.tile(row, 2).astype(np.int32),
-        )
-        lane = np.tile(dag.events.lane[edges.head >> 1], 2)
-        there = np.flatnonzero(parts.dur_ns > 0)
+        first, rest = np.flatnonzero(known > begin), np.flatnonzero(end > known)
+        edge = np.concatenate([first, rest])
+        bound = np.append(bound[first], np.full(len(rest), Bound.UNEXPLAINED, dtype=np.int8))
+        start_ns = np.append(begin[first], known[rest])
+        dur_ns = np.append(known[first], end[rest]) - start_ns
         # The time after a wait is charged to it, so each thread's must be in order.
-        parts = parts.take(there[np.lexsort((parts.start_ns[there], lane[there]))])
-        found = attributed(dag, parts).columns
-        return cls(
-            np.full(len(found["dur_ns"]), rank),
-            parts.edge[found["segment"]].astype(np.int64),
-            found["dur_ns"],
-            found["cause"].astype(np.int8),
+        order = np.lexsort((start_ns, dag.events.lane[edges.head >> 1][edge]))
+        edge = edge[order]
+        event, row = edges.event[edge], row[edge]
+        found = charged(
+            dag, Segments(start_ns[order], dur_ns[order], bound[order], event, row.astype(np.int32))
         )
+        row = row[found.segment]
+        return cls(np.full(len(row), rank), row, found.dur_ns, found.cause)
 
     @classmethod
     def joined(cls, ranks: Iterable[Charges]) -> Self:

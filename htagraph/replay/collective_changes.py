@@ -45,7 +45,10 @@ class Bandwidth(Change):
         rows = np.union1d(np.flatnonzero(runs), met)
         rows = rows[draft.lag_ns[rows] != DROPPED]
         if not len(rows):
-            raise QueryError("no collective was recorded.", hint="see graph.collectives().")
+            raise QueryError(
+                "no collective was recorded.",
+                hint="the question collectives lists what is recorded.",
+            )
         name = dag.events.name[replay.node[replay.head[rows]] >> 1]
         lag = draft.lag_ns[rows]
         least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
@@ -114,7 +117,7 @@ class Equalise(Change):
         """
         members, replay = draft.members, draft.replay
         if members is None:
-            hint = "hg.what_if(job, hg.equalise())."
+            hint = "give the folder with its ranks, or a Job."
             raise QueryError("equalise needs a job: one rank alone is never late.", hint=hint)
         rigid = draft.assumption is Assumption.RIGID
         earlier_ns = members.earlier_ns(replay.ts_ns, at_least=rigid)

@@ -48,7 +48,7 @@ class Overlap(Change):
         events = dag.events
         chosen = draft.events(self.chosen) & events.is_device
         if not chosen.any():
-            hint = "name kernels, or use graph.select(name=…).follow('LAUNCH')."
+            hint = "name kernels, as the question kernel_breakdown lists them by name."
             raise QueryError(f"{written(self.chosen)} matches no device work.", hint=hint)
         head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
         on_device = events.is_device[head] & events.is_device[tail] & (head != tail)
@@ -108,7 +108,7 @@ class Fuse(Change):
         dag, replay = draft.dag, draft.replay
         later = _later_members(dag, *(draft.events(one) for one in self.chosen))
         if not later.any():
-            hint = "graph.kernel_patterns() lists sequences that recur."
+            hint = "the question kernel_patterns lists sequences that recur."
             raise QueryError(f"{self}: no such kernels follow each other.", hint=hint)
         into = draft.into(later) & replay.into_start_of(later)
         draft.drop(into & (replay.kind == EdgeKind.LAUNCH))

@@ -107,9 +107,9 @@ class Draft:
         found: Bools = mask & (table.is_host | table.is_device | is_frame)
         if not found.any():
             what = getattr(chosen, "pattern", chosen)
-            hint = "use a name from graph.events, or a glob such as '*gemm*'."
+            hint = "use a name that the trace records, or a glob such as '*gemm*'."
             if not is_frame.any():
-                hint += " To match Python frames, load with stacks=True."
+                hint += " To match Python frames, read stacks (--stacks, stacks=True)."
             raise QueryError(f"no event matches {what!r}.", hint=hint)
         return found
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,7 @@ from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Saving
 
-__all__ = ["Rehearsed", "predictions"]
+__all__ = ["Rehearsed", "Trials", "predictions"]
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -63,16 +65,68 @@ class Rehearsed(Protocol):
         """What most of the changed critical path is bound by; empty if unknown."""
 
 
+Replayer = TypeVar("Replayer", bound=Rehearsed)
+
+
 class _Prediction(NamedTuple):
-    """A candidate with what it saves."""
+    """A candidate with what it saves, and the next bottleneck if that was asked."""
 
     candidate: Candidate
     saving: Saving
+    then_bound: str = ""
 
     @property
     def change(self) -> str:
         """The calls that make the change."""
         return " + ".join(map(str, self.candidate.changes))
+
+
+@dataclass(frozen=True)
+class Trials(Generic[Replayer]):
+    """Changes to a window, each replayed once: to its causes, and to all that may help.
+
+    A verdict asks for causes only, which are a fraction of all.
+
+    Parameters
+    ----------
+    of_causes, of_parts : callable
+        Candidates, made when they are asked for.
+    n_threads : int, default=1
+        How many are replayed at once.
+    """
+
+    rehearsal: Replayer
+    of_causes: Callable[[], Iterable[Candidate]]
+    of_parts: Callable[[], Iterable[Candidate]]
+    n_threads: int = 1
+
+    @cached_property
+    def causes(self) -> pd.DataFrame:
+        """What each cause costs and its repair saves, as `OPPORTUNITIES`, the largest first.
+
+        The last two columns are left empty.
+        """
+        return _frame(self.rehearsal, self._causes, {})
+
+    @cached_property
+    def opportunities(self) -> pd.DataFrame:
+        """What each candidate saves, as `OPPORTUNITIES`, without those that do not apply."""
+        rehearsal, n_threads = self.rehearsal, self.n_threads
+        found = _sorted([*self._causes, *_replayed(rehearsal, self.of_parts(), n_threads)])
+        rows = _combined(found)
+        asked = [row for row in rows if not found[row].then_bound]
+        changes = [found[row].candidate.changes for row in asked]
+        bounds = _each("bound of a changed run", rehearsal.then_bound, changes, n_threads)
+        for row, bound in zip(asked, bounds, strict=True):
+            found[row] = found[row]._replace(then_bound=bound)
+        shared = _shared(rehearsal, found, rows[:_N_PAIRED])
+        together_ns = _together(rehearsal, found, rows, n_threads)
+        shares_with = [shared.get(one.change, -1) for one in found]
+        return _frame(rehearsal, found, {"together_ns": together_ns, "shares_with": shares_with})
+
+    @cached_property
+    def _causes(self) -> Sequence[_Prediction]:
+        return _sorted(_replayed(self.rehearsal, self.of_causes(), self.n_threads))
 
 
 def predictions(
@@ -85,18 +139,16 @@ def predictions(
     n_threads : int, default=1
         How many are replayed at once.
     """
-    answers = _each("change", partial(_predict, rehearsal), list(asked), n_threads)
-    found = _best_of_each([one for one in answers if one is not None])
-    found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
-    rows = _combined(found)
-    causes = [row for row, one in enumerate(found) if one.candidate.kind == "cause"]
-    bounding = [*rows, *causes]
-    changes = [found[row].candidate.changes for row in bounding]
-    bounds = _each("bound of a changed run", rehearsal.then_bound, changes, n_threads)
-    then = dict(zip((found[row].change for row in bounding), bounds, strict=True))
-    shared = _shared(rehearsal, found, rows[:_N_PAIRED])
+    return Trials(rehearsal, tuple, lambda: asked, n_threads).opportunities
+
+
+def _frame(
+    rehearsal: Rehearsed, found: Sequence[_Prediction], also: dict[str, object]
+) -> pd.DataFrame:
+    """Predictions as `OPPORTUNITIES`; columns that were not asked are those of a change alone."""
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
+    then = {one.change: one.then_bound for one in found if one.then_bound}
     return OPPORTUNITIES.frame(
         {
             "kind": [one.candidate.kind for one in found],
@@ -111,9 +163,10 @@ def predictions(
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
             "alone_ns": [_alone_ns(saving) for saving in savings],
             "then_bound": [then.get(one.change, "") for one in found],
-            "together_ns": _together(rehearsal, found, rows, n_threads),
-            "shares_with": [shared.get(one.change, -1) for one in found],
+            "together_ns": expected,
+            "shares_with": [-1] * len(found),
         }
+        | also
     )
 
 
@@ -131,36 +184,56 @@ def _each(
             pool.shutdown(cancel_futures=True)
 
 
-def _predict(rehearsal: Rehearsed, candidate: Candidate) -> _Prediction | None:
-    """What a candidate saves, by all readings if that is worth it; None if it does not apply."""
-    try:
-        saved = rehearsal.saved_ns(candidate.changes)
-    except QueryError:
-        return None
+def _replayed(
+    rehearsal: Rehearsed, asked: Iterable[Candidate], n_threads: int
+) -> list[_Prediction]:
+    """The drag and the best repair of each cause, and other changes that save anything."""
+    alike: dict[tuple[str, str], list[Candidate]] = {}
+    for one in asked:
+        alike.setdefault(one[:2], []).append(one)
+    found = _each("change", partial(_best, rehearsal), list(alike.values()), n_threads)
+    return [one for group in found for one in group]
+
+
+def _best(rehearsal: Rehearsed, alike: Sequence[Candidate]) -> list[_Prediction]:
+    """The best of candidates about the same, of each speed, with its interval."""
+    best: dict[float, tuple[int, Candidate]] = {}
+    for candidate in sorted(alike, key=lambda one: one.is_last_resort):
+        if best and candidate.is_last_resort:
+            break
+        with suppress(QueryError):
+            saved_ns = rehearsal.saved_ns(candidate.changes)
+            known_ns, _ = best.get(candidate.left, (saved_ns - 1, candidate))
+            if saved_ns > known_ns:
+                best[candidate.left] = saved_ns, candidate
+    return [
+        _predicted(rehearsal, candidate, saved_ns)
+        for saved_ns, candidate in best.values()
+        if candidate.cause or saved_ns > 0
+    ]
+
+
+def _predicted(rehearsal: Rehearsed, candidate: Candidate, saved_ns: int) -> _Prediction:
+    """The saving of a candidate: by all readings if that is worth it."""
     if candidate.kind == "cause":  # nobody makes all of it go: what it costs is a limit
-        error_ns = min(rehearsal.clock_error_ns, abs(saved) // 2)
-        return _Prediction(candidate, Saving(min(saved, 0), saved, saved + error_ns))
-    if saved < _WORTH * rehearsal.window.dur_ns and candidate.kind != "repair":
+        error_ns = min(rehearsal.clock_error_ns, abs(saved_ns) // 2)
+        found = Saving(min(saved_ns, 0), saved_ns, saved_ns + error_ns)
+    elif saved_ns < _WORTH * rehearsal.window.dur_ns and candidate.kind != "repair":
         found = Saving.of(
-            [(Assumption.AS_BOUND, saved)],
+            [(Assumption.AS_BOUND, saved_ns)],
             clock_error_ns=rehearsal.clock_error_ns,
             run_to_run_ns=rehearsal.run_to_run_ns,
         )
-        return _Prediction(candidate, found)
-    return _Prediction(candidate, rehearsal.saving(candidate.changes))
+    else:
+        found = rehearsal.saving(candidate.changes)
+    is_ranked = candidate.kind == "cause" or candidate.rank >= 0
+    then = rehearsal.then_bound(candidate.changes) if is_ranked else ""
+    return _Prediction(candidate, found, then)
 
 
-def _best_of_each(found: Sequence[_Prediction]) -> list[_Prediction]:
-    """The drag and the best repair of each cause, and other changes that save anything."""
-    best: dict[tuple[str, str, float], _Prediction] = {}
-    made = {one.candidate[:2] for one in found if not one.candidate.is_last_resort}
-    for one in found:
-        key = (one.candidate.kind, one.candidate.target, one.candidate.left)
-        if one.candidate.is_last_resort and one.candidate[:2] in made:
-            continue
-        if key not in best or one.saving.expected_ns > best[key].saving.expected_ns:
-            best[key] = one
-    return [one for one in best.values() if one.candidate.cause or one.saving.expected_ns > 0]
+def _sorted(found: Iterable[_Prediction]) -> list[_Prediction]:
+    """The largest expected saving first, then repairs."""
+    return sorted(found, key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
 
 
 def _alone_ns(saving: Saving) -> int:

@@ -17,16 +17,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.retime import NO_DEADLINE, latest_times
+from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 from htagraph.replay.latent_waits import latent_waits
 from htagraph.replay.own_times import held_calls, own_times
 
-__all__ = ["Bounds", "Replay", "replay_of", "residuals"]
+__all__ = ["Bounds", "Replay", "replay_of"]
 
 Bools = npt.NDArray[np.bool_]
 I8 = npt.NDArray[np.int8]
@@ -51,6 +52,7 @@ class Bounds(NamedTuple):
     tail_ns: int
 
 
+@brief
 @dataclass(frozen=True)
 class Replay:
     """Nodes in a topological order, and the edges between them with their weights.
@@ -120,10 +122,15 @@ class Replay:
 
     def with_lags(self, lag_ns: I64) -> Self:
         """The same run by other lags: each residual belongs to the edges that arrive last."""
-        other = replace(self, lag_ns=lag_ns, extra_ns=np.zeros(len(lag_ns), dtype=np.int64))
-        left = residuals(other)
-        bound = self.ts_ns[self.tail] + lag_ns + left == self.ts_ns[self.head]
-        return replace(other, extra_ns=np.where(bound, left, 0))
+        extra_ns = residuals(
+            self.offsets, self.tail, lag_ns, self.release_ns, self.ts_ns, only_bound=True
+        )
+        return replace(self, lag_ns=lag_ns, extra_ns=extra_ns)
+
+    @property
+    def residuals_ns(self) -> I64:
+        """How much later the head of each edge happened than its latest arrival."""
+        return residuals(self.offsets, self.tail, self.lag_ns, self.release_ns, self.ts_ns)
 
     def into_start_of(self, chosen: Bools) -> Bools:
         """Whether each edge leads to the start of a chosen event."""
@@ -288,15 +295,3 @@ def _with_calls(dag: Dag, replay: Replay) -> Replay:
     lag[late] = np.maximum(lag[late], np.minimum(dag.events.dur_ns[call], weight))
     extra[late] = weight - lag[late]
     return replace(replay, lag_ns=lag, extra_ns=extra)
-
-
-def residuals(replay: Replay) -> I64:
-    """Residual of the head of each edge: how much later it happened than its latest arrival."""
-    arrival = replay.ts_ns[replay.tail] + replay.lag_ns
-    latest = replay.release_ns.copy()
-    entered = np.flatnonzero(replay.offsets[1:] > replay.offsets[:-1])
-    if len(entered):
-        at = np.maximum.reduceat(arrival, replay.offsets[entered])
-        latest[entered] = np.maximum(at, latest[entered])
-    left: I64 = (replay.ts_ns - latest)[replay.head]
-    return left

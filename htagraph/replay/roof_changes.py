@@ -43,7 +43,7 @@ class AtRoof(Change):
         if self.chosen is not None:
             spared[~draft.launched(draft.events(self.chosen))] = 0.0
         if not spared.any():
-            hint = "graph.roofline() tells which operators have a model, and which devices peaks."
+            hint = "the question roofline lists operators that have one."
             raise QueryError(f"{self}: no such work is above a known roof.", hint=hint)
         draft.scale(np.append(spared, 0.0)[draft.replay.owner], 0.0)
 

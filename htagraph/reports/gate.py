@@ -11,9 +11,9 @@ from htagraph.comparison.causes import calls_in_words
 from htagraph.comparison.limits import Check, Checked
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.kinds import in_words
-from htagraph.reports.cells import human_frame
 from htagraph.reports.json_document import records
 from htagraph.reports.markdown import escaped, markdown_table
+from htagraph.writers.cells import human_frame
 
 __all__ = ["CHECK_SCHEMA", "check_document", "diff_document", "known_noise", "limits_table",
            "markdown_check", "markdown_diff", "shown_diff"]  # fmt: skip

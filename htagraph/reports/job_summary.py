@@ -141,7 +141,8 @@ class JobSummary(PathSummary):
         """What bounds the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
-        found = find_job_bounds(self.path, self.stragglers, kernels, self.opportunities, pipeline)
+        costs = self._visited.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
+        found = find_job_bounds(self.path, self.stragglers, kernels, costs, pipeline)
         return replace(found, damage=self.damage)
 
     @property

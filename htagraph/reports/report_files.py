@@ -6,7 +6,6 @@ import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning
@@ -28,10 +27,8 @@ MOST_EVENTS = 1_000_000
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
-    """Work on every rank that the page of a job needs; none if plotly is not installed."""
-    if find_spec("plotly") is None:
-        return ()
-    # Deferred: plotly is an extra.
+    """Work on every rank that the page of a job needs."""
+    # Deferred: a report without files needs no page.
     from htagraph.reports.page.rank_answers import job_page_work  # noqa: PLC0415
 
     return job_page_work(n_ranks)
@@ -45,7 +42,7 @@ def write_files(
     whole: bool = False,
     record: str = "",
 ) -> dict[str, Path]:
-    """Write the files of a report into a folder; the page if plotly is installed.
+    """Write the files of a report into a folder.
 
     Parameters
     ----------
@@ -85,8 +82,8 @@ def write_files(
         files["summary"] = folder / "summary.md"
         begin_stage(f"Writing {files['summary']}")
         write_text(files["summary"], text + record)
-        if page and find_spec("plotly") is not None:
-            # Deferred: plotly is an extra.
+        if page:
+            # Deferred: a report without files needs no page.
             from htagraph.reports.page import write_page  # noqa: PLC0415
 
             files["page"] = folder / "report.html"

@@ -11,13 +11,16 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.segments import segment_labels
+from htagraph.findings.judged import judged
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import WHOLE_PART, part_to_judge
-from htagraph.findings.window_bounds import find_bounds, find_opportunities
+from htagraph.findings.whole_part import WHOLE_PART
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
+from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
+from htagraph.model.frames import SPEED_UPS, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
@@ -28,10 +31,11 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
-from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
+from htagraph.writers.answer import Answer
+from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -44,8 +48,9 @@ NOT_INFERRED = (
 )
 """Caveat of a report on graphs without inferred edges."""
 
-_N_CURVES = 10
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart."""
+_N_CURVES = 6
+"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
+each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
@@ -87,6 +92,11 @@ class PathSummary(ABC):
         """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
 
     @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        return ()
+
+    @property
     def window_name(self) -> str:
         """Name of the window."""
         return self.path.window_name
@@ -115,7 +125,7 @@ class PathSummary(ABC):
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
         found = self.opportunities
-        return what_helps(found.head(0) if self.verdict.withheld else found)
+        return Answer(what_helps(found.head(0) if self.verdict.withheld else found))
 
 
 @dataclass(frozen=True)
@@ -155,12 +165,10 @@ class Summary(PathSummary):
         if window:
             return cls(trace, graph.window(window))
         whole = cls(trace, graph)
-        opening = find_opening(whole.path)
-        rest = graph.interval if opening is None else opening.rest
-        part = part_to_judge(graph.dag, rest)
-        if opening is None and part is None:
+        found = judged(whole.path)
+        if found.window == graph.interval:
             return whole
-        return cls(trace, replace(graph, interval=part or rest), opening, part)
+        return cls(trace, replace(graph, interval=found.window), found.opening, found.part)
 
     @cached_property
     def opening(self) -> Opening | None:
@@ -210,6 +218,15 @@ class Summary(PathSummary):
         return damage_in_words(damage_of(self.graph.dag, self.graph.interval))
 
     @property
+    def unmatched_files(self) -> tuple[str, ...]:
+        """Companion files that match nothing in the trace, each with why."""
+        lost = self.trace.attached.query("n_matched == 0")
+        return tuple(
+            f"{path} matches nothing in the trace: {detail}"
+            for path, detail in zip(lost["path"], lost["detail"], strict=True)
+        )
+
+    @property
     def harmless_repairs(self) -> pd.DataFrame:
         """Repairs of the file that lose nothing, schema `frames.REPAIRS`."""
         repairs = self.trace.repairs
@@ -255,12 +272,13 @@ class Summary(PathSummary):
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(self.path, opportunities=self.opportunities)
+        return find_bounds(self.path)
 
     @cached_property
+    @answers(OPPORTUNITIES)
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return find_opportunities(self.path)
+        return self.path.excerpt.scaled(self.path.trials.opportunities)
 
     @property
     def help_notes(self) -> str:
@@ -269,6 +287,7 @@ class Summary(PathSummary):
         return " ".join(filter(None, said))
 
     @cached_property
+    @answers(SPEED_UPS)
     def speed_ups(self) -> pd.DataFrame:
         """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
         found = self.opportunities
@@ -277,7 +296,7 @@ class Summary(PathSummary):
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
         part = self.path.excerpt
-        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
+        return part.scaled(speed_ups(self.path.trials.rehearsal, targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:
@@ -291,6 +310,7 @@ class Summary(PathSummary):
         return inferred_in_words(pd.DataFrame(columns, copy=False))
 
     @cached_property
+    @answers(STEP_SHARES)
     def by_step(self) -> pd.DataFrame:
         """The path by step, schema `frames.STEP_SHARES`."""
         return step_shares(self.path)
@@ -306,6 +326,7 @@ class Summary(PathSummary):
         return self.graph.utilization_losses()
 
     @cached_property
+    @answers(QUALITY)
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
         return quality_of(self.graph.dag, self.graph.interval, self.path.coded)

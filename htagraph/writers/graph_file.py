@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -15,7 +15,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
 from htagraph.writers.output_file import output_file
 
-__all__ = ["write_graph"]
+__all__ = ["write_arrays", "write_graph"]
 
 
 def write_graph(
@@ -33,14 +33,13 @@ def write_graph(
     more : mapping of str to ndarray, optional
         Arrays to store with those of the graph, under other names.
     """
-    with output_file(out) as file:
-        _write_arrays(file, {**pack(dag, rank=rank, origin=origin), **(more or {})})
-    return Path(out)
+    return write_arrays(out, {**pack(dag, rank=rank, origin=origin), **(more or {})})
 
 
-def _write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_arrays(out: str | Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
     """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk."""
-    with ZipFile(file, "w") as archive:
+    with output_file(out) as file, ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
+    return Path(out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
 
@@ -13,11 +13,12 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.labels import printable
 
-__all__ = ["escaped", "path_html", "table_html"]
+__all__ = ["escaped", "frame_html", "path_html", "table_html"]
 
-_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
+_COLORS = {bound.label: color.css for bound, color in COLORS.items()}
 
-_CELL = "text-align:{align};padding:1px 1em 1px 0;border:0"
+_CELL = "text-align:{align};padding:1px 1em 1px 0;border:0;white-space:{space}"
+_MARK = "display:inline-block;width:1em;height:0.8em;"
 
 
 def escaped(text: str) -> str:
@@ -31,13 +32,36 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
+def frame_html(
+    columns: Mapping[str, Sequence[str]],
+    notes: Iterable[str],
+    *,
+    lefts: Collection[str],
+    folded: Collection[str],
+) -> str:
+    """Columns of texts as a table with notes below it.
+
+    Parameters
+    ----------
+    lefts, folded : collection of str
+        Columns that begin at the left, as names do, and those whose lines fold, as prose does.
+    """
+    aligns = ["left" if name in lefts else "right" for name in columns]
+    spaces = ["normal" if name in folded else "nowrap" for name in columns]
+    cells = [(name, *texts) for name, texts in columns.items()]
+    head, *body = ("".join(map(_cell, row, aligns, spaces)) for row in zip(*cells, strict=True))
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    said = "".join(f'<div style="opacity:0.7">{escaped(note)}</div>' for note in notes)
+    return f'<table><thead style="opacity:0.7">{head}</thead>{rows}</table>{said}'
+
+
 def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
     """A small table below a title: the first column is text, the others are numbers.
 
     Parameters
     ----------
     colors : sequence of str, optional
-        Marks of the rows.
+        Backgrounds in CSS, of marks in front of the rows.
     """
     body = ""
     for row, color in zip_longest(rows, colors, fillvalue=""):
@@ -46,20 +70,23 @@ def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[st
     return f"<div><b>{escaped(title)}</b></div><table>{body}</table>"
 
 
-def _cell(text: str, align: str) -> str:
-    return f'<td style="{_CELL.format(align=align)}">{escaped(text)}</td>'
+def _cell(text: str, align: str, space: str = "normal") -> str:
+    return f'<td style="{_CELL.format(align=align, space=space)}">{escaped(text)}</td>'
 
 
 def _mark(color: str) -> str:
-    return f'<td style="{_CELL.format(align="left")};color:{color}">\u25a0</td>' if color else ""
+    style = _CELL.format(align="left", space="normal")
+    mark = f'<span style="{_MARK}background:{color}"></span>'
+    return f'<td style="{style}">{mark}</td>' if color else ""
 
 
 def path_html(title: str, by_bound: pd.DataFrame) -> str:
     """A critical path: one bar, and the time of each bound."""
     columns = (by_bound["dur_ns"].tolist(), by_bound["share"].tolist())
     parts = list(zip(by_bound.index.astype(str), *columns, strict=True))
+    told = {bound: f"{in_words(bound)} {share:.1%}" for bound, _, share in parts}
     bar = "".join(
-        f'<span title="{in_words(bound)} {share:.1%}" style="display:inline-block;height:12px;'
+        f'<span title="{told[bound]}" style="display:inline-block;height:12px;'
         f'width:{share:.4%};background:{_COLORS[bound]}"></span>'
         for bound, _, share in parts
     )
@@ -67,4 +94,5 @@ def path_html(title: str, by_bound: pd.DataFrame) -> str:
         (in_words(name), human_duration(dur_ns), f"{share:.1%}") for name, dur_ns, share in parts
     ]
     table = table_html(rows, title=title, colors=[_COLORS[bound] for bound, _, _ in parts])
-    return f'{table}<div style="line-height:0;max-width:60em">{bar}</div>'
+    look = 'style="line-height:0;max-width:60em"'
+    return f'{table}<div role="img" aria-label="{", ".join(told.values())}" {look}>{bar}</div>'

@@ -21,6 +21,7 @@ import pandas as pd
 
 from htagraph.algorithms.rows import rows
 from htagraph.model.categories import CRITICAL_PATH
+from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
@@ -36,6 +37,7 @@ _N_FINDINGS = 3
 """Findings in the arguments of the window (chosen)."""
 
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
+_COLORS = {bound.label: color.perfetto for bound, color in COLORS.items()}
 
 
 class _Texts(NamedTuple):
@@ -101,13 +103,15 @@ def _arguments(
     # The slice of a full device is about the kernel that fills it; what waits comes next.
     waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
     rule = _Texts.of(segments["rule"])
+    # What is recorded of an unexplained wait is its edge, not what the time was spent on.
+    is_explained = (segments["bound"] != Bound.UNEXPLAINED.label).to_numpy()
     found = {
         "what": what,
         "operator": operator.where(same[operator.code] != what.code),
         "waiting": waits.where((segments["bound"] == full).to_numpy()),
         "track": _Texts.of(segments["track"]),
         "rule": rule,
-        "evidence": rule.mapped(_EVIDENCE),
+        "evidence": rule.mapped(_EVIDENCE).where(is_explained),
     }
     if "cause" in segments:
         found["cause"] = _Texts.of(segments["cause"])
@@ -215,7 +219,7 @@ def path_slices(
     start = np.concatenate([ts_ns[first], ts_ns])
     dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
     words = {label: in_words(label) for label in Bound.labels()}
-    what, bound = _Texts.of(segments["name"]), _Texts.of(segments["bound"]).mapped(words)
+    what, bound = _Texts.of(segments["name"]), _Texts.of(segments["bound"])
     stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
     # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
     hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
@@ -224,9 +228,9 @@ def path_slices(
         ts_ns=start,
         dur_ns=dur_ns,
         track=np.broadcast_to(root, n),
-        name=np.concatenate([stays, _named(bound, _about(segments, what), strings)]),
+        name=np.concatenate([stays, _named(bound.mapped(words), _about(segments, what), strings)]),
         category=np.broadcast_to(category, n),
-        color=np.concatenate([hues, bound.numbers(strings)]),
+        color=np.concatenate([hues, bound.mapped(_COLORS).numbers(strings)]),
         is_instant=np.zeros(n, dtype=bool),
         boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
         args=_args(segments, what, findings, strings, n_stays),

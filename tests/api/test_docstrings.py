@@ -62,7 +62,8 @@ def public() -> Iterator[tuple[str, Callable[..., object]]]:
                         if isinstance(member, classmethod | staticmethod)
                         else member
                     )
-                    if method[0] != "_" and inspect.isfunction(function):
+                    is_own = str(getattr(function, "__module__", "")).startswith("htagraph")
+                    if method[0] != "_" and inspect.isfunction(function) and is_own:
                         yield f"{module.__name__}.{name}.{method}", function
 
 

@@ -27,9 +27,9 @@ from typing import NamedTuple
 import htagraph as hg
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
-from htagraph.replay.candidates import Candidate, candidates
+from htagraph.queries.opportunities import trials_on
+from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Change
-from htagraph.replay.charges import Charges
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import CAPTURES
 
@@ -146,13 +146,12 @@ def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Ch
     yield "named", named(graph)
     path = graph.critical_path()
     first = find_bounds(path).findings[0]
-    rehearsal = Rehearsal(graph.dag, graph.interval)
-    charges = Charges.of(graph.dag, rehearsal.expected.replay)
-    charges = charges.with_path(path.segments, path.attributed_time)
-    every = list(candidates(path.segments, path.attributed_time, charges))
-    repairs = [one for one in every if one.cause == first.cause]
+    trials = trials_on(graph.dag, graph.interval, path.coded, path.attributed)
+    rehearsal = trials.rehearsal
+    repairs = [one for one in trials.of_causes() if one.cause == first.cause]
     yield f"blind, cause: {first.cause}", _best(rehearsal, repairs).changes
-    code, place = [one for one in every if one.kind == "host code"], first.evidence[0]
+    code = [one for one in trials.of_parts() if one.kind == "host code"]
+    place = first.evidence[0]
     if first.cause == Cause.HOST_CODE and code:
         yield "blind, place", _best(rehearsal, code).changes
     else:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import random
 import tracemalloc
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.benchmarks.work import count_instructions, counted, price_ns
@@ -50,26 +53,52 @@ def crowded(
     return json.dumps(rows).encode()
 
 
-def growth() -> dict[str, list[int]]:
-    """The work of each question at each size."""
-    import htagraph as hg
+@contextmanager
+def retimings_counted() -> Iterator[list[int]]:
+    """Count how often a block re-times a graph."""
+    from htagraph.replay import curves, rehearsal
 
-    found: dict[str, list[int]] = {"opportunities": [], "drag": [], "drag_of_four": []}
+    plain, counts = rehearsal.retime, [0]
+
+    def retime(*arguments: Any) -> Any:
+        counts[0] += 1
+        return plain(*arguments)
+
+    rehearsal.retime = curves.retime = retime
+    try:
+        yield counts
+    finally:
+        rehearsal.retime = curves.retime = plain
+
+
+def growth() -> dict[str, list[int]]:
+    """The work of each question at each size, and how often each re-times the graph."""
+    import htagraph as hg
+    from htagraph.reports.json_document import json_document
+
+    found: dict[str, list[int]] = defaultdict(list)
     for size in SIZES:
-        graphs = {
-            "opportunities": hg.load(crowded(size, names=50)).compile(),
-            "drag": hg.load(crowded(size, names=size, threads=4, streams=4)).compile(),
-            "drag_of_four": hg.load(crowded(size, names=size // 4, threads=4, streams=4)).compile(),
+        trace = hg.load(crowded(size, names=50))
+        graph = trace.compile()
+        many = hg.load(crowded(size, names=size, threads=4, streams=4)).compile()
+        of_four = hg.load(crowded(size, names=size // 4, threads=4, streams=4)).compile()
+        asked = {
+            "opportunities": graph.opportunities,
+            "verdict": graph.verdict,
+            "report": lambda trace=trace, graph=graph: json_document(hg.Summary(trace, graph), {}),
+            "drag": many.drag,
+            "drag_of_four": of_four.drag,
         }
-        for name, graph in graphs.items():
-            ask = getattr(graph, name.removesuffix("_of_four"))
-            ask()  # imports and compiles
+        for name, ask in asked.items():
+            with retimings_counted() as n_retimings:
+                ask()  # imports and compiles
             _, counts = counted(ask)
             tracemalloc.start()
             ask()
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             found[name].append(price_ns(counts | {"bytes": peak}))
+            found[f"re-timings of {name}"].append(n_retimings[0])
     return found
 
 

@@ -30,6 +30,8 @@ def work() -> dict[str, list[int]]:
     "question",
     [
         "opportunities",  # 13 times: each device-wide wait was for each of 500 streams
+        "verdict",
+        "report",
         "drag",  # 66 times: of as many names as events, each a replay
         "drag_of_four",  # 62 times: the same of names with four events
     ],
@@ -39,3 +41,13 @@ def test_work_grows_with_the_events(question: str, work: Any) -> None:
 
     for size, ratio in zip(SIZES, ratios, strict=True):
         assert ratio < LIMIT * size / SIZES[0], (question, ratios)
+
+
+def test_a_verdict_retimes_the_graph_for_its_causes_only(work: Any) -> None:
+    """Three causes once each, and their repairs by up to six readings; of all changes, 100."""
+    assert max(work["re-timings of verdict"]) <= 15
+    assert min(work["re-timings of opportunities"]) > 90
+
+
+def test_a_report_does_not_replay_for_its_verdict_again(work: Any) -> None:
+    assert work["re-timings of report"] == work["re-timings of opportunities"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,13 @@ class Tab:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         return self
+
+    def until(self, expression: str, *, at_most_s: float = 20) -> None:
+        """Wait until JavaScript is true. Playwright's own way needs eval, which pages forbid."""
+        ends = time.monotonic() + at_most_s
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < ends, f"never true: {expression}"
+            self.page.wait_for_timeout(30)
 
     def _note(self, kind: str, text: str) -> None:
         if kind in ("error", "warning"):

@@ -15,7 +15,6 @@ from tests.browser.test_page_in_browser import column, show
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
-pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SECTIONS = [

@@ -15,7 +15,6 @@ from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
-pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SECTIONS = ["path", "help", "steps", "devices", "communication", "kernels", "launches", "quality"]
@@ -46,7 +45,7 @@ def show(tab: Any, file: Path) -> None:
         # being drawn.
         figure.evaluate("figure => figure.scrollIntoView({behavior: 'instant'})")
         tab.page.wait_for_timeout(30)
-    tab.page.wait_for_function(ALL_DRAWN)
+    tab.until(ALL_DRAWN)
 
 
 def column(tab: Any, panel: str, name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +19,6 @@ from tests.browser.test_page_in_browser import column, show
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
-pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TIMELINE = "[data-figure=critical-path-timeline]"
@@ -111,7 +111,8 @@ def test_a_click_on_a_bar_opens_its_segment(tab: Any, file: Path, summary: Summa
     assert found["rule"] == longest["rule"]
     assert found["bound"] == longest["bound"].replace("_", " ")
     start_ns = longest["start_ns"] - summary.path.origin_ns
-    command = f"htagraph view critical.pftrace --at {start_ns}:{start_ns + longest['dur_ns']}"
+    at = f"{start_ns}:{start_ns + longest['dur_ns']}"
+    command = f"htagraph view {file.parent}/critical.pftrace --at {at}"
     assert tab.page.inner_text("#segment .where code") == command
     assert tab.page.query_selector("#segment .where a") is None
 
@@ -186,29 +187,102 @@ def test_a_button_shows_all_rows(tab: Any, file: Path, summary: Summary) -> None
     assert f"of {n_rows:,} rows" in panel.inner_text() or kept == n_rows
 
 
-def test_on_paper_everything_is_open_and_nothing_cut(tab: Any, file: Path) -> None:
-    """A4, light; afterwards the page looks as before."""
-    tab.page.set_viewport_size({"width": 703, "height": 1000})
-    tab.page.emulate_media(media="print", color_scheme="dark")
-    tab.page.goto(file.as_uri())
+def test_the_timeline_is_whole_again_after_a_zoom_and_a_step(
+    tab: Any, file: Path, summary: Summary
+) -> None:
+    """What the reader zoomed to stays in another color scheme, and ends with another step."""
+    show(tab, file)
+    ranges = f"document.querySelector('{TIMELINE}').layout.xaxis.range.map(Number)"
+    whole = tab.page.evaluate(ranges)
+    box = tab.page.query_selector(f"{TIMELINE} .nsewdrag")
+    box.scroll_into_view_if_needed()
+    at = box.bounding_box()
+    tab.page.mouse.move(at["x"] + 100, at["y"] + 20)
+    tab.page.mouse.down()
+    tab.page.mouse.move(at["x"] + 200, at["y"] + 20, steps=4)
+    tab.page.mouse.up()
+    tab.until(f"{ranges}[0] > 0")
+    zoomed = tab.page.evaluate(ranges)
+    tab.page.click("#theme")
+    tab.page.wait_for_timeout(200)
+    assert tab.page.evaluate(ranges) == zoomed
+
+    tab.page.select_option("#step", value="1")
+    tab.page.select_option("#step", value="")
+    tab.until(f"{ranges}[0] === 0")
+    assert tab.page.evaluate(ranges) == whole
+
+
+def test_a_step_says_which_part_of_the_page_it_changes(tab: Any, file: Path) -> None:
+    """The section alone; next to the list is the command that reports on the step."""
+    show(tab, file)
+    headline = tab.page.inner_text(".lead")
+    tab.page.select_option("#step", value="1")
+
+    assert tab.page.inner_text(".lead") == headline
+    note = tab.page.inner_text(".choice .note")
+    assert "The headline, the findings and all other sections stay on the whole trace" in note
+    assert "htagraph report FILE -w 'ProfilerStep#1'" in note
+
+
+@pytest.mark.parametrize("has_clipboard", [True, False])
+def test_a_command_is_copied(tab: Any, file: Path, has_clipboard: bool) -> None:
+    """Also from pages that the browser keeps from the clipboard; the page was moved meanwhile."""
+    moved = file.parent / "a b" / "report.html"
+    moved.parent.mkdir(exist_ok=True)
+    moved.write_bytes(file.read_bytes())
+    tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.page.goto(moved.as_uri())
+    if not has_clipboard:
+        tab.page.evaluate("delete Clipboard.prototype.writeText")
+    button = tab.page.locator(".chips .copy").first
+    button.click()
+    tab.until("document.querySelector('.chips .copy').textContent === 'copied'")
+
+    copied = tab.page.evaluate("navigator.clipboard.readText()")
+    assert copied == f"htagraph view '{moved.parent}/critical.pftrace'"
+
+
+def test_the_first_screen_has_the_headline_and_the_first_finding(tab: Any, file: Path) -> None:
+    """Of a telephone, and of a laptop."""
+    for width, height in ((390, 844), (1440, 900)):
+        tab.page.set_viewport_size({"width": width, "height": height})
+        tab.page.goto(file.as_uri())
+        bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
+        lead, title = (
+            tab.page.evaluate(bottom.format(one)) for one in (".lead", ".card .attributed")
+        )
+        assert lead < title < height / 2
+
+
+def test_paper_has_the_headline_the_findings_and_the_key_tables(tab: Any, file: Path) -> None:
+    """A few pages of A4, in light colors; afterwards figures are as wide as before."""
+    tab.page.emulate_media(color_scheme="dark")
+    show(tab, file)
+    width = f"document.querySelector('{TIMELINE} svg').getBoundingClientRect().width"
+    before = tab.page.evaluate(width)
+    pages = re.findall(rb"/Type /Page\b", tab.page.pdf(prefer_css_page_size=True))
+    tab.page.emulate_media(media="print")
     tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    tab.page.wait_for_function("!document.querySelector('[data-figure]:not([data-drawn])')")
-    found = tab.page.evaluate(
-        """[
-            document.querySelectorAll("details:not([open])").length,
-            [...document.querySelectorAll(".scroll")].filter(
-                (box) => box.scrollWidth > box.clientWidth + 1
-                    || box.scrollHeight > box.clientHeight + 2
-            ).length,
-            [...document.querySelectorAll("tbody tr")].filter(
-                (row) => !row.offsetParent && !row.closest("[hidden]")
-            ).length,
-            getComputedStyle(document.body).color,
-        ]"""
-    )
-    assert found == [0, 0, 0, "rgb(0, 0, 0)"]
+    shown = {
+        selector: tab.page.is_visible(selector)
+        for selector in (
+            ".lead",
+            ".card",
+            TIMELINE,
+            "#what-helps",
+            "#kernels h3",
+            "#kernels .figure",
+        )
+    }
+    color = tab.page.evaluate("getComputedStyle(document.body).color")
     tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert tab.page.query_selector("details:not([open])") is not None
+    tab.page.emulate_media(media="screen")
+
+    assert len(pages) <= 5
+    assert [name for name, is_shown in shown.items() if not is_shown] == ["#kernels .figure"]
+    assert color == "rgb(0, 0, 0)"
+    tab.until(f"{width} === {before}")
 
 
 def test_a_narrow_screen_scrolls_only_within_tables(tab: Any, file: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import in_words
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -257,6 +261,21 @@ def test_piped_output_has_no_colors(trace, tmp_path):
     assert b"\x1b" not in piped.stderr
 
 
+def test_bars_on_a_terminal_have_the_colors_of_figures(trace):
+    """Each is in a row that begins with the name of its bound."""
+    command = [sys.executable, "-m", "htagraph.cli.main", "report", "--tables", "--no-files"]
+    env = os.environ | {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "COLUMNS": "100"}
+    done = subprocess.run(
+        [*command, str(trace)], capture_output=True, check=True, env=env, encoding="utf-8"
+    )
+    bars = re.findall(r"(?m)^(\w[\w ]+?)  .*\x1b\[38;2;(\d+);(\d+);(\d+)m[█▏▎▍▌▋▊▉]", done.stdout)
+    drawn = {name: "#{:02x}{:02x}{:02x}".format(*map(int, rgb)) for name, *rgb in bars}
+    table = {in_words(bound.label): color.fill for bound, color in COLORS.items()}
+
+    assert len(drawn) > 2
+    assert drawn == {name: table[name] for name in drawn}
+
+
 def test_inference_can_be_switched_off(run, trace):
     """No verb then has an inferred edge: here that the step waits for the autograd thread."""
     _, inferred, _ = run("path", trace, "--by", "rule", "--format", "json")
@@ -275,8 +294,8 @@ def test_inference_can_be_switched_off(run, trace):
 
 def test_a_report_without_inference_says_so_in_one_line(run, trace):
     """Below the facts; with inference, it says how much of the path is inferred instead."""
-    _, off, _ = run("report", trace, "--no-infer", "-q")
-    _, on, _ = run("report", trace, "-q")
+    _, off, _ = run("report", trace, "--no-infer", "-q", "--tables")
+    _, on, _ = run("report", trace, "-q", "--tables")
 
     assert off.splitlines()[2].startswith("Nothing was inferred (--no-infer):")
     assert "of the path is inferred" not in off

@@ -14,7 +14,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import htagraph as hg
-from htagraph.cli.layout import fitted
 from htagraph.cli.main import main
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError
@@ -22,8 +21,9 @@ from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.columns import heading, quantity, schema_of
 from htagraph.model.schema import Quantity
 from htagraph.questions import QUESTIONS
-from htagraph.reports.cells import cell_text, human_frame
 from htagraph.reports.json_document import records
+from htagraph.writers.cells import cell_text, human_frame
+from htagraph.writers.table_layout import fitted
 from tests.real_traces import located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

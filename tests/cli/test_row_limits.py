@@ -50,7 +50,7 @@ def test_segments_and_rows_of_an_answer(printed) -> None:
 
 
 def test_steps_and_operators_of_a_report(printed) -> None:
-    lines, _ = printed("report", "--no-files")
+    lines, _ = printed("report", "--no-files", "--tables")
 
     assert len(table(lines, "By step, first 12 of")) == 12
     assert len(table(lines, "Operators on the path")) == 6

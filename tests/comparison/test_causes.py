@@ -23,6 +23,8 @@ def frame(changes: dict[tuple[str, str], int]) -> pd.DataFrame:
         calls_after=10.0,
         before_ns=100 * MS,
         after_ns=100 * MS + found["delta_ns"],
+        noise_ns=float(MS),
+        name=found["name"].astype(object),
     )
 
 
@@ -30,7 +32,7 @@ def causes(bounds: dict[str, int], names: dict[tuple[str, str], int] | None = No
     """The causes of a difference by bound, with kernels."""
     by_bound = frame({(bound, bound): delta_ns for bound, delta_ns in bounds.items()})
     by_name = frame(names or {})
-    return causes_in_words(Tables(by_bound, frame({}), by_name, by_name))
+    return causes_in_words(Tables(by_bound, frame({}), by_name, by_name, *[frame({})] * 3))
 
 
 @pytest.mark.parametrize(("host_ms", "is_named"), [(9, False), (12, True)])

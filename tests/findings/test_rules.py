@@ -60,7 +60,7 @@ class Drawn:
 def told(drawn: Drawn) -> dict[str, str]:
     """What is to be tried about each cause."""
     nothing: pd.DataFrame = OPPORTUNITIES.empty()
-    found = find_bounds(drawn.path, opportunities=nothing).findings
+    found = find_bounds(drawn.path, costs=nothing).findings
     return {finding.cause: finding.to_try for finding in found}
 
 

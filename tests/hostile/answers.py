@@ -59,7 +59,7 @@ def plot(_: dict[str, object]) -> None:
     from htagraph.reports import plots
 
     said("report", str(_TRACE), "--out", "page", "--quiet")
-    assert Path("page/report.html").stat().st_size > 1_000_000  # plotly itself is in it
+    assert Path("page/report.html").stat().st_size > 700_000  # its drawing script is in it
     figure = plots.critical_path(hg.load(_TRACE).compile().critical_path())
     assert len(figure.data) > 3
 

@@ -74,6 +74,10 @@ def test_a_window_after_the_end_is_refused_with_the_length_of_the_trace() -> Non
         graph.window("5s:6s")
     with pytest.raises(QueryError, match=r"30\.0 us long"):
         graph.window("30us:31us")
+    with pytest.raises(QueryError, match="'-5us:1us' begins before the start of the trace"):
+        graph.window("-5us:1us")
+    with pytest.raises(QueryError, match="'5us:5us' is empty"):
+        graph.window("5us:5us")
     assert graph.window("29us:1s").interval.dur_ns == 1_000
 
 

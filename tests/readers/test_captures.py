@@ -334,7 +334,7 @@ def test_the_search_for_captures_grows_with_the_files(tmp_path):
         hg.load_job(tmp_path)
 
     lines = refused.value.listing.splitlines()
-    assert (len(lines), lines[1]) == (22, "… 980 earlier ones: hg.discover lists them")
+    assert (len(lines), lines[1]) == (22, "… 980 earlier ones: --capture list has all")
 
 
 def test_one_process_with_two_cycles_is_two_captures():
@@ -392,3 +392,20 @@ def test_numbers_that_are_none_are_not_known(tmp_path, key, number):
     (tmp_path / "vm_77.9999999999999999999.pt.trace.json").write_text(text)
 
     assert sorted(hg.discover(tmp_path)["capture"]) in ([1, 1], [1, 2])
+
+
+@pytest.mark.parametrize("stray_us", [0, 12.5, 1e12])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+def test_a_stray_time_next_to_real_ones_is_not_the_start_of_a_capture(
+    tmp_path, stray_us, is_first
+) -> None:
+    """An event of 12.5 us after 1970 made a capture of 1,770,734,370 s out of one of 2 ms."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1000, "tid": 1}
+    real = [{**event, "ts": 1_770_734_370_000_000 + 100 * at, "dur": 50} for at in range(20)]
+    stray = [{**event, "ts": stray_us, "dur": 50}]
+    events = [*stray, *real] if is_first else [*real, *stray]
+    (tmp_path / "rank0.json").write_text(json.dumps({"traceEvents": events}))
+    found = hg.discover(tmp_path)
+
+    assert found["dur_ns"].tolist() == [1_950_000]
+    assert found["start_ns"].tolist() == [1_770_734_370_000_000_000]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from htagraph.model.kinds import Bound, Cause
-from htagraph.replay.candidates import candidates
-from htagraph.replay.charges import Charges
+from htagraph.replay.candidates import of_parts
 
 _N = 25
-NOTHING = Charges(*(np.empty(0, dtype=np.int64) for _ in range(3)), np.empty(0, dtype=np.int8))
 
 
 def _of_kind(kind: str, segments: pd.DataFrame, cause: str = "", **options) -> set[str]:
@@ -28,7 +25,7 @@ def _of_kind(kind: str, segments: pd.DataFrame, cause: str = "", **options) -> s
             "frame": "",
         }
     )
-    found = candidates(segments, charged, NOTHING, **options)
+    found = of_parts(segments, charged, **options)
     return {one.target for one in found if one.kind == kind}
 
 

@@ -12,7 +12,7 @@ from htagraph.explain.critical_path import critical_path
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.dag import Dag
 from htagraph.path import CriticalPath
-from htagraph.queries.opportunities import opportunities_of
+from htagraph.queries.opportunities import trials_of
 from htagraph.replay.curves import speed_ups
 from htagraph.replay.excerpt import LARGE, Excerpt, cut_out, excerpt_of
 from htagraph.replay.rehearsal import Rehearsal
@@ -68,7 +68,7 @@ def test_an_excerpt_of_most_of_the_graph_is_not_worth_it(dag):
 def test_what_helps_in_the_excerpt_helps_as_much_in_all(dag):
     """The largest savings by replays of an excerpt are those by replays of the whole graph."""
     found, whole = (
-        opportunities_of(part).drop_duplicates("change").set_index("change")
+        part.scaled(trials_of(part).opportunities).drop_duplicates("change").set_index("change")
         for part in (_part(dag), Excerpt.whole(dag, dag.span))
     )
     first = whole.index[:5]
@@ -79,7 +79,7 @@ def test_what_helps_in_the_excerpt_helps_as_much_in_all(dag):
 def test_what_a_rank_saves_alone_is_saved_once(dag):
     """Behind the last collective, not in every step: the low end of the whole is no lower."""
     part = _part(dag)
-    found = opportunities_of(part).query("kind != 'cause'")
+    found = part.scaled(trials_of(part).opportunities).query("kind != 'cause'")
     assert (found["alone_ns"] < found["saves_ns"]).any()
     assert (found["low_ns"] <= found["alone_ns"]).all()
     assert found["alone_ns"].max() < part.window.dur_ns

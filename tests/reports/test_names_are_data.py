@@ -172,7 +172,6 @@ def test_a_name_in_a_perfetto_trace_is_a_string(name: str) -> None:
 
 def test_a_name_in_the_page_is_text() -> None:
     """The page has the elements and attributes that it has with any other name."""
-    pytest.importorskip("plotly")
     with tempfile.TemporaryDirectory() as folder:
         pages = [
             hg.write_page(Path(folder) / "report.html", summary_of(one)).read_text("utf-8")

@@ -11,13 +11,10 @@ import pytest
 import htagraph as hg
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
+from htagraph.reports.page.key_figures import key_figures
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate
 from tests.synth.training import Fault, training_rank
-
-pytest.importorskip("plotly")
-
-from htagraph.reports.page.key_figures import key_figures
 
 _FINDING = re.compile(r"^\d\. \*\*(.+): ([\d.]+)% of the path \((.+)\)\.\*\*", re.MULTILINE)
 

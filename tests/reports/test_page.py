@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+import sys
+from base64 import b64decode
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,17 +16,17 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.errors import OutputError
+from htagraph.errors import OutputError, QueryError
 from htagraph.path import CriticalPath
+from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page import write_page
+from htagraph.reports.page.commands import Commands
 from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.rank_answers import answers_of
 from htagraph.reports.summary import Summary
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
-
-pytest.importorskip("plotly")
 
 MAX_BYTES = 8_000_000
 VOID = {"meta", "link", "br", "img", "input"}
@@ -88,6 +93,70 @@ def test_nothing_in_the_page_was_left_to_fill_in(training: Summary, tmp_path: Pa
     assert re.findall(r"\$[a-z]+", outside) == []
 
 
+def test_the_headline_is_first(training: Summary, tmp_path: Path) -> None:
+    """Before the cards of findings, key figures, the menu and its legend."""
+    text = page_of(training, tmp_path)
+    places = ("<h1>", 'class="lead"', 'class="card"', 'class="figures"', "<nav", "<main")
+    found = [text.index(place) for place in places]
+
+    assert found == sorted(found)
+
+
+def test_the_page_needs_no_plotly(
+    training: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It brings the script that draws; only figures in Python need the package."""
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    text = page_of(training, tmp_path)
+
+    assert 'data-figure="critical-path-timeline"' in text
+    with pytest.raises(QueryError, match="figures need plotly"):
+        hg.plots.critical_path(training.path)
+
+
+def test_the_page_brings_what_its_figures_use(training: Summary, tmp_path: Path) -> None:
+    """Scatter, bar and heatmap: the cartesian build of plotly's script, with its license."""
+    text = page_of(training, tmp_path)
+    figures = json.loads(
+        text.partition('<script id="figures" type="application/json">')[2].partition("</script>")[0]
+    )
+    packed = text.partition('<script id="plotly" type="application/gzip">')[2]
+    script = gzip.decompress(b64decode(packed.partition("</script>")[0])).decode()
+
+    assert {trace["type"] for one in figures.values() for trace in one["data"]} <= {
+        "bar",
+        "scatter",
+        "heatmap",
+    }
+    assert "plotly.js (cartesian - minified)" in script[:200]
+    assert "MIT" in script[:200]
+
+
+def test_commands_name_the_trace_and_the_folder_of_the_page(tmp_path: Path) -> None:
+    """By whole paths, quoted for the shell, and with the window of the page."""
+    folder = tmp_path / "my runs"
+    folder.mkdir()
+    file = simulate(training_rank()).write(folder / "rank0.json")
+    trace = hg.load(file)
+    step = trace.steps["name"].iloc[1]
+    summary = Summary.of(trace, trace.compile(), step)
+    commands = Commands.on(summary)
+    text = page_of(summary, folder, perfetto_file="critical.pftrace")
+
+    assert commands.of("ask idle_time") == f"htagraph ask idle_time '{file}' -w '{step}'"
+    assert escape(f"htagraph report '{file}' -w '{step}'") in text
+    assert escape(f"htagraph view '{folder}/critical.pftrace'") in text
+    assert re.findall(r"<code[^>]*>htagraph [^<]*(?:FILE|FOLDER)", text) == []
+
+
+def test_commands_on_a_job_name_its_folder(tmp_path: Path) -> None:
+    """Of all its ranks."""
+    simulate_job(training_job(ranks=2, steps=1, layers=1)).write(tmp_path)
+    commands = Commands.on(JobSummary(hg.load_job(tmp_path)))
+
+    assert commands.of("path") == f"htagraph path {tmp_path}"
+
+
 def test_a_trace_without_events_is_a_page_that_says_so(tmp_path: Path) -> None:
     """Every section is there with what is missing."""
     text = page_of(summary_of(hg.load(b'{"traceEvents": []}')), tmp_path)
@@ -145,7 +214,8 @@ def test_a_long_table_keeps_all_its_rows_or_says_how_many_it_has() -> None:
 
     assert (whole.count("<tr>"), "Show all 2,000 rows" in whole) == (2_001, True)
     assert (cut.count("<tr>"), "Show the first 100 rows" in cut) == (101, True)
-    assert "The first 100 of 2,001 rows: <code>command</code> has all." in cut
+    assert "The first 100 of 2,001 rows." in cut
+    assert "<code>command</code>" in cut
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,6 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from tests.synth.simulator import simulate_job
-from tests.synth.training import training_job
-
-pytest.importorskip("plotly")
-
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.key_figures import KeyFigure, key_figures
 from htagraph.reports.page.rank_answers import RankAnswers
@@ -20,6 +15,8 @@ from htagraph.reports.page.segment_details import learnt, segment_details
 from htagraph.reports.page.step_views import job_step_choice, step_choice
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.summary import Summary
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 TWO_STEPS = """
 us       |0         10        20        30        40
@@ -155,6 +152,32 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
         "rule": "duration",
         "evidence": "recorded by the profiler",
     }
+
+
+def test_what_is_unexplained_is_never_called_recorded() -> None:
+    """The kernel starts 51 us after its launch was done, and nothing says why.
+
+    Its launch is recorded, and so is that it ran; what it waited for meanwhile is not.
+    """
+    path = drawn("""
+        cpu 1    |[launch >w]  [launch >a]
+        stream 7 |    [w <w ]                                                                [k <a ]
+    """).path
+    segments, texts = path.segments, Texts()
+    at = segments["bound"].tolist().index("unexplained")
+    details = segment_details(
+        segments, path.attributed_time, [at, at + 1], start_ns=0, support={}, texts=texts
+    )
+    by_number = list(texts)
+    wait, ran = (
+        dict(zip(details["fields"], [by_number[n] for n in numbers], strict=True))
+        for _, _, _, _, *numbers in details["rows"].values()
+    )
+
+    assert segments["dur_ns"][at] == 51_000
+    assert wait["evidence"] == "none: no record says what this time was spent on"
+    assert ran["waited for"] == "unknown: the 51.0 us before are unexplained"
+    assert ran["evidence"] == "recorded by the profiler"
 
 
 def test_what_was_learnt_is_told_with_its_chance() -> None:

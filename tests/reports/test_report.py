@@ -34,7 +34,8 @@ def job_folder(tmp_path_factory):
 
 def test_a_report_from_python_is_that_of_the_command_line(captured, tmp_path):
     """The same files, and the same text."""
-    done = CliRunner().invoke(app_of(), ["report", str(captured), "--out", str(tmp_path / "cli")])
+    into = str(tmp_path / "cli")
+    done = CliRunner().invoke(app_of(), ["report", str(captured), "--tables", "--out", into])
     found = hg.report(captured, tmp_path / "python")
 
     written = {file.name: file for file in (tmp_path / "cli").iterdir()}

@@ -10,12 +10,12 @@ import pytest
 import htagraph as hg
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import STEP_SHARES
-from htagraph.reports.cells import human_frame
 from htagraph.reports.json_document import SCHEMA, VERSION, json_document
 from htagraph.reports.markdown import markdown_summary, markdown_table
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
+from htagraph.writers.cells import human_frame
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 

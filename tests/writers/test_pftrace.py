@@ -176,6 +176,19 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
     assert [(args["rule"], args["evidence"]) for args in inferred] == [("host polls", "inferred")]
 
 
+def test_unexplained_segments_of_the_path_have_no_evidence(tmp_path: Path) -> None:
+    """The launch is recorded; why the kernel starts long after it is not."""
+    drawing = """
+        cpu 1    |[launch >w]  [launch >a]
+        stream 7 |    [w <w ]                                                                [k <a ]
+    """
+    path = hg.Trace.from_events(hg.synth.timeline(drawing)).compile().critical_path()
+    said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
+    waits = [args.get("evidence") for args in said if args.get("cause") == "unexplained"]
+
+    assert waits == [None]
+
+
 def test_a_full_device_says_what_waits(tmp_path: Path) -> None:
     """The slice is about the kernel that fills the device; what had no room comes next."""
     body = tuple(

@@ -75,6 +75,11 @@ class ByteStream:
         """Close the file."""
         self._file.close()
 
+    @property
+    def n_packed(self) -> int:
+        """Bytes of the file that were used up."""
+        return self._file.tell() - len(self._input)
+
     def read(self, n_bytes: int) -> bytes:
         """Up to `n_bytes`, none at the end."""
         block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)
@@ -158,7 +163,7 @@ class ByteStream:
             was_last = not self._input
             self._input = self._decoder.unconsumed_tail
             if self._decoder.eof:
-                self._next_member(self.n_read + len(block))
+                self._next_member(self._decoder.unused_data, self.n_read + len(block))
             elif was_last and not block:
                 self._log.add(Defect.GZIP_TRUNCATED, self.n_read)
                 self._decoder = None
@@ -187,10 +192,8 @@ class ByteStream:
         self._file.seek(0, io.SEEK_END)
         return b"".join(rest)
 
-    def _next_member(self, n_read: int) -> None:
+    def _next_member(self, rest: bytes, n_read: int) -> None:
         """Continue with the next gzip member; zero bytes between are padding."""
-        assert self._decoder is not None
-        rest = self._decoder.unused_data
         while len(rest := rest.lstrip(b"\0")) < len(GZIP_MAGIC) and (more := self._block(_READ)):
             rest += more
         if rest.startswith(GZIP_MAGIC):

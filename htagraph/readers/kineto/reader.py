@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Recording
@@ -35,14 +35,26 @@ from htagraph.readers.kineto.header import (
     rank_of,
     world_size_of,
 )
-from htagraph.readers.kineto.merging import Assembly
+from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import PieceStream
 from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.trace_document import Document
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["EVERYTHING", "load_file", "read_kineto", "scanned"]
+__all__ = [
+    "EVERYTHING",
+    "KNOWN_STACKS",
+    "KNOWN_USER_RANGES",
+    "USER_RANGES",
+    "Found",
+    "load_file",
+    "new_workers",
+    "read_kineto",
+    "recording_of",
+    "scanned",
+    "times_in_file",
+]
 
 _THREADS = 2
 """Scanning threads (chosen)."""
@@ -52,6 +64,12 @@ _THREADS_FROM = 1 << 19
 
 EVERYTHING = (-MAX_TIME_NS, MAX_TIME_NS)
 """The window of all times."""
+
+USER_RANGES = "user_annotation"
+"""Category of ranges that programs name, including the profiler's steps."""
+
+KNOWN_STACKS, KNOWN_USER_RANGES = 1, 2
+"""Codes of categories in every worker that reads all of them."""
 
 
 def read_kineto(
@@ -108,32 +126,59 @@ def load_file(
             hint="an event is an object with `ph`.",
         )
     log.merge(assembly.repairs)
-    columns = assembly.columns(file.workers)
-    base_time_ns = base_time_of(file.metadata, log)
-    note_losses(file.metadata, log)
-    plain = is_plain(columns.n_bytes)
-    columns = cleaned(
-        columns, log, None if wanted.window is None else window, wanted.categories, base_time_ns
+    found = Found(
+        source, stream.path, assembly.columns(file.workers), assembly.metas, file.metadata
     )
-    metadata_events = _metadata_events(assembly.metas, log)
-    devices = devices_of(file.metadata)
+    return recording_of(found, None if wanted.window is None else window, wanted.categories, log)
+
+
+class Found(NamedTuple):
+    """What was read of a file: columns of events, metadata events and the header."""
+
+    source: str | Path | bytes
+    path: Path | None
+    columns: Columns
+    metas: list[bytes]
+    metadata: Mapping[str, Any]
+
+
+def recording_of(
+    found: Found,
+    window: tuple[int, int] | None,
+    categories: Collection[str] | None,
+    log: RepairLog,
+) -> Recording:
+    """The recording of what was read; uses up its columns.
+
+    Parameters
+    ----------
+    window : (int, int), unit=ns, optional
+        On the clock of the file.
+    """
+    metadata, columns = found.metadata, found.columns
+    base_time_ns = base_time_of(metadata, log)
+    note_losses(metadata, log)
+    plain = is_plain(columns.n_bytes)
+    columns = cleaned(columns, log, window, categories, base_time_ns)
+    metadata_events = _metadata_events(found.metas, log)
+    devices = devices_of(metadata)
     events = event_table(columns, metadata_events, base_time_ns, devices, is_plain=plain)
-    source = source if isinstance(source, bytes) else Path(source)
+    source = found.source if isinstance(found.source, bytes) else Path(found.source)
     args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
     if plain:
         samples, n_left_out = counter_samples(events, args)
         events = replace(events, samples=samples)
         columns.skipped |= {"counter value that is no number": n_left_out} if n_left_out else {}
-    rank, rank_source = rank_of(file.metadata, stream.path, log)
+    rank, rank_source = rank_of(metadata, found.path, log)
     return Recording(
         events=events,
         rank=rank,
         rank_source=rank_source,
-        world_size=world_size_of(file.metadata, log),
+        world_size=world_size_of(metadata, log),
         repairs=log.repairs(),
         skipped=columns.skipped,
         n_bytes=columns.n_bytes,
-        origin=Origin(source, base_time_ns, args, file.metadata),
+        origin=Origin(source, base_time_ns, args, metadata),
     )
 
 
@@ -141,11 +186,24 @@ def _window_in_file(source: str | Path | bytes, window: tuple[int, int]) -> tupl
     """A window on the clock of the file, without its base time."""
     nothing = EventFilter(categories=())
     header = scanned(ByteStream(source), nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
-    base_time_ns = base_time_of(header.metadata)
+    return times_in_file(window, header.metadata)
+
+
+def times_in_file(window: tuple[int, int], metadata: Mapping[str, Any]) -> tuple[int, int]:
+    """A window on the clock of a file with this header."""
+    base_time_ns = base_time_of(metadata)
     start_ns, end_ns = (
         min(max(time_ns - base_time_ns, EVERYTHING[0]), EVERYTHING[1]) for time_ns in window
     )
     return start_ns, end_ns
+
+
+def new_workers(
+    wanted: EventFilter, window: tuple[int, int], path: Path | None, n: int = _THREADS
+) -> list[Worker]:
+    """Workers that read some events; see `scanned`."""
+    known, rules = _rules(wanted, window, notes_all=False)
+    return [Worker(number, known, rules, path) for number in range(n)]
 
 
 def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:
@@ -202,7 +260,7 @@ def _rules(
 ) -> tuple[list[str], Rules]:
     """The symbols known beforehand, and what to do with those that are categories."""
     if wanted.categories is None:
-        treatment = {"": KEEP, STACKS: KEEP if wanted.stacks else LEAVE_ALL}
+        treatment = {"": KEEP, STACKS: KEEP if wanted.stacks else LEAVE_ALL, USER_RANGES: KEEP}
         treatment |= dict.fromkeys(LAUNCH_FLOWS, LEAVE_FLOWS)
     else:
         treatment = {"": LEAVE_ALL} | dict.fromkeys(wanted.categories, KEEP)

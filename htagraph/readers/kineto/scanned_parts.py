@@ -60,6 +60,8 @@ class Part:
         Of all timed events, skipped or not, by symbol of their category.
     repairs : ndarray, dtype=int64
         As `new_counts`.
+    origin : int
+        Offset of the piece in the file.
     stop, reason : int
         Where in the piece the scanner stopped, and why.
     """
@@ -79,6 +81,7 @@ class Part:
     phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     n_bytes: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     repairs: I64 = field(default_factory=lambda: new_counts(Defect))
+    origin: int = 0
     stop: int = 0
     reason: int = 0
 

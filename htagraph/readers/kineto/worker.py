@@ -79,7 +79,7 @@ class Worker:
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
-        part = Part(self.number)
+        part = Part(self.number, origin=piece.origin)
         i, after_event = 0, False
         while True:
             i, reason = scan(piece.buf, i, piece.n_bytes, piece.origin, self._fixed, after_event)

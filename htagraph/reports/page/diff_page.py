@@ -9,24 +9,20 @@ import pandas as pd
 
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
-from htagraph.model.colors import COLORS
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.html_tables import html_table
-from htagraph.reports.page.legend import legend
+from htagraph.reports.page.legend import legend, mark
 
 __all__ = ["write_diff_page"]
 
-_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
 """Bounds with a bar of their own; the others share one: chosen."""
 _N_STEPS = 40
 """Steps of each run with a bar: chosen."""
-_ROOM = 0.15
-"""Part of the range left empty below the shortest bar: chosen."""
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:
@@ -60,7 +56,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         ),
         verdict=escape(found.verdict()),
         sections="\n".join(
-            f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
+            f'<section id="{name}" class="key"><h2>{escape(title)}</h2>{body}</section>'
             for name, (title, body) in sections.items()
         ),
     )
@@ -79,34 +75,34 @@ def _panel(heading: str, body: str) -> str:
     )
 
 
-def _whole(label: str, low_ns: int, span_ns: int, dur_ns: int) -> str:
-    """A row with one bar, on a scale that begins at `low_ns`."""
-    bar = _bar(0, (dur_ns - low_ns) / span_ns, kind="whole")
-    return _row(label, bar, human_duration(dur_ns))
+def _whole(label: str, longest_ns: int, dur_ns: int) -> str:
+    """A row with one bar, on a scale that begins at zero."""
+    return _row(label, _bar(0, dur_ns / longest_ns, kind="whole"), human_duration(dur_ns))
 
 
-def _row(label: str, bars: str, value: str) -> str:
-    """A row of bars with its name and value."""
+def _row(label: str, bars: str, value: str, told: str = "") -> str:
+    """A row of bars with its name and value; `told` is for those who do not see several bars."""
+    role = f' role="img" aria-label="{escape(told)}"' if told else ""
     return (
-        f'<div class="row"><b>{escape(label)}</b><div class="track">{bars}</div>'
+        f'<div class="row"><b>{escape(label)}</b><div class="track"{role}>{bars}</div>'
         f"<span>{escape(value)}</span></div>"
     )
 
 
-def _bar(left: float, width: float, *, color: str = "", kind: str = "") -> str:
+def _bar(left: float, width: float, *, bound: str = "", kind: str = "", title: str = "") -> str:
     """A bar; its start and width are shares of the track."""
     style = f"left:{100 * left:.3f}%;width:{100 * width:.3f}%"
-    style += f";background:{color}" if color else ""
-    return f'<i class="{kind}" style="{style}"></i>'
+    told = f' title="{escape(title)}"' if title else ""
+    return f'<i class="{kind}" style="{style}"{mark(bound)}{told}></i>'
 
 
 def _signed(dur_ns: float) -> str:
-    """A difference of times."""
-    return f"{'+' if dur_ns > 0 else ''}{human_duration(dur_ns)}"
+    """A difference of times; an arrow tells a rise from a fall at a glance."""
+    return f"{'▲ +' if dur_ns > 0 else '▼ ' if dur_ns else ''}{human_duration(dur_ns)}"
 
 
 def _levels(found: RunDiff) -> list[tuple[str, int, int, str]]:
-    """Bounds with where each begins and ends between before and after, and what became of it."""
+    """Bounds, the change before and after each is added, and what became of it."""
     frame = found.critical_path()
     frame = frame[frame["delta_ns"] != 0]
     rows = list(
@@ -115,35 +111,43 @@ def _levels(found: RunDiff) -> list[tuple[str, int, int, str]]:
     shown, rest = rows[:_N_BOUNDS], rows[_N_BOUNDS:]
     if rest:
         shown.append((f"{len(rest)} others", sum(delta_ns for _, delta_ns, _ in rest), ""))
-    levels, at_ns = [], int(found.steps["before_ns"])
+    levels, at_ns = [], 0
     for name, delta_ns, change in shown:
         levels.append((name, at_ns, at_ns + delta_ns, change))
         at_ns += delta_ns
-    assert at_ns == int(found.steps["after_ns"]), "the bounds add up to the difference"
+    whole_ns = int(found.steps["after_ns"]) - int(found.steps["before_ns"])
+    assert at_ns == whole_ns, "the bounds add up to the difference"
     return levels
 
 
 def _where(found: RunDiff) -> str:
-    """The way from before to after, one bound after the other, and the table behind it."""
+    """The change as a waterfall: each bound begins where the one above ends; and its table."""
     levels = _levels(found)
     before_ns, after_ns = int(found.steps["before_ns"]), int(found.steps["after_ns"])
-    every = [before_ns, after_ns, *(level for _, *pair, _ in levels for level in pair)]
-    low, high = min(every), max(every)
-    low = max(0, int(low - max(high - low, 1) * _ROOM))
-    span = max(high - low, 1)
-    rows = [_whole("before", low, span, before_ns)]
-    for name, begin, end, change in levels:
-        left, width = (min(begin, end) - low) / span, abs(end - begin) / span
-        is_noise = change == "noise"
-        bar = _bar(left, width, color=_COLORS.get(name, ""), kind="noise" if is_noise else "")
+    every = [0, after_ns - before_ns, *(level for _, *pair, _ in levels for level in pair)]
+    low, span = min(every), max(max(every) - min(every), 1)
+    total = ("in all", 0, after_ns - before_ns, str(found.steps["change"]))
+    rows = []
+    for name, begin, end, change in (*levels, total):
+        is_noise, is_all = change == "noise", name == total[0]
+        kinds = {"fall": end < begin, "noise": is_noise, "whole": is_all}
+        bar = _bar(
+            (min(begin, end) - low) / span,
+            abs(end - begin) / span,
+            bound=name,
+            kind=" ".join(one for one, applies in kinds.items() if applies),
+        )
         value = f"{_signed(end - begin)}{' (noise)' if is_noise else ''}"
-        rows.append(_row(in_words(name), bar, value))
-    rows.append(_whole("after", low, span, after_ns))
-    begins = f'<p class="note">The bars begin at {human_duration(low)}.</p>' if low else ""
+        zero = f'<u style="left:{-100 * low / span:.3f}%"></u>'
+        rows.append(_row(in_words(name), zero + bar, value))
     table = html_table(shown_diff(found.critical_path()), schema=STEP_DIFF)
     title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
+    note = (
+        '<p class="note">Each bar begins where the one above ends; the line is no change. Solid '
+        "bars grow, hatched bars shrink; pale ones are within noise.</p>"
+    )
     details = f"<details><summary>Table</summary>{table}</details>"
-    return _panel(title, f'<div class="bars">{"".join(rows)}</div>{begins}{details}')
+    return _panel(title, f'<div class="bars">{"".join(rows)}</div>{note}{details}')
 
 
 def _paths(found: RunDiff) -> str:
@@ -152,13 +156,15 @@ def _paths(found: RunDiff) -> str:
     longest = max(int(found.steps["before_ns"]), int(found.steps["after_ns"]), 1)
     rows = []
     for side in ("before", "after"):
-        left, bars = 0.0, []
+        left, bars, told = 0.0, [], []
         ordered = frame.sort_values("before_ns", ascending=False, kind="stable")
         for name, dur_ns in zip(ordered["name"], ordered[f"{side}_ns"].tolist(), strict=True):
             width = dur_ns / longest
-            bars.append(_bar(left, width, color=_COLORS.get(name, "")))
+            told.append(f"{in_words(name)} {human_duration(dur_ns)}")
+            bars.append(_bar(left, width, bound=name, title=told[-1]))
             left += width
-        rows.append(_row(side, "".join(bars), human_duration(float(found.steps[f"{side}_ns"]))))
+        whole = human_duration(float(found.steps[f"{side}_ns"]))
+        rows.append(_row(side, "".join(bars), whole, f"{side}: {', '.join(told)}"))
     bars_html = f'<div class="bars">{"".join(rows)}</div>'
     drawn = f"{bars_html}{legend(bars_html)}"
     by_op = _table(found.critical_path(by="op"), "By operator")
@@ -187,7 +193,7 @@ def _steps(found: RunDiff) -> str:
     rows = []
     for side, run in _sides(found):
         rows += [
-            _whole(f"{side}, {number}", 0, longest, dur_ns)
+            _whole(f"{side}, {number}", longest, dur_ns)
             for number, dur_ns in enumerate(run.steps_ns[:_N_STEPS], start=1)
         ]
         if run.n_compared > _N_STEPS:

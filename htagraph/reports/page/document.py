@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from isal import igzip
 
 from htagraph.model.progress import report_progress
-from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.headline import commands, quality_line, verdict_html
+from htagraph.reports.page.commands import Commands, shell_path
+from htagraph.reports.page.headline import next_commands, quality_line, verdict_html
 from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.html_tables import short_rule
 from htagraph.reports.page.job_sections import job_sections
@@ -29,6 +30,7 @@ from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.rank_sections import rank_sections
 from htagraph.reports.page.segment_details import learnt, segment_details
 from htagraph.reports.page.texts import Texts
+from htagraph.reports.plots.drawing import Drawing, as_json
 from htagraph.reports.plots.style import TimeUnit
 from htagraph.reports.summary import Summary
 
@@ -52,8 +54,6 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
 
     Raises
     ------
-    QueryError
-        If plotly is not installed.
     OutputError
         If the file cannot be written.
     """
@@ -64,10 +64,12 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         {panel.name: _figure(panel, panel.figure) for panel in panels if panel.figure is not None}
     )
     texts = Texts()
+    commands, beside = Commands.on(summary), Path(out).absolute().parent / perfetto_file
     head = verdict_html(summary)
-    body = "\n".join(section_html(part, start_ns, texts) for part in page.parts)
+    body = "\n".join(section_html(part, start_ns, texts, commands) for part in page.parts)
     segments = _segments(summary, page, texts) | {
-        "file": perfetto_file,
+        "file": shell_path(beside) if perfetto_file else "",
+        "beside": perfetto_file,
         "offset": start_ns - summary.path.origin_ns,
         "unit": TimeUnit.fitting(summary.path.dur_ns).size_ns,
     }
@@ -78,18 +80,15 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         links={part.name: part.title for part in page.parts},
         style=short_rule(),
         legend=legend(figures + head),
-        facts=escape(summary.facts),
-        window=escape(f"{summary.window_name}, {human_duration(summary.path.dur_ns)}"),
-        caveats="\n".join(f'<p class="caveat">{escape(text)}</p>' for text in summary.caveats),
         key_figures=html_figures(page.figures),
         verdict=head,
         quality=quality_line(summary),
-        commands=commands(summary, perfetto_file),
+        commands=next_commands(summary, beside if perfetto_file else None),
         sections=body,
         figures=figures,
         segments=_json(segments),
         texts=_json(list(texts)),
-        plotly=_plotly_script(),
+        plotly=_packed_plotly(),
         script=resource("page.js") + resource("segments.js"),
     )
 
@@ -153,25 +152,21 @@ def _reported(sections: Iterator[Section]) -> Iterator[Section]:
         yield section
 
 
-def _plotly_script() -> str:
-    """Code of plotly, which must not close the script element around it."""
-    # Deferred: an optional extra, and slow to import.
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415
-
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+def _packed_plotly() -> str:
+    """Code of plotly, compressed, as text."""
+    code = files("htagraph.reports.page").joinpath("plotly-cartesian.min.js").read_bytes()
+    return b64encode(igzip.compress(code, 3, mtime=0)).decode()
 
 
-def _json(value: Any) -> str:  # noqa: ANN401  whatever JSON can say
+def _json(value: object) -> str:
     """JSON that can stand in a script element."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    return as_json(value).replace("<", "\\u003c")
 
 
-def _figure(panel: Panel, figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
-    """Figure as JSON, without its title, which is a heading of the page."""
-    content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
-    layout, has_legend = content["layout"], has_own_legend(panel)
-    for name in ("title", "template"):
-        layout.pop(name, None)
+def _figure(panel: Panel, figure: Drawing) -> dict[str, Any]:
+    """Figure without its title, which is a heading of the page."""
+    layout, has_legend = dict(figure.layout), has_own_legend(panel)
+    del layout["title"], layout["template"]
     layout["showlegend"] = has_legend
-    layout["margin"]["t"] = 30 if has_legend else 10
-    return content
+    layout["margin"] = layout["margin"] | {"t": 30 if has_legend else 10}
+    return {"data": figure.data, "layout": layout}

@@ -1,52 +1,55 @@
-"""The head of the page: the verdict, the first findings as cards, and what to type next."""
+"""The head of the page: the headline, the first findings as cards, and what to type next."""
 
 from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from shlex import quote
 
 from htagraph.findings.verdict import Finding
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page.commands import command_html, shell_path
 from htagraph.reports.page.legend import mark
 from htagraph.reports.summary import Summary
-from htagraph.writers.labels import name_label
 
-__all__ = ["commands", "quality_line", "verdict_html"]
+__all__ = ["next_commands", "quality_line", "verdict_html"]
 
 
 def verdict_html(summary: Summary | JobSummary) -> str:
-    """Verdict: a sentence, what is damaged, and the first findings as cards, or why none."""
+    """Verdict: a sentence, what to know to read it, the first findings as cards, or why none."""
     verdict, where = summary.verdict, escape(summary.window_name)
-    damage = "".join(f'<p class="caveat">{escape(said)}</p>' for said in verdict.top_damage)
+    about = f"{summary.facts} · on this page: {summary.window_name}, "
+    about = f'<p class="facts">{escape(about + human_duration(summary.path.dur_ns))}</p>\n'
+    caveats = (*verdict.top_damage, *summary.caveats)
+    about += "\n".join(f'<p class="caveat">{escape(said)}</p>' for said in caveats)
     replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
+        why = verdict.withheld[0].upper() + verdict.withheld[1:]
         rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
         missing = "".join(
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
-            f'<p class="lead">What bounds {where} is not known.</p>\n{damage}'
-            f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
+            f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
+            f"<p>{escape(why)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
-        return f'<p class="lead">Nothing stands out.</p>{damage}'
+        return f'<h2 class="lead">Nothing stands out.</h2>\n{about}'
     first = verdict.top_findings[0]
     lead = (
-        f'<p class="lead">{escape(first.title)} <span class="muted">—</span> '
+        f'<h2 class="lead">{escape(first.title)} <span class="muted">—</span> '
         f"<strong>{first.share:.0%}</strong> of {where} "
-        f"({human_duration(summary.path.dur_ns)}).</p>"
+        f"({human_duration(summary.path.dur_ns)}).</h2>"
         if not verdict.balance
-        else f'<p class="lead">{escape(verdict.balance)}</p>'
+        else f'<h2 class="lead">{escape(verdict.balance)}</h2>'
     )
     cards = "\n".join(
         _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
     )
     ranking = f'<p class="note">{escape(verdict.notes)}</p>' if verdict.notes else ""
-    return f'{lead}\n{damage}<ol class="findings">{cards}</ol>{replays}{ranking}'
+    return f'{lead}\n{about}<ol class="findings">{cards}</ol>{replays}{ranking}'
 
 
 def _card(number: int, finding: Finding) -> str:
@@ -56,6 +59,7 @@ def _card(number: int, finding: Finding) -> str:
         f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
         for bound, dur in finding.parts
     )
+    bounds = ", ".join(f"{in_words(bound)} {human_duration(dur)}" for bound, dur in finding.parts)
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
         for item in finding.evidence
@@ -72,7 +76,8 @@ def _card(number: int, finding: Finding) -> str:
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
         f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
-        f'{human_duration(finding.dur_ns)}</p><div class="meter">{parts}</div><ul>{evidence}</ul>'
+        f'{human_duration(finding.dur_ns)}</p><div class="meter" role="img" '
+        f'aria-label="{bounds}">{parts}</div><ul>{evidence}</ul>'
         f"{more}{tried}</li>"
     )
 
@@ -85,25 +90,14 @@ def quality_line(summary: Summary | JobSummary) -> str:
     return f'<a class="chip {state}" href="#quality">{said}</a>'
 
 
-def commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
+def next_commands(summary: Summary | JobSummary, perfetto_file: Path | None) -> str:
     """Commands that open the trace, and that report on the rank with most of a job's path."""
-    chips = (
-        [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))]
-        if perfetto_file
-        else []
-    )
+    said = []
+    if perfetto_file is not None:
+        view = command_html(f"htagraph view {shell_path(perfetto_file)}", file=perfetto_file.name)
+        said.append(f"Every event, in Perfetto: {view}")
     if isinstance(summary, JobSummary):
         rank = summary.main_rank
-        what = f"Rank {rank}, which has most of the path:"
-        chips.append(_command(what, "htagraph report", summary.job.summaries[rank].path))
-    return "\n".join(chips)
-
-
-def _command(what: str, verb: str, file: Path) -> str:
-    """A command to copy; a file in another folder is shown by its name."""
-    shown = file if file.name == str(file) else Path("…") / name_label(file.name)
-    return (
-        f'<span class="chip">{escape(what)} <code>{verb} {escape(str(shown))}</code>'
-        f'<button class="copy" data-text="{verb} {escape(quote(str(file)))}" '
-        'aria-label="Copy the command">copy</button></span>'
-    )
+        report = f"htagraph report {shell_path(summary.job.summaries[rank].path)}"
+        said.append(f"Rank {rank}, which has most of the path: {command_html(report)}")
+    return "\n".join(f'<span class="chip">{one}</span>' for one in said)

@@ -41,10 +41,10 @@ def write_html(
     **parts : str
         HTML for the placeholders of the body.
     """
+    anchors = "\n".join(f'<a href="#{name}">{escape(said)}</a>' for name, said in links.items())
     text = Template(resource("head.html") + resource(body)).substitute(
         title=escape(title),
-        links="\n".join(f'<a href="#{name}">{escape(said)}</a>' for name, said in links.items()),
-        legend=legend,
+        nav=Template(resource("nav.html")).substitute(links=anchors, legend=legend),
         style=f"{resource('page.css')}\n{color_rules()}\n{style}",
         **parts,
     )

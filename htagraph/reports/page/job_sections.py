@@ -23,6 +23,7 @@ from htagraph.reports.page.shared_sections import (
     sampled_panels,
 )
 from htagraph.reports.page.step_views import job_step_choice
+from htagraph.reports.plots.drawing import drawing
 
 __all__ = ["job_sections"]
 
@@ -36,7 +37,7 @@ def _late(summary: JobSummary) -> Section:
     pipeline = job.timeline.pipeline
     # Stages wait for each other by schedule: that is not lateness.
     met = collectives if pipeline is None else collectives[pipeline.of_one_stage(collectives)]
-    drawn = plots.collective_waits(met) if len(met) else None
+    drawn = drawing(plots.collective_waits, met) if len(met) else None
     heading = "Waits in collectives"
     panels = [
         Panel("collective-waits", drawn, waits, job_answers.MATCHED_COLLECTIVES, heading),
@@ -71,7 +72,7 @@ def _pipeline(summary: JobSummary) -> Section:
     panels = (
         Panel(
             "pipeline",
-            plots.pipeline_schedule(schedule),
+            drawing(plots.pipeline_schedule, schedule),
             useful(table),
             job_answers.PIPELINE,
         ),
@@ -90,7 +91,7 @@ def _steps(found: Frames) -> Section:
     """Section on steps."""
     frame, steady = found["step_times"], found["steady_state"]
     panels = (
-        Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES),
+        Panel("step-times", drawing(plots.step_spread, frame), frame, answers.STEP_TIMES),
         Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are alike"),
     )
     absent = (
@@ -125,7 +126,7 @@ def _longest_first(frame: pd.DataFrame, then: str) -> pd.DataFrame:
 def _kernels(found: Frames, over_time: Frames, rank: int) -> Section:
     """Section on kernels; repeating sequences are of the rank with most of the path."""
     by_rank = found["kernels by name"]
-    drawn, table = plots.kernels_across_ranks(by_rank), _longest_first(by_rank, "rank")
+    drawn, table = drawing(plots.kernels_across_ranks, by_rank), _longest_first(by_rank, "rank")
     return kernels_section(
         _over_ranks(found["kernels by class"]),
         _over_ranks(by_rank),

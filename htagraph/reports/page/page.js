@@ -1,7 +1,9 @@
 "use strict";
 const read = (name) => JSON.parse(document.getElementById(name).textContent);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
-const figures = read("figures"), texts = read("texts");
+const figures = read("figures"), texts = read("texts"), path = read("segments");
+const boxes = all("[data-figure]"), choice = document.getElementById("step");
+const dark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
 const PAPER_PX = 660;
 const config = {
@@ -11,46 +13,74 @@ const config = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 };
 
+// The script that draws is large: it is unpacked when the headline has been painted.
+let drawing = null;
+async function unpack() {
+  const packed = atob(document.getElementById("plotly").textContent);
+  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  document.head.append(element("script", await new Response(stream).text()));
+}
+const ready = () => drawing ??= unpack();
+
+function element(name, text, attributes = {}) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
 // Text and paper of figures follow the page; the colors of data are the same on light and dark.
-function themed(layout) {
+// Always a copy: plotly writes the zoom into what it is given.
+function layoutOf(name) {
+  const layout = structuredClone(figures[name].layout);
   const style = getComputedStyle(document.body);
   const card = getComputedStyle(document.querySelector(".panel") || document.body);
   const axis = { gridcolor: "rgba(134, 148, 168, 0.25)", zeroline: false };
+  const step = choice?.selectedOptions[0]?.dataset;
+  const isTimeline = name === "critical-path-timeline" || name === "job-path";
+  const zoom = isTimeline && step?.start
+    ? { range: [step.start / path.unit, step.end / path.unit] } : {};
   return {
-    ...layout,
+    ...layout, ...(printing ? { width: PAPER_PX } : {}), uirevision: "kept",
     font: { family: style.fontFamily, size: 12, color: style.color },
     hoverlabel: {
       ...layout.hoverlabel, bgcolor: card.backgroundColor, font: { color: style.color },
     },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: "#8694a8", activecolor: style.color },
-    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+    xaxis: { ...axis, ...layout.xaxis, ...zoom }, yaxis: { ...axis, ...layout.yaxis },
   };
 }
 
-function draw(box) {
-  const figure = figures[box.dataset.figure];
-  const layout = themed(figure.layout);
-  if (printing) layout.width = PAPER_PX;
-  const done = Plotly.react(box, figure.data, layout, config);
-  done.then(() => {
-    if (!box.dataset.drawn) {
-      box.on("plotly_click", ({ points: [bar] }) => openSegment(bar.data.meta?.[bar.pointNumber], null));
-    }
+// A figure is drawn anew for another step; else what the reader zoomed to stays.
+function draw(box, { anew = false } = {}) {
+  const name = box.dataset.figure;
+  const plot = anew || !box.dataset.drawn ? Plotly.newPlot : Plotly.react;
+  return plot(box, figures[name].data, layoutOf(name), config).then(() => {
+    if (!printing) Plotly.Plots.resize(box);
+    box.removeAllListeners("plotly_click");
+    box.on("plotly_click", ({ points: [bar] }) => openSegment(bar.data.meta?.[bar.pointNumber], null));
     box.dataset.drawn = "yes";
   });
 }
 
 // Figures are drawn when they come near: the page is there at once however many there are.
-const boxes = [...document.querySelectorAll("[data-figure]")];
 const near = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (entry.isIntersecting) { near.unobserve(entry.target); draw(entry.target); }
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    near.unobserve(target);
+    ready().then(() => draw(target)).catch(() => {
+      target.replaceWith(element("p", "This browser cannot draw figures.", { class: "note" }));
+    });
   }
 }, { rootMargin: "600px" });
 boxes.forEach((box) => near.observe(box));
-const redraw = () => boxes.filter((box) => box.dataset.drawn).forEach(draw);
-const dark = matchMedia("(prefers-color-scheme: dark)");
-dark.addEventListener("change", redraw);
+
+// One that is hidden has no size: it is drawn when it is shown again.
+const isShown = (box) => box.offsetParent !== null;
+const redraw = (options) => boxes.filter((box) => box.dataset.drawn && isShown(box))
+  .forEach((box) => draw(box, options));
+dark.addEventListener("change", () => redraw());
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const isDark = root.style.colorScheme ? root.style.colorScheme === "dark" : dark.matches;
@@ -58,23 +88,21 @@ document.getElementById("theme").addEventListener("click", () => {
   redraw();
 });
 
-// On paper everything is open, light, and as wide as the paper; afterwards as it was.
-let shut = [], scheme = "";
+// On paper key figures are light and as wide as the paper; afterwards all are as they were.
+let scheme = "";
 function onPaper(on) {
   if (on === printing) return;
   printing = on;
   const root = document.documentElement;
-  if (on) {
-    shut = all("details:not([open])");
-    scheme = root.style.colorScheme;
-    boxes.forEach((box) => near.unobserve(box));
-  }
-  shut.forEach((details) => { details.open = on; });
+  if (on) scheme = root.style.colorScheme;
   root.style.colorScheme = on ? "light" : scheme;
-  boxes.forEach(draw);
+  if (typeof Plotly === "undefined") return;
+  boxes.filter((box) => box.closest("section.key") && isShown(box))
+    .forEach((box) => { near.unobserve(box); draw(box); });
 }
 addEventListener("beforeprint", () => onPaper(true));
 addEventListener("afterprint", () => onPaper(false));
+(self.requestIdleCallback ?? setTimeout)(() => ready().catch(() => {}));
 
 // Exact values and whole names, where something is hovered over.
 document.addEventListener("mouseover", ({ target }) => {
@@ -89,6 +117,7 @@ for (const button of all("button.all")) {
     const box = button.parentNode.previousElementSibling;
     const isWhole = box.classList.toggle("whole");
     box.firstElementChild.classList.toggle("short", !isWhole);
+    button.closest("details").classList.toggle("opened", isWhole);
     button.setAttribute("aria-expanded", isWhole);
     [button.textContent, button.dataset.other] =
       [button.dataset.other ?? "Show fewer rows", button.textContent];
@@ -97,6 +126,7 @@ for (const button of all("button.all")) {
 
 for (const head of all(".data th")) {
   head.tabIndex = 0;
+  head.setAttribute("aria-sort", "none");
   head.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
@@ -105,7 +135,7 @@ for (const head of all(".data th")) {
   head.addEventListener("click", () => {
     const body = head.closest("table").tBodies[0], at = head.cellIndex;
     const descends = head.getAttribute("aria-sort") !== "descending";
-    head.parentNode.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+    head.parentNode.querySelectorAll("th").forEach((other) => other.setAttribute("aria-sort", "none"));
     head.setAttribute("aria-sort", descends ? "descending" : "ascending");
     const key = (row) => row.cells[at].dataset.value ?? row.cells[at].textContent;
     const isNumber = head.classList.contains("n");
@@ -115,16 +145,37 @@ for (const head of all(".data th")) {
   });
 }
 
-function copies(button) {
-  button.addEventListener("click", () => {
-    const done = navigator.clipboard.writeText(button.dataset.text);
-    done.then(() => { button.textContent = "copied"; });
-  });
+// Files next to the page have moved with it.
+const folder = location.protocol === "file:" ? decodeURIComponent(location.pathname)
+  .replace(/^\/(?=[A-Za-z]:)/, "").replace(/[^/]*$/, "") : "";
+function beside(file, written) {
+  if (!folder) return written;
+  const whole = folder + file;
+  return /^[\w@%+=:,./-]+$/.test(whole) ? whole : `'${whole.replaceAll("'", `'"'"'`)}'`;
 }
-all(".copy").forEach(copies);
+for (const code of all("code[data-beside]")) {
+  code.textContent = `htagraph view ${beside(code.dataset.beside, path.file)}`;
+}
 
-const inside = [...document.querySelectorAll("nav a[href^='#']")];
-const links = new Map(inside.map((link) => [link.hash.slice(1), link]));
+// Browsers keep the clipboard from some pages: there, selected text is copied.
+async function copy(button) {
+  const code = button.parentNode.querySelector("code"), selection = getSelection();
+  let isCopied = true;
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+  } catch {
+    selection.selectAllChildren(code);
+    isCopied = document.execCommand("copy");
+    if (isCopied) selection.removeAllRanges();
+  }
+  button.textContent = isCopied ? "copied" : "selected: press Ctrl+C";
+}
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("button.copy");
+  if (button) copy(button);
+});
+
+const links = new Map(all("nav a:not(.brand)").map((link) => [link.hash.slice(1), link]));
 const seen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (!isIntersecting) continue;
@@ -132,4 +183,4 @@ const seen = new IntersectionObserver((entries) => {
     links.get(target.id)?.classList.add("here");
   }
 }, { rootMargin: "-10% 0px -80% 0px" });
-document.querySelectorAll("header, section").forEach((section) => seen.observe(section));
+all("header, section").forEach((section) => seen.observe(section));

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from htagraph.model.schema import Schema
 from htagraph.reports.page.html_tables import kept_rows
 from htagraph.reports.page.step_views import StepChoice
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+from htagraph.reports.plots.drawing import Drawing
 
 __all__ = ["Panel", "Section", "useful"]
 
@@ -33,28 +30,28 @@ class Panel:
         Rows of the whole table if the frame has only the first; else 0.
     segments : tuple of int
         Segment of the path in each row of the frame.
-    whole : str
-        Command that prints all rows; by default the question of the schema.
+    verb : str
+        Verb whose command prints all rows; by default it asks the question of the schema.
     is_whole_window : bool
         The panel is hidden while one step is chosen.
     """
 
     name: str
-    figure: Figure | None
+    figure: Drawing | None
     frame: pd.DataFrame
     schema: Schema | None = None
     heading: str = ""
     is_wide: bool = True
     n_rows: int = 0
     segments: tuple[int, ...] = ()
-    whole: str = ""
+    verb: str = ""
     is_whole_window: bool = False
 
     @property
     def shown_segments(self) -> set[int]:
         """Segments of the path that can be opened from the figure or the table."""
         drawn = () if self.figure is None else self.figure.data
-        rows = {row for trace in drawn for row in trace.meta or () if row >= 0}
+        rows = {row for trace in drawn for row in trace.get("meta", ()) if row >= 0}
         return rows | set(self.segments[: kept_rows(self.frame)])
 
 

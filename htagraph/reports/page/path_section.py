@@ -15,6 +15,7 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.html_tables import kept_of
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.step_views import StepChoice
+from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
 
 __all__ = ["path_section"]
@@ -42,7 +43,7 @@ def path_section(
     """
     path = summary.path
     bounds = summary.by_bound.rename_axis("bound").reset_index()
-    drawn = plots.critical_path(path)
+    drawn = drawing(plots.critical_path, path)
     intro, of_ranks = _INTRO, []
     if isinstance(summary, JobSummary):
         intro += _INTRO_OF_JOB
@@ -72,22 +73,22 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
         segments = tuple(longest.index.tolist())
         return Panel(
             "job-path",
-            plots.job_path_timeline(path),
+            drawing(plots.job_path_timeline, path),
             longest[["rank", *_COLUMNS]],
             frames.JOB_SEGMENTS,
             segments=segments,
-            whole="htagraph path FOLDER",
+            verb="path",
         )
     kept = kept_of(path.n_segments, len(_COLUMNS))
     rows = np.argsort(-path.durations_ns, kind="stable")[:kept]
     return Panel(
         "critical-path-timeline",
-        plots.critical_path_timeline(path),
+        drawing(plots.critical_path_timeline, path),
         path.segments_at(rows)[_COLUMNS],
         frames.SEGMENTS,
         n_rows=path.n_segments,
         segments=tuple(rows.tolist()),
-        whole="htagraph path FILE",
+        verb="path",
     )
 
 

@@ -29,7 +29,7 @@ _QUESTIONS = (
     "inferences",
 )
 
-Frames = Mapping[str, pd.DataFrame]
+Frames = Mapping[str, "pd.DataFrame"]
 
 
 def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from htagraph.model import answers, frames
 from htagraph.reports import plots
-from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.page.panels import Panel, Section, useful
 from htagraph.reports.page.path_section import path_section
 from htagraph.reports.page.shared_sections import (
     communication_section,
@@ -19,6 +19,7 @@ from htagraph.reports.page.shared_sections import (
     sampled_panels,
 )
 from htagraph.reports.page.step_views import step_choice
+from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
 
 __all__ = ["rank_sections"]
@@ -29,13 +30,13 @@ def _help(summary: Summary) -> Section:
     curves = summary.speed_ups
     if curves.empty:
         return help_section(summary)
-    drawn = plots.speed_ups(curves)
+    drawn = drawing(plots.speed_ups, curves)
     return help_section(summary, Panel("speed-ups", drawn, curves, frames.SPEED_UPS))
 
 
 def _steps(summary: Summary, steady: pd.DataFrame) -> Section:
     """Section on steps."""
-    frame, drawn = summary.graph.step_times(), plots.steps(summary.path)
+    frame, drawn = summary.graph.step_times(), drawing(plots.steps, summary.path)
     panels = (
         Panel("path-by-step", drawn, summary.by_step, frames.STEP_SHARES),
         Panel("step-times", None, frame, answers.STEP_TIMES, "What devices do in each step"),
@@ -59,8 +60,8 @@ def _speed_of_light(summary: Summary) -> Iterator[Section]:
         return
     by_shape = graph.roofline(by="shape")
     panels = (
-        Panel("time-at-roof", plots.time_at_roof(by_shape), by_shape, answers.ROOFLINE),
-        Panel("roofline", plots.roofline(by_shape), by_shape, answers.ROOFLINE),
+        Panel("time-at-roof", drawing(plots.time_at_roof, by_shape), by_shape, answers.ROOFLINE),
+        Panel("roofline", drawing(plots.roofline, by_shape), by_shape, answers.ROOFLINE),
         Panel(
             "speed-of-light", None, gains, answers.SPEED_OF_LIGHT, "What operators save at the roof"
         ),
@@ -71,6 +72,18 @@ def _speed_of_light(summary: Summary) -> Iterator[Section]:
         "bandwidth, and what the window would gain. Operators without a model are left out."
     )
     yield Section("speed-of-light", "Speed of light", intro, panels)
+
+
+def _memory(summary: Summary) -> Iterator[Section]:
+    """Section on memory over time, if it was recorded."""
+    graph = summary.graph
+    frame = graph.memory_timeline()
+    if frame.empty:
+        return
+    drawn = drawing(plots.memory_timeline, frame, origin_ns=graph.interval.start_ns)
+    largest = frame.sort_values("allocated", ascending=False, kind="stable")
+    panel = Panel("memory-timeline", drawn, useful(largest), answers.MEMORY_TIMELINE)
+    yield Section("memory", "Memory", "What PyTorch's allocators hold, by device.", (panel,))
 
 
 def _quality(summary: Summary) -> Section:
@@ -116,4 +129,5 @@ def rank_sections(
         graph.counters(name="memory_bandwidth"),
         origin_ns,
     )
+    yield from _memory(summary)
     yield _quality(summary)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.segment_causes import segment_causes
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import Bound, in_words
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
@@ -25,6 +25,8 @@ _EVIDENCE = {
     Evidence.DEFINITION: "by definition of a thread, a stream or a call",
     Evidence.INFERRED: "inferred from the order and times of events",
 }
+_NO_EVIDENCE = "none: no record says what this time was spent on"
+"""Of unexplained time, whatever its edge rests on: what is recorded is the edge, not its length."""
 _RULES = {rule.label: rule for rule in Rule}
 
 
@@ -100,8 +102,8 @@ def segment_details(
         "waited for": _waited_for(segments, shown),
         "rule": rules,
         "evidence": [
-            _evidence(rule, support.get((rank, rule), ""))
-            for rank, rule in zip(ranks, rules, strict=True)
+            _evidence(rule, bound, support.get((rank, rule), ""))
+            for rank, rule, bound in zip(ranks, rules, columns["bound"], strict=True)
         ],
     }
     told = {name: values for name, values in fields.items() if any(values)}
@@ -133,6 +135,8 @@ def _waited_for(segments: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str
     """The segment before each one, which it had to wait for."""
     before = segments.loc[np.maximum(rows - 1, 0)]
     names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()
+    known = [bound != Bound.UNEXPLAINED.label for bound in bounds]
+    durs = before["dur_ns"].tolist()
     is_job = "rank" in segments.columns
     ranks = before["rank"].tolist() if is_job else [0] * len(rows)
     own = segments.loc[rows, "rank"].tolist() if is_job else ranks
@@ -140,14 +144,20 @@ def _waited_for(segments: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str
         "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
     ]
     return [
-        f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
-        if row
-        else "the start of the window"
-        for row, name, bound, elsewhere in zip(rows.tolist(), names, bounds, where, strict=True)
+        "the start of the window"
+        if not row
+        else f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
+        if is_known
+        else f"unknown: the {human_duration(dur_ns)} before are unexplained"
+        for row, name, bound, elsewhere, is_known, dur_ns in zip(
+            rows.tolist(), names, bounds, where, known, durs, strict=True
+        )
     ]
 
 
-def _evidence(rule: str, support: str) -> str:
-    """What the edge of a segment rests on."""
+def _evidence(rule: str, bound: str, support: str) -> str:
+    """What a segment rests on: its edge, unless the time of it is unexplained."""
+    if bound == Bound.UNEXPLAINED.label:
+        return _NO_EVIDENCE
     evidence = _EVIDENCE[_RULES[rule].evidence]
     return f"{evidence}; {support}" if support else evidence

@@ -1,6 +1,5 @@
 
 // A segment of the path: what is known of it, and where to see it in the trace.
-const path = read("segments");
 const dialog = document.getElementById("segment");
 const shown = Object.keys(path.rows).map(Number).sort((a, b) => a - b);
 let current = -1, opener = null;
@@ -8,13 +7,6 @@ let current = -1, opener = null;
 // The server of `htagraph view` has the trace beside the page, a file has not.
 const isServed = location.protocol === "http:" && location.pathname === "/report.html" &&
   ["127.0.0.1", "localhost"].includes(location.hostname);
-
-function element(name, text, attributes = {}) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
 
 function described(field, text, row) {
   const about = element("dd", field === "waited for" ? "" : text);
@@ -34,10 +26,10 @@ function place(start, dur) {
     return [element("a", "Open in Perfetto at this time", { href: link, target: "_blank" })];
   }
   if (!path.file) return [];
-  const command = `htagraph view ${path.file} --at ${from}:${from + dur}`;
-  const copy = element("button", "copy", { type: "button", class: "copy", "data-text": command });
-  copies(copy);
-  return [document.createTextNode("In Perfetto: "), element("code", command), " ", copy];
+  const command = `htagraph view ${beside(path.beside, path.file)} --at ${from}:${from + dur}`;
+  const shown = element("span", "In Perfetto: ", { class: "command" });
+  shown.append(element("code", command), " ", element("button", "copy", { type: "button", class: "copy" }));
+  return [shown];
 }
 
 function openSegment(row, from) {
@@ -74,19 +66,13 @@ document.addEventListener("click", ({ target }) => {
 });
 
 // A step: its own bar and tables take the place of the window's; the timeline zooms to it.
-const choice = document.getElementById("step");
 choice?.addEventListener("change", () => {
-  const option = choice.selectedOptions[0], isStep = choice.value !== "";
+  const isStep = choice.value !== "";
   all(".whole-window").forEach((panel) => { panel.hidden = isStep; });
   all("article.step").forEach((step) => { step.hidden = step.dataset.step !== choice.value; });
-  for (const name of ["critical-path-timeline", "job-path"]) {
-    if (!figures[name]) continue;
-    const axis = figures[name].layout.xaxis;
-    axis.whole ??= axis.range;
-    axis.range = isStep
-      ? [option.dataset.start / path.unit, option.dataset.end / path.unit] : axis.whole;
-    const box = document.querySelector(`[data-figure=${name}]`);
-    if (box.dataset.drawn) Plotly.relayout(box, { "xaxis.range": [...axis.range] });
-  }
+  const command = choice.selectedOptions[0].dataset.command;
+  if (command) choice.parentNode.querySelector(".command code").textContent = command;
+  boxes.filter((box) => box.dataset.drawn && box.closest("#path") && isShown(box))
+    .forEach((box) => draw(box, { anew: true }));
 });
 choice?.dispatchEvent(new Event("change"));

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from htagraph.model import answers
@@ -11,11 +9,9 @@ from htagraph.reports import plots
 from htagraph.reports.device_use import lost_slots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.panels import Panel, Section, useful
+from htagraph.reports.plots.drawing import Drawing, drawing
 from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import NOT_REPLAYED, UNCHANGED, UNKNOWN
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = [
     "communication_section",
@@ -36,10 +32,10 @@ _NO_LAUNCHES = (
 )
 
 
-def _of_rank(rank: int, figure: Figure) -> Figure:
+def _of_rank(rank: int, figure: Drawing) -> Drawing:
     """Figure with its rank in the title; unchanged for rank -1."""
     if rank >= 0:
-        figure.layout.title.text = f"Rank {rank}: {figure.layout.title.text}"
+        figure.layout["title"]["text"] = f"Rank {rank}: {figure.title}"
     return figure
 
 
@@ -57,7 +53,7 @@ def sampled_panels(
     """
     if over_time.empty:
         return ()
-    figure = _of_rank(rank, plots.sampled_counters(over_time, origin_ns=origin_ns))
+    figure = _of_rank(rank, drawing(plots.sampled_counters, over_time, origin_ns=origin_ns))
     shown = whole.drop(columns=["step", "start_ns", "dur_ns"])
     schema = answers.SAMPLED_COUNTERS
     return (Panel("sampled-counters", figure, shown, schema, is_whole_window=True),)
@@ -92,13 +88,19 @@ def devices_section(
     losses: pd.DataFrame | None = None,
 ) -> Section:
     """Section on what devices spend their time on, how full they are, and why they are idle."""
-    drawn = plots.temporal_breakdown(temporal)
+    drawn = drawing(plots.temporal_breakdown, temporal)
     told = [name for name in used.columns if used[name].notna().any() and name != "name"]
     panels = [
         Panel("temporal-breakdown", drawn, temporal, answers.TEMPORAL_BREAKDOWN),
-        Panel("utilization", plots.utilization(used), used[told], answers.UTILIZATION),
-        Panel("idle-causes", plots.idle_causes(idle), _by_cause(idle), is_wide=False),
-        Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME, is_wide=False),
+        Panel("utilization", drawing(plots.utilization, used), used[told], answers.UTILIZATION),
+        Panel("idle-causes", drawing(plots.idle_causes, idle), _by_cause(idle), is_wide=False),
+        Panel(
+            "idle-time",
+            drawing(plots.idle_time, idle),
+            useful(idle),
+            answers.IDLE_TIME,
+            is_wide=False,
+        ),
     ]
     if losses is not None and len(lost := lost_slots(losses)):
         schema, heading = answers.UTILIZATION_LOSSES, "Which kernels leave the device empty"
@@ -115,9 +117,9 @@ def devices_section(
 def communication_section(overlap: pd.DataFrame, exposed: pd.DataFrame) -> Section:
     """Section on communication; of a job, frames have a column ``rank``."""
     longest = exposed.sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
-    drawn, schema = plots.exposed_communication(longest), answers.EXPOSED_COMMUNICATION
+    drawn, schema = drawing(plots.exposed_communication, longest), answers.EXPOSED_COMMUNICATION
     panels = (
-        Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP, is_wide=False),
+        Panel("overlap", drawing(plots.overlap, overlap), overlap, answers.OVERLAP, is_wide=False),
         Panel("exposed-communication", drawn, useful(longest), schema, is_wide=False),
     )
     intro = (
@@ -145,15 +147,15 @@ def kernels_section(
     Patterns are of one rank: of a job, of `rank`.
     """
     longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
-    drawn, breakdown = plots.kernel_durations(durations), answers.KERNEL_BREAKDOWN
+    drawn, breakdown = drawing(plots.kernel_durations, durations), answers.KERNEL_BREAKDOWN
     panels = [
-        Panel("kernel-classes", plots.kernel_classes(by_class), by_class, breakdown),
-        Panel("top-kernels", plots.top_kernels(by_name), by_name, breakdown),
+        Panel("kernel-classes", drawing(plots.kernel_classes, by_class), by_class, breakdown),
+        Panel("top-kernels", drawing(plots.top_kernels, by_name), by_name, breakdown),
         *across,
         Panel("kernel-durations", drawn, longest, answers.KERNEL_DURATIONS),
     ]
     if len(patterns):
-        figure = _of_rank(rank, plots.kernel_patterns(patterns))
+        figure = _of_rank(rank, drawing(plots.kernel_patterns, patterns))
         panels.append(Panel("kernel-patterns", figure, useful(patterns), answers.KERNEL_PATTERNS))
     return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), _NO_DEVICE)
 
@@ -179,7 +181,10 @@ def launches_section(
     slowest = useful(launches.sort_values("launch_ns", ascending=False, kind="stable"))
     panels, is_wide = [], not len(copies)
     if len(launches):
-        drawn, length = plots.launch_stats(launches), plots.queue_length(queue, origin_ns=origin_ns)
+        drawn, length = (
+            drawing(plots.launch_stats, launches),
+            drawing(plots.queue_length, queue, origin_ns=origin_ns),
+        )
         panels = [
             Panel("launch-stats", drawn, slowest, answers.LAUNCH_STATS),
             Panel(
@@ -191,7 +196,7 @@ def launches_section(
             ),
         ]
     if len(copies):
-        figure = _of_rank(rank, plots.memory_bandwidth(copies, origin_ns=origin_ns))
+        figure = _of_rank(rank, drawing(plots.memory_bandwidth, copies, origin_ns=origin_ns))
         panels.append(Panel("memory-bandwidth", figure, copies, answers.COUNTERS, is_wide=False))
     intro = (
         "A launch that takes longer than its work leaves the device idle; while the queue is never "

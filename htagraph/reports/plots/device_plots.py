@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
-from htagraph.model.colors import FILLS, IDLE
+from htagraph.model.colors import FILLS, IDLE, Color
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     CAUSE_COLORS,
@@ -29,9 +30,6 @@ from htagraph.reports.plots.style import (
     track_labels,
 )
 from htagraph.writers.labels import distinct_names
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = [
     "exposed_communication",
@@ -57,14 +55,14 @@ def _stack(
     rows: Sequence[Any],
     x: npt.NDArray[np.float64],
     dur_ns: Iterable[int],
-    color: str,
+    color: Color,
 ) -> dict[str, Any]:
     """One part of stacked bars, with its durations in words."""
     return bars(name, rows, x, color, [human_duration(value) for value in dur_ns])
 
 
 @of_frame(answers.TEMPORAL_BREAKDOWN)
-def temporal_breakdown(frame: pd.DataFrame) -> Figure:
+def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
     """Figure of how each device spends the window.
 
     Parameters
@@ -103,7 +101,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
 
 
 @of_frame(answers.IDLE_TIME)
-def idle_causes(frame: pd.DataFrame) -> Figure:
+def idle_causes(frame: pd.DataFrame) -> Drawing:
     """Figure of idle time by cause.
 
     Parameters
@@ -146,7 +144,7 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
 
 
 @of_frame(answers.IDLE_TIME)
-def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     """Figure of idle time by the name of what devices wait for, largest first.
 
     Parameters
@@ -186,14 +184,14 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     )
     if len(by_name) > top:
         rest = human_duration(int(by_name.iloc[top:].sum()))
-        figure.layout.meta = {
+        figure.layout["meta"] = {
             "note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."
         }
     return figure
 
 
 @of_frame(answers.OVERLAP)
-def overlap(frame: pd.DataFrame) -> Figure:
+def overlap(frame: pd.DataFrame) -> Drawing:
     """Figure of how much communication overlaps with compute, by device.
 
     Parameters
@@ -215,8 +213,8 @@ def overlap(frame: pd.DataFrame) -> Figure:
     ]
     traces[1]["marker"]["pattern"] = {
         "shape": "|",
-        "fgcolor": CLASS_COLORS["communication"],
-        "bgcolor": CLASS_COLORS["compute"],
+        "fgcolor": CLASS_COLORS["communication"].fill,
+        "bgcolor": CLASS_COLORS["compute"].fill,
         "size": 6,
         "solidity": 0.5,
     }
@@ -232,7 +230,7 @@ def overlap(frame: pd.DataFrame) -> Figure:
 
 
 @of_frame(answers.EXPOSED_COMMUNICATION)
-def exposed_communication(frame: pd.DataFrame) -> Figure:
+def exposed_communication(frame: pd.DataFrame) -> Drawing:
     """Figure of why communication is exposed: what kept the next compute kernel from running.
 
     Parameters
@@ -266,7 +264,7 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
 
 
 @of_frame(answers.UTILIZATION)
-def utilization(frame: pd.DataFrame) -> Figure:
+def utilization(frame: pd.DataFrame) -> Drawing:
     """Figure of how full each device is: used, and what is empty, why; it adds up to 100%.
 
     Parameters

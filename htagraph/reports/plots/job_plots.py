@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from htagraph.job.stragglers import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import SERIES
 from htagraph.model.units import human_duration
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
@@ -23,9 +23,6 @@ from htagraph.reports.plots.style import (
     series_marker,
 )
 from htagraph.writers.labels import distinct_names
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
 
@@ -39,11 +36,11 @@ _TOP = 12
 """Kernels compared across ranks: chosen, to fit a screen."""
 _SAME = 0.02
 """Ratio to the median rank below which a rank is not called slower: chosen."""
-_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"]]]
+_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"].fill]]
 
 
 @of_frame(job_answers.MATCHED_COLLECTIVES, "rank")
-def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Figure:
+def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Drawing:
     """Figure of how long each rank waits in each collective.
 
     A straggler is the row that does not wait while all others do.
@@ -88,14 +85,14 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
     figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
     if joined > 1:
-        figure.layout.meta = {
+        figure.layout["meta"] = {
             "note": f"Each column is {joined} collectives and shows the longest wait."
         }
     return figure
 
 
 @of_frame(answers.KERNEL_BREAKDOWN, "rank")
-def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     """Figure of how long kernels take on each rank, relative to the median rank.
 
     A slow device is to the right in every row.
@@ -155,7 +152,7 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
 
 
 @of_frame(answers.STEP_TIMES, "rank")
-def step_spread(frame: pd.DataFrame) -> Figure:
+def step_spread(frame: pd.DataFrame) -> Drawing:
     """Figure of how long each step takes: the median rank, and from the fastest to the slowest.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.units import human_count, human_duration
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     CLASS_COLORS,
@@ -28,9 +29,6 @@ from htagraph.reports.plots.style import (
     series_line,
 )
 from htagraph.writers.labels import distinct_names
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = [
     "duration_line",
@@ -52,7 +50,7 @@ _MAX_RANKS = 10
 
 
 @of_frame(answers.KERNEL_BREAKDOWN)
-def kernel_classes(frame: pd.DataFrame) -> Figure:
+def kernel_classes(frame: pd.DataFrame) -> Drawing:
     """Figure of device time by class of kernel.
 
     Parameters
@@ -79,7 +77,7 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
 
 
 @of_frame(answers.KERNEL_BREAKDOWN)
-def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     """Figure of the kernels with most device time.
 
     Parameters
@@ -146,7 +144,7 @@ def duration_line(
 
 
 @of_frame(answers.KERNEL_DURATIONS)
-def kernel_durations(frame: pd.DataFrame) -> Figure:
+def kernel_durations(frame: pd.DataFrame) -> Drawing:
     """Figure of the distribution of kernel durations, by rank where there are a few, or by class.
 
     Parameters
@@ -167,7 +165,8 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
     else:
         groups = frame["class"].astype(str).to_numpy()
         lines = [
-            duration_line(name, dur[groups == name], edges, {"color": color}) | {"fill": "tozeroy"}
+            duration_line(name, dur[groups == name], edges, {"color": color.fill})
+            | {"fill": "tozeroy"}
             for name, color in CLASS_COLORS.items()
             if (groups == name).any()
         ]
@@ -185,7 +184,7 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
 
 
 @of_frame(answers.KERNEL_PATTERNS)
-def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
+def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Drawing:
     """Figure of the repeating sequences with most device time: their kernels and the gaps between.
 
     Parameters

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from htagraph.model import answers
-from htagraph.model.colors import IDLE, SERIES
+from htagraph.model.colors import IDLE, SERIES, Color
 from htagraph.model.units import human_count, human_duration
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     TimeUnit,
     bars,
@@ -23,9 +24,6 @@ from htagraph.reports.plots.style import (
 )
 from htagraph.writers.labels import distinct_names
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 __all__ = ["roofline", "time_at_roof"]
 
 _TOP = 15
@@ -36,7 +34,7 @@ _NO_ROOF = "No operator has a known roof: shapes were not recorded, or the devic
 
 
 @of_frame(answers.ROOFLINE)
-def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     """Figure of the time of operators, and of the part that the device needs.
 
     Parameters
@@ -61,8 +59,8 @@ def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     ]
     at_roof, beyond = unit.of(shown["roof_ns"]), unit.of(shown["excess_ns"])
     traces = [
-        bars("at the roof", rows, at_roof, SERIES[0], hover),
-        bars("beyond it", rows, beyond, SERIES[1], hover),
+        bars("at the roof", rows, at_roof, Color(SERIES[0]), hover),
+        bars("beyond it", rows, beyond, Color(SERIES[1], hatch="/"), hover),
     ]
     first, device_ns = shown.iloc[0], int(frame["device_ns"].sum())
     title = (
@@ -76,7 +74,7 @@ def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
 
 
 @of_frame(answers.ROOFLINE)
-def roofline(frame: pd.DataFrame) -> Figure:
+def roofline(frame: pd.DataFrame) -> Drawing:
     """Figure of operations per second by operations per byte, under the roofs of the device.
 
     Parameters
@@ -144,6 +142,6 @@ def _roof(name: str, tflops: float, memory_tbps: float, around: list[float]) -> 
         "name": name,
         "x": [low, ridge, high],
         "y": [low * memory_tbps, tflops, tflops],
-        "line": {"color": IDLE, "dash": "dash" if name == "fp32" else "solid"},
+        "line": {"color": IDLE.fill, "dash": "dash" if name == "fp32" else "solid"},
         "hovertemplate": f"{name}: {tflops:,.4g} TFLOP/s, {memory_tbps:g} TB/s<extra></extra>",
     }

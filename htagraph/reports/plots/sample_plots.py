@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.units import human_count, human_duration, human_number
+from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     TimeUnit,
     label,
@@ -19,10 +20,8 @@ from htagraph.reports.plots.style import (
     of_frame,
     series_line,
     time_axis,
+    translucent,
 )
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["sampled_counters"]
 
@@ -39,7 +38,7 @@ _FIRST = re.compile(
 
 
 @of_frame(answers.SAMPLED_COUNTERS)
-def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
     """Figure of sampled counters over time: a row for each, a line for each device.
 
     Parameters
@@ -87,7 +86,7 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         | {"anchor": "y" if len(shown) == 1 else f"y{len(shown)}"},
         **layout,
     )
-    figure.layout.meta = {"note": _note(frame, len(rows), len(shown), end - origin)}
+    figure.layout["meta"] = {"note": _note(frame, len(rows), len(shown), end - origin)}
     return figure
 
 
@@ -142,7 +141,7 @@ def _line(
     edge = {"hoverinfo": "skip", "line": shape | {"width": 0}, "showlegend": False}
     low = common | edge | {"y": steps(line["min"])}
     high = common | edge | {"y": steps(line["max"]), "fill": "tonexty"}
-    return [low, high | {"fillcolor": "rgba(122, 132, 234, 0.25)"}, mean]
+    return [low, high | {"fillcolor": translucent(shape["color"], 0.25)}, mean]
 
 
 def _title(part: pd.DataFrame) -> str:

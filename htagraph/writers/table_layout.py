@@ -1,4 +1,4 @@
-"""Layout of a table on the terminal: no figure is ever cut.
+"""Layout of a table as text: no figure is ever cut.
 
 Names are shortened, if there is no room, to what distinguishes them. Sentences fold. If that is not
 enough, the last columns are left out and listed.
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from htagraph.model.columns import heading, quantity
 from htagraph.model.schema import Quantity
-from htagraph.reports.cells import Columns, full_names, human_columns
+from htagraph.writers.cells import Columns, full_names, human_columns
 from htagraph.writers.labels import distinct_names
 
 __all__ = ["fitted"]
@@ -45,10 +45,15 @@ class _Column(NamedTuple):
 
     @classmethod
     def of(
-        cls, name: str, values: pd.Series | npt.NDArray[Any], cells: list[str], *, header: bool
+        cls,
+        named: tuple[str, str],
+        values: pd.Series | npt.NDArray[Any],
+        cells: list[str],
+        *,
+        header: bool,
     ) -> _Column:
-        """Column of a frame, with its cells as texts; of names, they stay in full."""
-        title = heading(name)
+        """Column of a name and title, with its cells as texts; of names, they stay in full."""
+        name, title = named
         kind = quantity(name, values)
         is_name, folds = kind is Quantity.NAME, kind is Quantity.TEXT
         cells = full_names(values) if is_name else cells
@@ -73,7 +78,12 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def fitted(
-    frame: pd.DataFrame | Columns, width: int, *, header: bool = True, keeps_all: bool = False
+    frame: pd.DataFrame | Columns,
+    width: int,
+    *,
+    header: bool = True,
+    keeps_all: bool = False,
+    in_code: bool = False,
 ) -> tuple[Table, list[str]]:
     """Frame as a table that fits the terminal, and the columns for which there is no room.
 
@@ -83,10 +93,12 @@ def fitted(
         Of the terminal, in characters.
     keeps_all : bool, default=False
         Leave no column out, even if the table is wider than the terminal.
+    in_code : bool, default=False
+        Columns and labels are named as in code, not in words.
     """
     columns = [
-        _Column.of(name, frame[name], texts, header=header)
-        for name, texts in human_columns(frame).items()
+        _Column.of((name, name if in_code else heading(name)), frame[name], texts, header=header)
+        for name, texts in human_columns(frame, in_code=in_code).items()
     ]
     ends = list(accumulate((column.least + _GAP for column in columns), initial=-_GAP))[1:]
     n_fit = sum(end <= width for end in ends)

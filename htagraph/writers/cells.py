@@ -54,8 +54,16 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
     return out.rename(columns=heading)
 
 
-def human_columns(columns: pd.DataFrame | Columns, *, width: int = 60) -> dict[str, list[str]]:
-    """Columns of a frame, or arrays, as texts; see `human_frame`."""
+def human_columns(
+    columns: pd.DataFrame | Columns, *, width: int = 60, in_code: bool = False
+) -> dict[str, list[str]]:
+    """Columns of a frame, or arrays, as texts; see `human_frame`.
+
+    Parameters
+    ----------
+    in_code : bool, default=False
+        For who writes code: labels as they are compared with, not as words.
+    """
     kinds = {str(name): quantity(str(name), values) for name, values in columns.items()}
     instants = [columns[name] for name, kind in kinds.items() if kind is Quantity.INSTANT]
     origin_ns = int(min((times.min() for times in instants if len(times)), default=0))
@@ -65,6 +73,8 @@ def human_columns(columns: pd.DataFrame | Columns, *, width: int = 60) -> dict[s
             names = full_names(columns[name])
             short = distinct_names(names, width=width)
             texts[name] = [short[one] for one in names]
+        elif kind is Quantity.LABEL and in_code:
+            texts[name] = [printable(str(value)) for value in columns[name].tolist()]
         else:
             texts[name] = [cell_text(kind, value, origin_ns) for value in columns[name].tolist()]
     return texts

@@ -1,0 +1,580 @@
+"""Stepwise: a trace larger than memory, judged in parts of some steps.
+
+A critical path is found from its end back to its start, and so are the parts: the last is read
+first. Where its path enters the part is the event that the part before ends with. So the paths of
+all parts join, without gap or overlap, as if one walk had gone over the whole graph::
+
+    part 1                  part 2                  part 3
+    [... path ............][... path ............][... path ............]  end
+    <--- ends with that ---<--- ends with that ---<--- found first
+
+A part is compiled with what is around it. What a graph learns from all events (device clock, usual
+delays, recurring waits) is learned from one part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.compiled import LoadOptions
+from htagraph.errors import OutputError
+from htagraph.explain.critical_path import path_edges
+from htagraph.findings.advice import OTHER_RANKS
+from htagraph.findings.context import find_context
+from htagraph.findings.findings import Told, charged
+from htagraph.findings.light import compute_in_words
+from htagraph.findings.verdict import Verdict
+from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
+from htagraph.findings.worth import predicted
+from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.steps import find_steps
+from htagraph.model.dag import Dag
+from htagraph.model.damage import Damage, DamageKind, damage_in_words
+from htagraph.model.frames import BREAKDOWN
+from htagraph.model.kinds import Bound
+from htagraph.model.progress import Listener, begin_stage, listening
+from htagraph.model.schema import categorical
+from htagraph.model.units import human_count
+from htagraph.model.window import Window
+from htagraph.path import BreakdownKey, CriticalPath
+from htagraph.queries.damage import damage_of
+from htagraph.readers.cache_entries import entry_of, is_trusted, owned
+from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.graph_file import BROKEN, arrays_in
+from htagraph.readers.kineto.event_args import ArgsIndex
+from htagraph.readers.kineto.file_index import FileIndex, Zones
+from htagraph.readers.memory_need import free_bytes
+from htagraph.readers.storage import path_of
+from htagraph.replay.excerpt import cut_out
+from htagraph.trace import Trace, kept_index
+from htagraph.writers.graph_file import write_arrays
+
+__all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
+
+I64 = npt.NDArray[np.int64]
+Arrays = dict[str, npt.NDArray[Any]]
+
+PART_BYTES = 384 << 20
+"""Bytes of text in a part: a million events, which take a gigabyte of memory. Parts of half the
+size learn less and read more twice. A limit of memory: test_stepwise asks for smaller parts."""
+
+_AROUND = 1 / 8
+"""What is read around a part, of its length; a step at least. Chosen: launches of the work that
+runs when a part begins are in the step before. Pinned by `test_stepwise.py`."""
+
+_N_REPLAYED = 40_000
+"""Events of the steps that predictions replay: a limit of time (chosen)."""
+
+_EVENLY = 1_000
+"""Places where a trace without steps may be cut (chosen)."""
+
+_SUMS: tuple[BreakdownKey, ...] = ("bound", "op")
+"""Groups of the path of the whole trace."""
+
+_MORE_TRIES = 2
+"""Times that a part is read again: the last with 16 times as much before it, two parts. Chosen."""
+
+_TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
+"""Columns by which attributed time is summed."""
+
+_FAR = 1 << 62
+"""A time before and after all others, as far as windows of files reach."""
+
+
+_READ_IN_PARTS = (
+    "Read in parts, with an eighth more around each: device clock, usual delays and recurring "
+    "waits are those of a part, and a wait for something before what was read is unexplained."
+)
+
+
+class _Place(NamedTuple):
+    """Where a path passes from one part to the one before: a node, by its event in the file."""
+
+    offset: int
+    is_end: bool
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is kept of a part.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray
+        Its attributed time, summed: codes of `_TEXTS`; ``dur_ns``, ``n``, ``longest_ns``,
+        ``start_ns`` of the longest.
+    texts : mapping of str to sequence of str
+        The text of each code.
+    sums : mapping of str to mapping of str to (int, int)
+        Of the path by each of `_SUMS`: time, and number of segments.
+    entered : _Place, optional
+        Where the part before ends.
+    """
+
+    columns: Arrays
+    texts: Mapping[str, Sequence[str]]
+    sums: Mapping[str, Mapping[str, tuple[int, int]]]
+    entered: _Place | None
+    dur_ns: int
+    damage: tuple[Damage, ...]
+    lost_ns: int
+
+    def arrays(self) -> Arrays:
+        """What is stored."""
+        facts = {
+            "texts": {name: list(texts) for name, texts in self.texts.items()},
+            "sums": self.sums,
+            "entered": self.entered,
+            "dur_ns": self.dur_ns,
+            "damage": self.damage,
+            "lost_ns": self.lost_ns,
+        }
+        return {"facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8), **self.columns}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> _Part:
+        """From what `arrays` returned."""
+        facts = json.loads(arrays["facts"].tobytes())
+        return cls(
+            {name: column for name, column in arrays.items() if name != "facts"},
+            facts["texts"],
+            facts["sums"],
+            _Place(*facts["entered"]) if facts["entered"] else None,
+            facts["dur_ns"],
+            tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
+            facts["lost_ns"],
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Stepwise:
+    """The verdict on a trace that was read in parts.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    by_bound, by_op : DataFrame, schema `frames.BREAKDOWN`
+        The critical path of the whole trace.
+    n_steps, n_parts : int
+    """
+
+    verdict: Verdict
+    by_bound: pd.DataFrame
+    by_op: pd.DataFrame
+    n_steps: int
+    n_parts: int
+
+    def __repr__(self) -> str:
+        """The verdict as the terminal shows it."""
+        return repr(self.verdict)
+
+
+def stepwise_verdict(
+    source: str | Path,
+    *,
+    stacks: bool = False,
+    infer: bool = True,
+    cache: str | Path | None = None,
+    part_bytes: int | None = None,
+    progress: Listener | None = None,
+) -> Stepwise:
+    """The verdict on a Kineto trace that is larger than memory, read in parts of some steps.
+
+    The critical path is that of the whole trace, where a part shows what a wait depends on. Device
+    clock, usual delays and recurring waits are learned from each part by itself. Predictions are
+    replayed in one part, and scaled.
+
+    Parameters
+    ----------
+    source : str or Path
+        A file on disk.
+    stacks : bool, default=False
+    infer : bool, default=True
+    cache : str or Path, optional
+        Folder that keeps an index of the file, and each part that is done: an interrupted call
+        continues there. By default nothing is kept.
+    part_bytes : int, optional
+        Text of a part, without what is around it, which takes about three times as much memory. By
+        default 384 MiB; half of it, a quarter and so on if less than five times as much is free.
+    progress : callable, optional
+
+    Returns
+    -------
+    Stepwise
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is no trace.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> found = hg.stepwise_verdict(hg.demo_trace("dataloader"), part_bytes=100_000)
+    >>> found.n_parts, found.verdict.findings[0].title
+    (2, 'Data loading')
+    """
+    path = path_of(source)
+    with listening(progress), TemporaryDirectory() as none:
+        begin_stage(f"Reading {path.name}")
+        size = _size_for(free_bytes()) if part_bytes is None else part_bytes
+        folder = Path(none if cache is None else cache).expanduser()
+        run = _Run(kept_index(path, folder), folder, LoadOptions((), stacks, infer), size)
+        return run.judged()
+
+
+def _size_for(free: int) -> int:
+    """Text of a part by the memory that is free; in halves, so that it is the same next time.
+
+    Examples
+    --------
+    >>> [_size_for(free << 30) >> 20 for free in (16, 2, 1)]
+    [384, 384, 192]
+    """
+    size = PART_BYTES
+    while 5 * size > free and size > 1 << 20:
+        size //= 2
+    return size
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One trace, read part by part."""
+
+    index: FileIndex
+    folder: Path
+    options: LoadOptions
+    part_bytes: int
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """Steps of the trace."""
+        return find_steps(self.index.named_ranges().events)
+
+    @cached_property
+    def base_ns(self) -> int:
+        """Time 0 of the file."""
+        origin = self.index.named_ranges().origin
+        return 0 if origin is None else origin.base_time_ns
+
+    @cached_property
+    def starts_ns(self) -> list[int]:
+        """Where parts begin, the first at the beginning of time."""
+        zones = self.index.zones
+        starts = self.steps["start_ns"].to_numpy(np.int64) - self.base_ns
+        within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
+        if len(starts) <= 1 and len(within[0]):
+            starts = np.linspace(within[0].min(), within[1].max(), _EVENLY).astype(np.int64)
+        text = _text_until(zones, starts) // self.part_bytes
+        cuts = starts[1:][np.diff(text) > 0] + self.base_ns
+        return [-_FAR, *cuts.tolist()]
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return len(self.starts_ns)
+
+    def _around_ns(self, part: int) -> int:
+        """How much before and after a part is read."""
+        inner = self.starts_ns[1:]
+        lengths = np.diff(inner) if len(inner) > 1 else np.zeros(1, dtype=np.int64)
+        step_ns = self.steps["dur_ns"].max() if len(self.steps) else 0
+        usual = int(np.median(lengths))
+        at = lengths[min(max(part - 1, 0), len(lengths) - 1)]
+        return max(int(min(step_ns, usual or step_ns)), int(_AROUND * max(at, usual)))
+
+    def judged(self) -> Stepwise:
+        """The parts, from the last to the first, and what they say together."""
+        parts: list[_Part] = []
+        place: _Place | None = None
+        for number in range(self.n_parts - 1, -1, -1):
+            found = self._kept(number)
+            if found is None:
+                begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
+                found = self._keep(number, self._found(number, place))
+            place = found.entered
+            parts.insert(0, found)
+        begin_stage("Judging all parts")
+        return self._together(parts, _merged(parts))
+
+    def _entry(self, number: int) -> Path:
+        kind = f"part {number} of {self.part_bytes} bytes {self.options}"
+        return entry_of((self.index.path,), self.folder, kind)
+
+    def _kept(self, number: int) -> _Part | None:
+        """A part that an earlier call has found."""
+        entry = self._entry(number)
+        if is_trusted(entry):
+            with suppress(*BROKEN):
+                return _Part.of(arrays_in(entry))
+        return None
+
+    def _keep(self, number: int, found: _Part) -> _Part:
+        with suppress(OutputError):  # `kept_index` has warned
+            owned(write_arrays(self._entry(number), found.arrays()))
+        return found
+
+    def _found(self, number: int, place: _Place | None) -> _Part:
+        """Read and compile a part, and find its path from where the next one is entered."""
+        path, entered = self._path(number, place)
+        labels = path.attributed_labels
+        damage = tuple(damage_of(path.dag, path.window))
+        lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
+        sums = {str(by): _sums(path, by) for by in _SUMS}
+        return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
+
+    def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
+        """The path of a part, and where the part before ends.
+
+        If device work on it was launched before what was read, more is read.
+        """
+        around_ns = self._around_ns(number)
+        path, entered = self._path_within(number, place, around_ns)
+        for _ in range(_MORE_TRIES):
+            if number == 0 or not (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
+                break
+            around_ns *= 4
+            del path  # its memory is needed
+            path, entered = self._path_within(number, place, around_ns)
+        return path, entered
+
+    def _path_within(
+        self, number: int, place: _Place | None, around_ns: int
+    ) -> tuple[CriticalPath, _Place | None]:
+        """The path of a part, of which so much before is read."""
+        is_first, is_last = number == 0, number == self.n_parts - 1
+        start_ns = self.starts_ns[number]
+        end_ns = place.time_ns if place else _FAR if is_last else self.starts_ns[number + 1]
+        times = (
+            -_FAR if is_first else start_ns - around_ns,
+            _FAR if is_last else end_ns + self._around_ns(number),
+        )
+        recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
+        graph = Trace(recording).compile(infer=self.options.infer)
+        dag = replace(graph.dag, notes={**graph.dag.notes, "is_part": 0})
+        args = recording.origin.args if recording.origin else None
+        assert isinstance(args, ArgsIndex)
+        start_ns = dag.span.start_ns if is_first else start_ns
+        node = -1 if place is None else _node_at(place, args)
+        end_ns = dag.span.end_ns if is_last else end_ns
+        end_ns = int(dag.events.node_ts_ns[node]) if node >= 0 else end_ns
+        window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
+        first = -1 if is_first else _entering(dag, window, around_ns)
+        entered = None
+        if first >= 0:
+            time_ns = int(dag.events.node_ts_ns[first])
+            window = replace(window, start_ns=time_ns)
+            entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
+        return CriticalPath(dag, window, graph.rank, recording.origin), entered
+
+    def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
+        """The verdict on all parts."""
+        total_ns = sum(part.dur_ns for part in parts)
+        damage = [one for part in parts for one in part.damage]
+        lost = sum(part.lost_ns for part in parts) / max(total_ns, 1)
+        if lost > LOST_LIMIT:
+            verdict = Verdict((), lost_in_words(lost), window=self._name, dur_ns=total_ns)
+        else:
+            verdict = self._charged(parts, labels, total_ns)
+        verdict = replace(verdict, damage=damage_in_words(damage))
+        by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
+        return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
+
+    @property
+    def _name(self) -> str:
+        """The window, as a title has it."""
+        steps = human_count(len(self.steps), "step") if len(self.steps) else "the whole trace"
+        return f"{steps}, read in {human_count(self.n_parts, 'part')}"
+
+    def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
+        """The findings, with predictions from the part that is most like all."""
+        number = _usual(parts)
+        next_one = parts[number + 1].entered if number + 1 < len(parts) else None
+        path, _ = self._path(number, next_one)
+        context = find_context(path.dag, path.window)
+        if self.n_parts > 1:
+            path = _sample(path)
+        opportunities = path.excerpt.scaled(path.trials.causes)
+        if len(opportunities):
+            context = replace(context, compute=compute_in_words(path))
+        by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
+        there = path.attributed_labels.groupby("cause", observed=True)["dur_ns"].sum()
+        factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
+        told = Told(
+            context=context,
+            unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
+            worth=predicted(_scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))),
+        )
+        verdict = charged(labels, self._name, total_ns, told)
+        causes = {finding.cause for finding in verdict.top_findings}
+        waits = opportunities["alone_ns"] < opportunities["saves_ns"]
+        if (waits & opportunities["cause"].isin(causes)).any():
+            verdict = replace(verdict, low_ends=OTHER_RANKS)
+        if self.n_parts == 1:
+            return replace(verdict, rests_on=path.excerpt.sentence)
+        name = path.window.name
+        where = ("" if name == WHOLE else f"{name} of ") + f"part {number + 1}"
+        predicted_from = f"Predicted from {where}, in proportion." if len(opportunities) else ""
+        return replace(verdict, rests_on=f"{_READ_IN_PARTS} {predicted_from}".strip())
+
+
+def _text_until(zones: Zones, times: I64) -> I64:
+    """Bytes of events up to each time of the file's clock, as if pieces had the same everywhere."""
+    first, last = zones.first_ns.astype(np.float64), zones.last_ns.astype(np.float64)
+    rate = (zones.stop - zones.start) * (zones.n_events > 0) / np.maximum(last - first, 1.0)
+    at, change = np.concatenate([first, last]), np.concatenate([rate, -rate])
+    order = np.argsort(at, kind="stable")
+    at, rates = at[order], np.cumsum(change[order])
+    text = np.concatenate([[0.0], np.cumsum(np.diff(at) * rates[:-1])])
+    found: I64 = np.interp(times, at, text).astype(np.int64)
+    return found
+
+
+def _node_at(place: _Place, args: ArgsIndex) -> int:
+    """Node of an event of the file, -1 if it was not read."""
+    row = int(np.searchsorted(args.offset, place.offset))
+    is_there = row < len(args.offset) and args.offset[row] == place.offset
+    return 2 * row + place.is_end if is_there else -1
+
+
+def _entering(dag: Dag, window: Window, around_ns: int) -> int:
+    """First node of the path in a window; -1 if it is found only long after the window's start.
+
+    Where the walk ends early, what is before may know why: so it continues there, unless all that
+    would have to be read again.
+    """
+    rows = path_edges(dag, window)
+    if not len(rows):
+        return -1
+    nodes = np.append(dag.edges.tail[rows[:1]], dag.edges.head[rows])
+    times = dag.events.node_ts_ns[nodes]
+    inside = np.flatnonzero((times >= window.start_ns) & (times <= window.end_ns))
+    if not len(inside) or times[inside[0]] > window.start_ns + max(around_ns, 1):
+        return -1
+    return int(nodes[inside[0]])
+
+
+def _sample(path: CriticalPath) -> CriticalPath:
+    """The path of some steps in the middle of a part, few enough to be replayed many times."""
+    dag, window = path.dag, path.window
+    steps = find_steps(dag.events)
+    starts = steps["start_ns"].to_numpy(np.int64)
+    inside = np.flatnonzero((starts >= window.start_ns) & (starts <= window.end_ns))
+    n_wanted = max(len(inside) * _N_REPLAYED // max(len(dag.events), 1), 2)
+    if n_wanted + 2 >= len(inside):
+        return path
+    first = int(inside[(len(inside) - n_wanted) // 2])
+    last = first + n_wanted
+    names = dict.fromkeys(steps["name"].iloc[[first, last - 1]])
+    cut = cut_out(dag, int(starts[first - 1]), int(starts[last]))
+    there = Window(int(starts[first]), int(starts[last]), " to ".join(names))
+    return CriticalPath(cut, there, path.rank, path.origin)
+
+
+def _summed(labels: pd.DataFrame) -> tuple[Arrays, dict[str, Sequence[str]]]:
+    """Attributed time summed by all its texts: columns, and the text of each code."""
+    dur_ns, n = labels["dur_ns"].to_numpy(np.int64), len(labels)
+    codes, texts = {}, {}
+    number = np.zeros(n, dtype=np.int64)
+    for name in _TEXTS:
+        column = labels[name].astype("category")
+        codes[name] = column.cat.codes.to_numpy().astype(np.int32)
+        texts[name] = column.cat.categories.tolist()
+        number = pd.factorize(number * (len(texts[name]) + 1) + codes[name])[0]
+    n_sums = int(number.max(initial=-1)) + 1
+    total, longest = np.zeros((2, n_sums), dtype=np.int64)
+    np.add.at(total, number, dur_ns)
+    np.maximum.at(longest, number, dur_ns)
+    # Pieces of one segment with one cause count once.
+    segment = labels["segment"].to_numpy(np.int64) * (len(texts["cause"]) + 1) + codes["cause"]
+    is_first = ~pd.Series(segment).duplicated().to_numpy()
+    row, start = np.zeros((2, n_sums), dtype=np.int64)
+    row[number[::-1]] = np.arange(n)[::-1]
+    is_longest = np.flatnonzero(dur_ns == longest[number])[::-1]
+    start[number[is_longest]] = labels["start_ns"].to_numpy(np.int64)[is_longest]
+    columns: Arrays = {name: column[row] for name, column in codes.items()}
+    columns |= {"dur_ns": total, "longest_ns": longest, "start_ns": start}
+    columns["n"] = np.bincount(number[is_first], minlength=n_sums)
+    used = {name: np.unique(columns[name]) for name in _TEXTS}
+    for name, known in used.items():
+        columns[name] = np.searchsorted(known, columns[name]).astype(np.int32)
+    return columns, {name: [texts[name][code] for code in used[name].tolist()] for name in _TEXTS}
+
+
+def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
+    """The attributed time of all parts."""
+    columns: dict[str, Any] = {}
+    for name in _TEXTS:
+        known: dict[str, int] = {}
+        maps = (
+            np.array([known.setdefault(text, len(known)) for text in part.texts[name]], np.int32)
+            for part in parts
+        )
+        pairs = zip(maps, parts, strict=True)
+        codes = np.concatenate([number[part.columns[name]] for number, part in pairs])
+        columns[name] = categorical(codes, list(known))
+    for name in ("dur_ns", "longest_ns", "start_ns", "n"):
+        columns[name] = np.concatenate([part.columns[name] for part in parts])
+    n = len(columns["n"])
+    return pd.DataFrame({**columns, "segment": np.arange(n), "event": np.full(n, -1)}, copy=False)
+
+
+def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
+    """Time and number of segments of a path by group."""
+    labels, dur_ns, n = (path.sums(by=by)[name].tolist() for name in (by, "dur_ns", "n_segments"))
+    return dict(zip(labels, zip(dur_ns, n, strict=True), strict=True))
+
+
+def _breakdown(parts: Sequence[_Part], by: str, total_ns: int) -> pd.DataFrame:
+    """Time of all paths by group, schema `frames.BREAKDOWN`."""
+    sums = Counter[str]()
+    n = Counter[str]()
+    for part in parts:
+        for label, (dur_ns, n_segments) in part.sums[by].items():
+            sums[label] += dur_ns
+            n[label] += n_segments
+    labels = sorted(sums, key=lambda label: -sums[label])
+    times = np.array([sums[label] for label in labels], dtype=np.int64)
+    columns = {
+        "dur_ns": times,
+        "share": times / max(total_ns, 1),
+        "n_segments": np.array([n[label] for label in labels], dtype=np.int64),
+    }
+    index = pd.Index(labels, dtype=object, name=by)
+    return pd.DataFrame(columns, index=index)[list(BREAKDOWN.columns)]
+
+
+def _usual(parts: Sequence[_Part]) -> int:
+    """The part whose causes have most nearly the shares of all."""
+    known: dict[str, int] = {}
+    shares = np.zeros((len(parts), 64))
+    for row, part in enumerate(parts):
+        for code, cause in enumerate(part.texts["cause"]):
+            mine = part.columns["dur_ns"][part.columns["cause"] == code].sum()
+            shares[row, known.setdefault(cause, len(known))] = mine
+    whole = shares.sum(axis=0) / max(shares.sum(), 1)
+    own = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
+    away = np.abs(own - whole).sum(axis=1)
+    if len(parts) > 2:
+        away[[0, -1]] = np.inf  # they begin and end like no other
+    return int(away.argmin())
+
+
+def _scaled(found: pd.DataFrame, factors: Mapping[str, float], other: float) -> pd.DataFrame:
+    """Savings of a part, scaled to all parts: of a cause as its time is, of others as all time."""
+    factor = found["cause"].map(lambda cause: factors.get(cause, other)).to_numpy(np.float64)
+    names = [name for name in found.columns if name.endswith("_ns")]
+    return found.assign(**{name: np.rint(found[name] * factor).astype(np.int64) for name in names})

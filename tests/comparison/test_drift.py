@@ -1,0 +1,158 @@
+"""A clock that drifts moves all parts alike; a change of the code moves some of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import htagraph as hg
+from htagraph.comparison.drift import Alike, all_alike, is_same_size
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile
+from tests.comparison.profiles import run, simulated
+
+SHARES = {"gemm": 50, "softmax": 20, "norm": 15, "relu": 10, "add": 5}
+"""Of 100 ms."""
+
+
+def rows(factors: dict[str, float], shares: dict[str, int] = SHARES, noise: float = 0.01):
+    """Groups of a run, in ms, and by which factor each takes longer; those left out stay."""
+    before = pd.Series(shares, dtype=float) * 1_000_000
+    return pd.DataFrame(
+        {
+            "name": before.index,
+            "before_ns": before.to_numpy(),
+            "after_ns": [before[name] * factors.get(name, 1.0) for name in before.index],
+            "noise_ns": noise * before.to_numpy(),
+        }
+    )
+
+
+def scaled(seed: int, by: float, **options: object) -> RunProfile:
+    """A simulated run on a machine whose clocks, of host and device, have another rate."""
+    events = simulated(seed, steps=5, **options).events
+    start_ns, end_ns = ((ns * by).astype("int64") for ns in (events.ts_ns, events.end_ns))
+    return hg.run_profile(
+        hg.Trace.from_events(replace(events, ts_ns=start_ns, dur_ns=end_ns - start_ns))
+    )
+
+
+def test_all_parts_move_by_one_factor():
+    """Each by 4 to 10%, and most by 7%."""
+    moved = {"gemm": 1.07, "softmax": 1.06, "norm": 1.08, "relu": 1.1, "add": 1.04}
+    found = all_alike(rows(moved))
+
+    assert found is not None
+    assert found.in_words == "7.0% slower alike (5 names, 100% of the time)"
+
+
+@pytest.mark.parametrize(("stays", "is_alike"), [(9, True), (12, False)])
+def test_one_part_that_stays_is_a_reason_to_say_nothing(stays: int, is_alike: bool):
+    """From a tenth of the time on."""
+    shares = {"gemm": 60 - stays, "norm": 10, "relu": 10, "copy": stays}
+    many = shares | {f"op{n}": 2 for n in range(10)}
+    moved = dict.fromkeys(set(many) - {"copy"}, 1.07)
+
+    assert (all_alike(rows(moved, many)) is not None) is is_alike
+
+
+def test_two_factors_are_no_clock():
+    """Half of the time moves by 14%, the other half not at all."""
+    assert all_alike(rows({"gemm": 1.14})) is None
+    assert all_alike(rows({"gemm": 1.14, "softmax": 1.02, "norm": 1.02, "relu": 1.02})) is None
+
+
+@pytest.mark.parametrize(("names", "is_alike"), [(2, False), (3, True)])
+def test_two_kernels_are_too_few(names: int, is_alike: bool):
+    """They may be one change."""
+    shares = {f"kernel{n}": 30 for n in range(names)}
+
+    assert (all_alike(rows(dict.fromkeys(shares, 1.07), shares)) is not None) is is_alike
+
+
+def test_one_kernel_with_nearly_all_of_the_time_is_not_all():
+    """The others that moved with it have too little to tell."""
+    shares = {"gemm": 94, "relu": 3, "add": 3}
+
+    assert all_alike(rows(dict.fromkeys(shares, 1.07), shares)) is None
+
+
+def test_what_noise_hides_tells_as_a_sum_only():
+    """Each of the rest varies by 20%; together they moved, or did not."""
+    shares = {"gemm": 30, "softmax": 20, "norm": 20}
+    told = rows(dict.fromkeys(shares, 1.07), shares)
+    rest = {f"op{n}": 3 for n in range(10)}
+    moved = rows(dict.fromkeys(rest, 1.07), rest, noise=0.2)
+    stayed = rows({}, rest, noise=0.2)
+
+    assert all_alike(pd.concat([told, moved])) == Alike(1.07, 3, 0.7)
+    assert all_alike(pd.concat([told, stayed])) is None
+    assert all_alike(rows(dict.fromkeys(rest, 1.07), rest, noise=0.2)) is None
+
+
+@pytest.mark.parametrize(("overhead", "is_same"), [(1.07, True), (1.0, False)])
+def test_larger_inputs_leave_the_overhead(overhead: float, is_same: bool):
+    """A clock makes the calls of operators slower too; a larger batch does not."""
+    path = pd.DataFrame(
+        {
+            "bound": ["host", "python_gap"],
+            "name": ["aten::mm", "after aten::mm"],
+            "calls_before": [10.0, 10.0],
+            "before_ns": [10_000_000, 150_000],
+            "after_ns": [10_700_000, 150_000 * overhead],
+        }
+    )
+    none = path.iloc[:0]
+
+    assert is_same_size(Alike(1.07, 5, 1.0), path, none, none) is is_same
+
+
+@pytest.mark.parametrize(("after", "is_same"), [("aten::mm [64, 64]", True), ("", False)])
+def test_shapes_tell_the_size_if_they_were_recorded(after: str, is_same: bool):
+    """A batch of another size has other shapes."""
+    shapes = pd.DataFrame(
+        {
+            "name": ["aten::mm [64, 64]", "aten::mm [68, 64]"],
+            "before_ns": [100.0, 0.0],
+            "after_ns": [107.0, 0.0] if after else [0.0, 107.0],
+        }
+    )
+    none = pd.DataFrame({"bound": [], "name": [], "calls_before": [], "before_ns": []})
+
+    assert is_same_size(Alike(1.07, 5, 1.0), none, shapes, none) is is_same
+
+
+@pytest.mark.parametrize("by", [0.9, 1.07])
+def test_a_host_whose_clock_drifts_is_no_change_of_the_code(by: float):
+    """A run that is bound by its host, against the same at another rate."""
+    found = RunDiff(run(1, steps=5, fault="small_kernels"), scaled(2, by, fault="small_kernels"))
+
+    how = "slower" if by > 1 else "faster"
+    assert f"everything is {abs(by - 1):.1%} {how} alike (12 names, " in found.verdict()
+    assert found.verdict().endswith("; inferred: the machine's clock or load, not the code.")
+
+
+def test_a_device_whose_clock_drifts_is_no_change_of_the_code():
+    """All kernels take longer, the host does not."""
+    found = RunDiff(run(1, steps=5), scaled(2, 1.07))
+
+    assert "as all kernels are 7.4% slower alike (3 names, 100% of the time)" in found.verdict()
+    assert "inferred: the device's clock or load, not the code" in found.verdict()
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        {"kernel": "ampere_sgemm_128x64_nn", "by": 1.1},
+        {"under": "ProfilerStep", "by": 1.2},
+        {"under": "enumerate(DataLoader)", "by": 1.2},
+    ],
+)
+@pytest.mark.parametrize("fault", ["none", "small_kernels", "dataloader"])
+def test_a_planted_change_is_no_clock(slow: dict[str, object], fault: str):
+    """Whatever it does to the steps."""
+    found = RunDiff(run(1, steps=5, fault=fault), run(2, steps=5, fault=fault, **slow))
+
+    assert "alike" not in found.verdict()

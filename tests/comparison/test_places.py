@@ -1,0 +1,116 @@
+"""A comparison names the place of host code that takes longer, in words that both runs share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import htagraph as hg
+from htagraph.comparison.places import code_places, gap_edges
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.synth import timeline
+from tests.real_traces import CAPTURES
+from tests.synth.program import Annotation, Op, Program, Spend
+from tests.synth.simulator import simulate
+
+
+def run(*, sleep_us: int = 5, optimizer_ops: int = 3) -> RunProfile:
+    """Four steps of a model, with code after `zero_grad`, and an optimizer of many operators."""
+    us = 1_000
+
+    def step(number: int) -> tuple[object, ...]:
+        return (
+            Op("aten::mm", (Spend(500 * us + number),)),
+            Annotation("Optimizer.zero_grad#SGD.zero_grad", (Spend(10 * us),)),
+            Spend(sleep_us * us),
+            Op("aten::relu", (Spend(100 * us),)),
+            Annotation(
+                "Optimizer.step#SGD.step",
+                tuple(
+                    action
+                    for n in range(optimizer_ops)
+                    for action in (Op(f"aten::op{n}_", (Spend(20 * us),)), Spend(10 * us))
+                ),
+            ),
+        )
+
+    body = tuple(Annotation(f"ProfilerStep#{n}", step(n)) for n in range(4))
+    return hg.run_profile(hg.Trace.from_events(simulate(Program(body)).events))
+
+
+def test_code_that_takes_longer_has_a_place():
+    """A sleep between two ranges, as a comparison says where it is."""
+    assert RunDiff(run(), run(sleep_us=305)).verdict() == (
+        "Steps are 42.6% slower (705 us -> 1.01 ms, noise 1.0%): +300 us of python gap after "
+        "Optimizer.zero_grad#SGD.zero_grad."
+    )
+
+
+def test_a_change_that_is_everywhere_is_named_after_what_calls_it():
+    """Twenty more operators with a gap after each: the range that has them all."""
+    assert RunDiff(run(), run(optimizer_ops=23)).verdict() == (
+        "Steps are 85.1% slower (705 us -> 1.31 ms, noise 1.0%): +400 us of host time; +200 us of "
+        "python gap in Optimizer.step#SGD.step; +600 us in Optimizer.step#SGD.step and what it "
+        "calls (each 7.67x as long)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("capture", "said"),
+    [
+        ("sleep", "of python gap after Optimizer.zero_grad#Adam.zero_grad."),
+        ("gc", "of python gap after Optimizer.zero_grad#Adam.zero_grad."),
+        ("generator", "of python gap before aten::randn."),
+        ("loader0", "of data loading in enumerate(DataLoader)#_SinglePro…erIter.__next__ (each "),
+        ("customfn", "of it in SlowBackBackward (new)."),
+        ("smallops", "+8.85 ms in aten::add and what it calls (new)."),
+        ("optimizer", "in Optimizer.step#Adam.step and what it calls (each 13x as long)."),
+    ],
+)
+def test_planted_host_time_of_real_runs_has_its_place(capture: str, said: str):
+    """Against the run without a fault."""
+    before, after = (
+        hg.run_profile(hg.load(CAPTURES / f"single/{name}.pt.trace.json.gz"))
+        for name in ("baseline", capture)
+    )
+
+    assert said in RunDiff(before, after).verdict()
+
+
+def test_a_place_is_the_neighbour_and_the_code_if_stacks_were_recorded():
+    """Lines have other numbers in the next version of a file, so they have none; steps neither."""
+    graph = hg.load(CAPTURES / "single/json_stack.pt.trace.json.gz", stacks=True).compile()
+    segments = graph.critical_path().segments
+    edge = gap_edges(segments)
+    longest = int(edge[segments["dur_ns"].where(edge >= 0, 0).to_numpy().argmax()])
+
+    assert code_places(graph.dag, edge)[longest] == (
+        "after aten::layer_norm, at single.py in parse_features"
+    )
+
+
+def test_a_place_has_no_number_of_a_step():
+    """Or no two steps would share it."""
+    dag = (
+        hg.Trace.from_events(
+            timeline("""
+                us    |0         10        20        30
+                cpu 1 |{ProfilerStep#7}           [aten::add]
+            """)
+        )
+        .compile()
+        .dag
+    )
+
+    places = code_places(dag, np.arange(len(dag.edges.tail)))
+    assert "after ProfilerStep" in places.values()
+
+
+def test_a_job_names_the_place_on_the_rank_of_its_path():
+    """A rank that sleeps between loading a batch and the forward pass."""
+    before, after = (
+        hg.run_profile(hg.load_job(CAPTURES / "jobs" / name)) for name in ("ddp_2", "ddp_sleep_2")
+    )
+
+    assert "of python gap after enumerate(DataLoader)#" in RunDiff(before, after).verdict()
