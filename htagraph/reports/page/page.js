@@ -76,7 +76,7 @@ const near = new IntersectionObserver((entries) => {
     if (!isIntersecting) continue;
     near.unobserve(target);
     ready().then(() => draw(target)).catch(() => {
-      target.replaceWith(element("p", "This browser cannot draw figures.", { class: "note" }));
+      target.replaceWith(element("p", "This browser cannot draw figures: see the table.", { class: "note" }));
     });
   }
 }, { rootMargin: "600px" });
