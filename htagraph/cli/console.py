@@ -17,8 +17,8 @@ from rich.table import Column
 from rich.text import Text
 
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
+from htagraph.model.labels import printable
 from htagraph.model.progress import Progress, listening
-from htagraph.writers.labels import printable
 
 __all__ = ["complain", "notices", "output", "sentences", "shown_progress"]
 

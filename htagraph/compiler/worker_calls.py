@@ -158,22 +158,29 @@ def _elsewhere(structure: Structure, quiet: Stretches, threads: list[int]) -> Ca
     return Candidates(wait, source, until_ns[wait] - between.ts_ns[source])
 
 
-def _sources(structure: Structure, names: npt.NDArray[np.int32]) -> Sources:
-    """All boundaries, as something that a thread did, and again as the last that it did so far.
+def _sources(
+    structure: Structure, names: npt.NDArray[np.int32], candidates: I64
+) -> tuple[Sources, I64]:
+    """Boundaries, as something that a thread did, and again as the last that it did so far.
+
+    Those of places that candidates have: the second result says which.
 
     Of many operators of one name, only one is followed by no other while a thread waits for them.
     """
     between = structure.boundaries
-    place = 2 * gather(names, between.node >> 1).astype(np.int64) + (between.node & 1)
-    is_last_ns = np.diff(between.ts_ns, append=0)
-    is_last_ns[~between.is_followed] = np.iinfo(np.int64).max
+    every = 2 * gather(names, between.node >> 1) + (between.node & 1)
+    chosen = np.flatnonzero(is_in(every, every[candidates]))
+    place, ts_ns = every[chosen].astype(np.int64), between.ts_ns[chosen]
+    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(every) - 1)] - ts_ns
+    is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
     ever = np.full(len(place), np.iinfo(np.int64).max)
-    return Sources(
-        np.tile(between.ts_ns, 2),
+    sources = Sources(
+        np.tile(ts_ns, 2),
         np.concatenate([place, place + place.max() + 1]),
         np.concatenate([ever, is_last_ns]),
         n_ways=2,
     )
+    return sources, chosen
 
 
 def _and_last(found: Candidates, sources: Sources) -> Candidates:
@@ -223,14 +230,19 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     if not len(found.wait):
         return Inferred()
     times, names = events.node_ts_ns, plain_names(events)
-    node, thread = structure.boundaries.node, events.lane[quiet.until >> 1]
+    thread = events.lane[quiet.until >> 1]
     since_ns, until_ns = times[quiet.since], times[quiet.until]
-    waits = Waits(quiet.end, since_ns, until_ns, _places(structure, quiet, names))
-    sources = _sources(structure, names)
+    sources, chosen = _sources(structure, names, found.source)
+    node, n_sources = structure.boundaries.node, 2 * len(chosen)
+    ends = n_sources + quiet.end
+    waits = Waits(ends, since_ns, until_ns, _places(structure, quiet, names))
+    found = found._replace(source=np.searchsorted(chosen, found.source))
     dur_ns, n_places = until_ns - since_ns, int(sources.place.max()) + 1
 
     def label(position: int) -> str:
-        place = int(node[position % len(node)])
+        is_source = position < n_sources
+        row = chosen[position % len(chosen)] if is_source else position - n_sources
+        place = int(node[row])
         text = NUMBER.sub("#", events.symbols.texts[events.name[place >> 1]])
         return f"{'end' if place & 1 else 'start'} of {text}"
 
@@ -257,7 +269,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
             pair = waits.place[late.wait] * n_places + sources.place[late.source]
             learnt = waits.place[left[calls.wait]] * n_places + sources.place[calls.source]
             for some in (_late_ones(late, pair, learnt), calls._replace(wait=left[calls.wait])):
-                caller[some.wait] = node[some.source % len(node)]
+                caller[some.wait] = node[chosen[some.source % len(chosen)]]
             support += more
         if not least_ns:
             near = near.take(near.distance_ns <= MOST_CHANCE * dur_ns[near.wait])

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED, START_IDLE
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
-from htagraph.writers.labels import printable
 from htagraph.writers.notebook_cell import escaped
 
 __all__ = ["Evidence", "Finding", "Paragraph", "Verdict", "cause_label"]

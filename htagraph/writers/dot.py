@@ -14,8 +14,8 @@ from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
+from htagraph.model.labels import name_label, printable
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label, printable
 from htagraph.writers.output_file import write_text
 
 __all__ = ["graph_dot", "path_dot"]

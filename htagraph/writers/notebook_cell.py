@@ -10,8 +10,8 @@ import pandas as pd
 
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
+from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import printable
 
 __all__ = ["escaped", "frame_html", "path_html", "table_html"]
 

@@ -23,9 +23,9 @@ from htagraph.algorithms.rows import rows
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, in_words
+from htagraph.model.labels import name_label
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 

@@ -6,6 +6,8 @@ import pytest
 
 from htagraph.cli.main import main
 from htagraph.demo_traces import demo_trace
+from htagraph.findings.device_rules import DEVICE_RULES
+from htagraph.findings.host_rules import HOST_RULES
 from htagraph.reports.brief import shortened
 from tests.real_traces import located
 
@@ -126,3 +128,24 @@ def test_advice_is_cut_after_a_clause(width, said) -> None:
     advice = "results are copied: do it less often (every n steps, or never), or later. Then wait."
 
     assert shortened(advice, width) == said
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        ("balance the router", "balance the router (auxiliary loss, bias of busy experts, …)"),
+        ("check the group", "check the group it waits in first …"),
+        ("compare its Python", "compare its Python code there with that of the other ranks."),
+        ("find which kernels", "find which kernels fill this rank's device …"),
+        ("most of the work is compiled", "find graph breaks and recompilations with TORCH_LOGS="),
+        ("most of the work is captured", "use larger or fewer graphs, larger batches …"),
+        ("ranks exchange rows", "ranks exchange rows of embeddings: start this one batch ahead …"),
+        ("gradients are reduced", "tune bucket_cap_mb of DistributedDataParallel …"),
+    ],
+)
+def test_advice_is_cut_to_what_to_do(begins, said) -> None:
+    """At 80 columns; some begins with a verb, some with its reason."""
+    rules = (*HOST_RULES.values(), *DEVICE_RULES.values())
+    (advice,) = {rule.says for row in rules for rule in row if rule.says.startswith(begins)}
+
+    assert shortened(advice, 65).startswith(said)

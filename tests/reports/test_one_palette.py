@@ -74,10 +74,10 @@ def test_of_graphviz(summary: Summary, color: Color) -> None:
     assert f'fillcolor="{color.fill}", fontcolor="{color.ink}"' in summary.path.to_dot()
 
 
-def test_figures_of_the_page_are_images_with_their_sentence(page: str, summary: Summary) -> None:
+def test_figures_of_the_page_are_called_by_their_sentence(page: str, summary: Summary) -> None:
     """A screen reader says what the title says; the table of the figure is next to it."""
     title = plots.critical_path(summary.path).layout.title.text
-    figure = page.index(f'data-figure="critical-path" role="img" aria-label="{title}"')
+    figure = page.index(f'data-figure="critical-path" role="figure" aria-label="{title}"')
     assert page.index("<table", figure) < page.index("</article>", figure)
     tags = re.findall(r"<div [^>]*data-figure=[^>]*>", page)
-    assert not [tag for tag in tags if 'role="img" aria-label="' not in tag]
+    assert not [tag for tag in tags if 'role="figure" aria-label="' not in tag]

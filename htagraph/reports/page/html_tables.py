@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from htagraph.model.columns import heading, quantity
+from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.schema import Quantity, Schema
 from htagraph.reports.page.commands import command_html
 from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.cells import cell_text
-from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
 

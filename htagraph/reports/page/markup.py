@@ -67,7 +67,7 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts, commands: Commands) -> st
     if panel.figure is not None:
         # Figures escape their titles themselves: plotly takes them as markup, too.
         title, note = panel.figure.title, panel.figure.note
-        told = f'role="img" aria-label="{escape(unescape(title))}"'
+        told = f'role="figure" aria-label="{escape(unescape(title))}"'
         height = f"height:{panel.figure.layout['height']}px"
         drawn = f'<div class="figure" data-figure="{panel.name}" {told} style="{height}"></div>'
     said = f'<p class="note">{escape(note)}</p>' if note else ""

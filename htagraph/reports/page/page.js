@@ -58,6 +58,12 @@ function draw(box, { anew = false } = {}) {
   const plot = anew || !box.dataset.drawn ? Plotly.newPlot : Plotly.react;
   return plot(box, figures[name].data, layoutOf(name), config).then(() => {
     if (!printing) Plotly.Plots.resize(box);
+    // The drawing is one image: its buttons are not part of it, so the box cannot be.
+    all(".main-svg", box).forEach((layer, number) => {
+      if (number) return layer.setAttribute("aria-hidden", "true");
+      layer.setAttribute("role", "img");
+      layer.setAttribute("aria-label", box.getAttribute("aria-label"));
+    });
     box.removeAllListeners("plotly_click");
     box.on("plotly_click", ({ points: [bar] }) => openSegment(bar.data.meta?.[bar.pointNumber], null));
     box.dataset.drawn = "yes";
@@ -70,7 +76,7 @@ const near = new IntersectionObserver((entries) => {
     if (!isIntersecting) continue;
     near.unobserve(target);
     ready().then(() => draw(target)).catch(() => {
-      target.replaceWith(element("p", "This browser cannot draw figures.", { class: "note" }));
+      target.replaceWith(element("p", "This browser cannot draw figures: see the table.", { class: "note" }));
     });
   }
 }, { rootMargin: "600px" });

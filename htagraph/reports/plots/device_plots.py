@@ -13,6 +13,7 @@ import pandas as pd
 from htagraph.model import answers
 from htagraph.model.colors import FILLS, IDLE, Color
 from htagraph.model.kinds import in_words
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -29,7 +30,6 @@ from htagraph.reports.plots.style import (
     percent,
     track_labels,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = [
     "exposed_communication",

@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.colors import IDLE, SERIES, Color
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -22,7 +23,6 @@ from htagraph.reports.plots.style import (
     of_frame,
     percent,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = ["roofline", "time_at_roof"]
 

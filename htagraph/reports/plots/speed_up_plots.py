@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.frames import SPEED_UPS
+from htagraph.model.labels import distinct_names
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -19,7 +20,6 @@ from htagraph.reports.plots.style import (
     series_line,
     translucent,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = ["speed_ups"]
 

@@ -15,10 +15,10 @@ import pandas as pd
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS, IDLE, INFERRED, SERIES, Color
 from htagraph.model.kinds import Bound
+from htagraph.model.labels import name_label
 from htagraph.model.schema import Schema
 from htagraph.model.window import Window
 from htagraph.reports.plots.drawing import Drawing
-from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
