@@ -61,7 +61,7 @@ Chosen, as `_SHORT_NS` of attributed time. Pinned by
 """
 
 _OPTIMIZER = Phase.labels()[Phase.OPTIMIZER]
-_NOT_COMPUTE = re.compile("|".join([r"^Mem(cpy|set)\b", *COMMUNICATION_KERNELS.values()]))
+_NOT_COMPUTE = [re.compile(one) for one in (r"^Mem(cpy|set)\b", *COMMUNICATION_KERNELS.values())]
 
 
 class Alike(NamedTuple):
@@ -142,7 +142,7 @@ def compute_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     >>> compute_kernels(pd.DataFrame({"name": names}))["name"].tolist()
     ['gemm']
     """
-    others = [bool(_NOT_COMPUTE.search(name)) for name in kernels["name"]]
+    others = [any(one.search(name) for one in _NOT_COMPUTE) for name in kernels["name"]]
     return kernels[~np.array(others, dtype=bool)]
 
 
