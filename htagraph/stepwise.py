@@ -336,7 +336,8 @@ class _Run:
         """Read and compile a part, and find its path from where the next one is entered."""
         path, entered = self._path(number, place)
         labels = path.attributed_labels
-        damage = tuple(damage_of(path.dag, path.window))
+        ends = number == 0, number == self.n_parts - 1
+        damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
         sums = {str(by): _sums(path, by) for by in _SUMS}
         return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
@@ -507,6 +508,18 @@ def _worst(found: Sequence[Damage]) -> list[Damage]:
     """Of each kind of damage the largest: parts tell the same of themselves."""
     by_size = sorted(found, key=lambda one: -one.n)
     return list({one.kind: one for one in reversed(by_size)}.values())
+
+
+def _is_of(one: Damage, path: CriticalPath, is_first: bool, is_last: bool) -> bool:
+    """Whether something is damaged, and not only beyond what was read.
+
+    A hole is, if work was launched after it, and other work ran before it.
+    """
+    dag = path.dag
+    work = np.flatnonzero(dag.launch >= 0)
+    ran_ns, launched_ns = dag.events.ts_ns[work], dag.events.ts_ns[dag.launch[work]]
+    begins = is_first or bool((ran_ns < one.start_ns).any())
+    return one.kind not in HOLES or (begins and (is_last or bool((launched_ns > one.end_ns).any())))
 
 
 def _lacks_work(path: CriticalPath, *, is_first: bool) -> bool:
