@@ -20,7 +20,7 @@ _LABEL, _LANE, _BOX, _EDGE = 144, 40, 26, 14
 SVG = "http://www.w3.org/2000/svg"
 STYLE = """
 text{font:12px system-ui,sans-serif}
-.ground{fill:#f6f8fa}.text,.plain+text,.dark{fill:#1f2328}.dim{fill:#59636e}
+.ground{fill:#f6f8fa}.text,.plain+text{fill:#1f2328}.dim{fill:#59636e}
 .lane{stroke:#d1d9e0}.plain{fill:#dfe5ec}.none{fill:#f6f8fa;stroke:#59636e;stroke-dasharray:4 3}
 .arrow{stroke:#59636e;fill:none}.tip{fill:#59636e}.binds{stroke:#c4351c}.binds-tip{fill:#c4351c}
 @media (prefers-color-scheme:dark){
@@ -75,8 +75,9 @@ class Drawing:
     def svg(self) -> str:
         """The drawing as a file."""
         height = len(self.lanes) * _LANE + 2 * _EDGE
+        size = f'width="{self.width}" viewBox="0 0 {self.width} {height}"'
         parts = [
-            f'<svg xmlns="{SVG}" width="{self.width}" viewBox="0 0 {self.width} {height}">',
+            f'<svg xmlns="{SVG}" role="img" {size}>',
             f"<title>{escape(self.title)}</title><style>{STYLE}</style>",
             f'<rect class="ground" width="{self.width}" height="{height}" rx="8"/>',
         ]
@@ -106,13 +107,14 @@ def _top(lane: int) -> int:
 def _box(lane: int, box: Box) -> str:
     """A box with its text."""
     if isinstance(box.bound, Bound):
-        look, ink = f'fill="{COLORS[box.bound].pale}"', "dark"
+        color = COLORS[box.bound]
+        look, ink = f'fill="{color.fill}"', f'style="fill:{color.ink}"'
     else:
-        look, ink = f'class="{box.bound}"', "text"
+        look, ink = f'class="{box.bound}"', 'class="text"'
     x, width = _LABEL + box.start, box.end - box.start
     return (
         f'<rect {look} x="{x}" y="{_top(lane)}" width="{width}" height="{_BOX}" rx="3"/>'
-        f'<text class="{ink}" x="{x + width / 2:g}" y="{_top(lane) + 17}" '
+        f'<text {ink} x="{x + width / 2:g}" y="{_top(lane) + 17}" '
         f'text-anchor="middle">{escape(box.text)}</text>'
     )
 

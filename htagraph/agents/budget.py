@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htagraph.writers.labels import printable
+from htagraph.model.labels import printable
 
 __all__ = [
     "CHARACTERS_PER_TOKEN",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 
 __all__ = ["helpful_changes", "notes_part", "verdict_parts", "window_head"]
@@ -111,6 +113,7 @@ def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         _bounds_part(summary.by_bound, "bound"),
         _weak_part(summary.weak_checks, ()),
         _changes_part(summary),
+        _report_part(target, summary.name),
     ]
 
 
@@ -130,7 +133,19 @@ def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         rows_part("stragglers", summary.stragglers, "ask 'stragglers' has them."),
         _weak_part(summary.weak_by_check, ("n_ranks",)),
         _changes_part(summary),
+        _report_part(target, summary.name),
     ]
+
+
+def _report_part(target: Target, name: str) -> Part:
+    """Files of a report on it that lie there, for people; or the command that writes them."""
+    root = target.session.root
+    origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
+    files = [plain(root.shown(path), longest=None) for path in origin.files(name, root.folder)]
+    window = f" -w {shlex.quote(target.window)}" if target.window else ""
+    how = f"htagraph report {shlex.quote(target.name)}{window} writes the page."
+    items = files or [plain(how, longest=None)]
+    return Part("report", items, len(items), _RAISE)
 
 
 def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import Field
 
-from htagraph.agents.budget import fitted, plain, rows_part
+from htagraph.agents.budget import Part, fitted, plain, rows_part
 from htagraph.agents.documents import helpful_changes, notes_part, verdict_parts, window_head
 from htagraph.agents.target import Session, Target
 from htagraph.agents.tool import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
 from htagraph.comparison.diff import run_profile
+from htagraph.comparison.limits import DEFAULT_FAIL_ABOVE, Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile, is_baseline
 from htagraph.errors import QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
@@ -240,39 +242,52 @@ class WhatIfTool(TableTool, RunTool):
 class DiffTool(TableTool):
     """Compare two runs step by step: what changed beyond noise, and where it comes from.
 
-    Times are means per step of the steps that are alike. Deltas of the path add up to that of the
-    steps. Not comparable runs are called so; a change "unknown" has too few steps to tell.
+    Times are means of alike steps; deltas of the path add up. A change "unknown" has too few steps.
+    `check` is passed, broken, or withheld: not comparable, damaged, or within noise.
     """
 
     name = "diff"
-    before: str = Field(description="Trace of one rank, or a folder with the ranks of a job.")
+    before: str = Field(description="A trace, a job's folder, or JSON of a report.")
     after: str = Field(description="The same after the change.")
     by: Literal["bound", "op", "name"] = Field("bound", description="Groups of the path.")
     kernels_by: Literal["name", "shape", "module"] = Field(
         "name", description="Group; shape: two devices."
     )
+    fail_above: float = Field(DEFAULT_FAIL_ABOVE, ge=0, description="Allowed slowdown.")
     window: Window = ""
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The differences as tables."""
         runs, notes = [], []
         for name in (self.before, self.after):
-            target = Target(session, name, self.window)
             begin_stage(f"Profiling {name}")
+            file = session.root.existing(name)
+            if file.is_file() and is_baseline(file):
+                if self.window:
+                    raise QueryError(f"{name} is a stored report: its window is fixed.")
+                runs.append(RunProfile.read(file))
+                continue
+            target = Target(session, name, self.window)
             runs.append(run_profile(target.run, name=name))
             notes += target.notes
         found = RunDiff(*runs)
+        limits = Limits(fail_above=self.fail_above)
+        limit = check_run(found.after, limits, baseline=found.before).limits[0]
         path, kernels = found.critical_path(by=self.by), found.kernels(by=self.kernels_by)
         bound = [] if self.by == "bound" else ["bound"]
+        damage = [plain(said, longest=None) for said in found.damage]
         return self.fitted(
             {
                 "verdict": plain(found.verdict(), longest=None),
                 "is_comparable": not found.not_comparable,
+                "check": limit.state,
+                "check_says": plain(limit.said, longest=None),
                 **{key: plain(found.steps[key]) for key in _CHANGE},
             },
+            Part("damage", damage, len(damage), _MORE),
             self.rows(f"path_by_{self.by}", path[["name", *bound, *_CHANGE]]),
             self.rows("kernels", kernels.loc[kernels["change"] != "noise", _KERNEL_CHANGE]),
-            notes_part([*found.notes, *notes]),
+            notes_part([*found.notes[len(damage) :], *notes]),
         )
 
 

@@ -57,7 +57,10 @@ def ask(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
+        Path | None,
+        typer.Option(
+            help="Also write the whole table (.csv, .json, .parquet) or its plot (.html)."
+        ),
     ] = None,
     columns: options.Columns = "",
     form: options.Format = Format.TABLE,
@@ -96,7 +99,7 @@ def ask(
     if where:
         frame = rows_where(frame, where)
     if out is not None:
-        _write(frame, out)
+        _write(frame, out, question)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
@@ -144,8 +147,8 @@ def _parsed(options: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _write(frame: pd.DataFrame, out: Path) -> None:
-    """Write a table by the ending of its file."""
+def _write(frame: pd.DataFrame, out: Path, question: str) -> None:
+    """Write a table, or its plot, by the ending of the file."""
     content = io.BytesIO()
     match out.suffix:
         case ".csv":
@@ -159,9 +162,27 @@ def _write(frame: pd.DataFrame, out: Path) -> None:
                 raise MissingEventsError(
                     "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
                 ) from exc
+        case ".html":
+            content.write(_plot(frame, question).encode())
         case _:
             raise OutputError(
-                "tables are .csv, .json or .parquet.", path=out, hint="choose one of these endings."
+                "tables are .csv, .json or .parquet, plots are .html.",
+                path=out,
+                hint="choose one of these endings.",
             )
     with output_file(out) as file:
         file.write(content.getbuffer())
+
+
+def _plot(frame: pd.DataFrame, question: str) -> str:
+    """The figure of an answer as a page."""
+    from htagraph.reports import plots  # noqa: PLC0415  deferred: few ask for it
+
+    drawn = sorted({*plots.__all__} & {*QUESTIONS, *JOB_QUESTIONS})
+    if question not in drawn:
+        raise QueryError(
+            f"there is no plot of {question}.",
+            hint=f"there are plots of {', '.join(drawn)}; `htagraph report` draws a whole page.",
+        )
+    page: str = getattr(plots, question)(frame).to_html()
+    return page

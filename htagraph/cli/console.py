@@ -13,11 +13,12 @@ import rich.progress
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Column
 from rich.text import Text
 
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
+from htagraph.model.labels import printable
 from htagraph.model.progress import Progress, listening
-from htagraph.writers.labels import printable
 
 __all__ = ["complain", "notices", "output", "sentences", "shown_progress"]
 
@@ -111,7 +112,7 @@ class _ProgressLine(rich.progress.Progress):
             BarColumn(bar_width=16),
             TextColumn("{task.fields[amount]}", markup=False),
             TimeElapsedColumn(),
-            _TimeLeft(),
+            _TimeLeft(Column(no_wrap=True, min_width=len(_TIME_LEFT.format(0, 0)))),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
@@ -131,6 +132,9 @@ class _ProgressLine(rich.progress.Progress):
         )
 
 
+_TIME_LEFT = "about {}:{:02d} left"
+
+
 class _TimeLeft(ProgressColumn):
     """Estimated time left, if known."""
 
@@ -139,7 +143,7 @@ class _TimeLeft(ProgressColumn):
         left_s = task.time_remaining
         if left_s is None or not task.completed or task.finished:
             return Text("")
-        return Text(f"about {int(left_s) // 60}:{int(left_s) % 60:02d} left")
+        return Text(_TIME_LEFT.format(*divmod(int(left_s), 60)))
 
 
 class _ToConsole(logging.Handler):

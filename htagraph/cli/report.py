@@ -60,7 +60,7 @@ _WHERE_TO_OPEN = {
     "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
     "page": "  (in a browser)",
 }
-_COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
+_COLORS = {bound.label: color.fill for bound, color in COLORS.items()}
 
 
 def report(

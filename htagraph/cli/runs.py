@@ -18,6 +18,7 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_size
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import exceeds_memory, needed_bytes
+from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import path_of
 from htagraph.trace import is_kineto, load
 
@@ -173,4 +174,4 @@ def loaded_run(
     file = source.file()
     trace, graph = loaded_trace(source, reading=reading)
     begin_stage("Finding the critical path")
-    return graph_profile(windowed(graph, window), name=file.name, world_size=trace.world_size)
+    return graph_profile(windowed(graph, window), name=name_of(file), world_size=trace.world_size)

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from htagraph.errors import QueryError, one_of
 from htagraph.model.columns import heading
+from htagraph.model.labels import printable
 from htagraph.reports.markdown import markdown_table
 from htagraph.writers.cells import Columns, human_frame
-from htagraph.writers.labels import printable
 from htagraph.writers.table_layout import fitted
 
 if TYPE_CHECKING:  # the answer to one question needs no summary

@@ -19,8 +19,8 @@ from htagraph.comparison.places import PLACE
 from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, in_words
+from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label
 
 __all__ = ["Tables", "calls_in_words", "causes_in_words"]
 

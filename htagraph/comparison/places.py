@@ -12,7 +12,6 @@ from htagraph.lookup.naming import gap_places
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
-from htagraph.model.step_markers import without_step_number
 
 __all__ = ["PLACE", "code_places", "gap_edges", "neighbour_of"]
 
@@ -65,17 +64,11 @@ def code_places(dag: Dag, edge: I64) -> dict[int, str]:
     code, codes = pd.factorize(_codes(dag, tail, head))
     which, first = np.unique(place * len(codes) + code, return_inverse=True)
     texts = [
-        ", ".join(filter(None, [_unnumbered(places[one]), _LINE_NUMBER.sub("", codes[other])]))
+        ", ".join(filter(None, [places[one], _LINE_NUMBER.sub("", codes[other])]))
         for one, other in zip(*divmod(which, max(len(codes), 1)), strict=True)
     ]
     named = np.array([*texts, ""], dtype=object)[first]
     return dict(zip(edge.tolist(), named.tolist(), strict=True))
-
-
-def _unnumbered(place: str) -> str:
-    """A place without the number of a step."""
-    where, space, name = place.partition(" ")
-    return where + space + without_step_number(name)
 
 
 def _codes(dag: Dag, tail: Nodes, head: Nodes) -> npt.NDArray[np.object_]:

@@ -16,7 +16,7 @@ import pandas as pd
 from htagraph.comparison.places import neighbour_of
 from htagraph.comparison.profiling import reduced
 from htagraph.comparison.run_profile import OTHER, PATH_PARTS, Part, RunProfile
-from htagraph.writers.labels import name_label
+from htagraph.model.labels import name_label
 
 __all__ = ["SharedWork", "shared_work"]
 

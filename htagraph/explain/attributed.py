@@ -12,6 +12,7 @@ import pandas as pd
 
 from htagraph.explain.segments import Coded
 from htagraph.model.frames import ATTRIBUTED_TIME
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
@@ -20,6 +21,7 @@ __all__ = ["Attributed"]
 Text = npt.NDArray[np.object_]
 
 
+@brief
 @dataclass(frozen=True)
 class Attributed:
     """Attributed time as codes.

@@ -29,6 +29,7 @@ from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places
+from htagraph.lookup.phases import runs_in_closure
 from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
@@ -264,7 +265,9 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     short, operators, code = (_CODE[member] for member in kinds)
     found = np.where(gather(computes, event, False), operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
-    found[under_pattern(dag, event, _OPTIMIZER)] = _CODE[Cause.OPTIMIZER]
+    optimizes = under_pattern(dag, event, _OPTIMIZER)
+    optimizes &= ~runs_in_closure(dag, event, pieces.start_ns)
+    found[optimizes] = _CODE[Cause.OPTIMIZER]
     if is_plain(events):
         found = np.where(pieces.bound == Bound.PYTHON_GAP, code, operators)
     return np.where(rest, found, cause).astype(np.int8)

@@ -12,8 +12,8 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.labels import name_label
 from htagraph.model.units import human_count, human_duration
-from htagraph.writers.labels import name_label
 
 __all__ = ["odd_step_reasons"]
 

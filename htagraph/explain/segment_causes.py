@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.segments import NO_EVENT_NAMES
@@ -10,6 +11,9 @@ from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
 __all__ = ["segment_causes", "segment_code", "with_causes"]
+
+
+I64 = npt.NDArray[np.int64]
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:
@@ -78,13 +82,22 @@ def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categoric
     >>> list(segment_code(gaps.assign(bound="python_gap"), 4))
     ['after aten::mm', nan, 'train.py(7): loss', nan]
     """
-    columns = ["segment", "name", "step", "frame", "place"]
-    gaps = attributed_time.loc[attributed_time["bound"] == Bound.PYTHON_GAP.label, columns]
-    name, step, frame, place = (gaps[one].to_numpy(object) for one in columns[1:])
-    is_said = (name != step) & (name != NO_EVENT_NAMES[Bound.PYTHON_GAP])
-    text = np.where((frame == "") & ~is_said, place, frame)
-    rows = np.flatnonzero(text != "")[::-1]  # the first piece of a segment counts
-    codes, labels = pd.factorize(text[rows])
-    code = np.full(n_segments, -1, dtype=np.int64)
-    code[gaps["segment"].to_numpy(np.int64)[rows]] = codes
-    return categorical(code, labels.tolist())
+    gaps = attributed_time[attributed_time["bound"] == Bound.PYTHON_GAP.label]
+    (name, names), (frame, frames), (place, places) = (
+        _coded(gaps[column]) for column in ("name", "frame", "place")
+    )
+    says_little = np.isin(names, [*_coded(gaps["step"])[1], NO_EVENT_NAMES[Bound.PYTHON_GAP]])
+    number, labels = pd.factorize(np.concatenate([frames, places]))
+    has_frame = (frames != "")[frame]
+    code = number[np.where(has_frame, frame, len(frames) + place)]
+    rows = np.flatnonzero((has_frame | says_little[name]) & (labels != "")[code])
+    rows = rows[::-1]  # the first piece of a segment counts
+    out = np.full(n_segments, -1, dtype=np.int64)
+    out[gaps["segment"].to_numpy(np.int64)[rows]] = code[rows]
+    return categorical(out, labels.tolist())
+
+
+def _coded(column: pd.Series[str]) -> tuple[I64, npt.NDArray[np.object_]]:
+    """The code of each row of a column, and the text of each code."""
+    codes, texts = pd.factorize(column)
+    return codes.astype(np.int64), np.asarray(texts, dtype=object)

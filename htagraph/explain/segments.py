@@ -18,6 +18,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import innermost, track_codes
 from htagraph.model.dag import Dag
 from htagraph.model.frames import SEGMENTS
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
@@ -49,6 +50,7 @@ NO_EVENT_NAMES = {
 """Name of a segment that belongs to no event."""
 
 
+@brief
 class Segments(NamedTuple):
     """Segments of critical paths, in order of time.
 

@@ -31,11 +31,11 @@ from htagraph.findings.seen import Seen
 from htagraph.findings.verdict import Evidence, Finding, Verdict
 from htagraph.findings.worth import Worth
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
-from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["Told", "charged", "ranked"]
 

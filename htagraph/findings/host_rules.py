@@ -83,8 +83,8 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.most.bound == Bound.HOST.label and it.mean_ns > _LONG_OP_NS,
         ),
         Rule(
-            "most of the work is captured in graphs: what is left is between them. Use larger or "
-            "fewer graphs, larger batches, and less Python between graphs.",
+            "most of the work is captured in graphs, and what is left is between them: use larger "
+            "or fewer graphs, larger batches, and less Python between graphs.",
             lambda it: it.run.is_replayed,
         ),
         Rule(

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED, START_IDLE
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
-from htagraph.writers.labels import printable
 from htagraph.writers.notebook_cell import escaped
 
 __all__ = ["Evidence", "Finding", "Paragraph", "Verdict", "cause_label"]
@@ -158,7 +158,7 @@ class Evidence:
     n_segments: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """A cause of a critical path, with the time attributed to it.
 
@@ -217,6 +217,10 @@ class Finding:
     saving_low_ns: int = 0
     saving_high_ns: int = 0
     repaired_by: str = ""
+
+    def __repr__(self) -> str:
+        """Say what it is."""
+        return f"Finding({self.sentence})"
 
     @property
     def label(self) -> str:

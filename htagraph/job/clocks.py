@@ -26,6 +26,7 @@ from htagraph.algorithms.clocks import (
 )
 from htagraph.job.library_matching import ends_together
 from htagraph.job.rank_segments import RankEnds
+from htagraph.model.frozen import brief
 from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
@@ -45,6 +46,7 @@ _LOST_HOST_NS = 2_000_000
 _FITTED = ("arrived_ns", "end_ns", "waits", "is_awaited")
 
 
+@brief
 @dataclass(frozen=True)
 class Clocks:
     """The clock of every rank against the reference rank.

@@ -17,11 +17,11 @@ from htagraph.job.ranks import RankSummary
 from htagraph.job.timeline import Timeline, apart_in_words
 from htagraph.job.windows import listed
 from htagraph.model.damage import Damage, DamageKind, damage_in_words
+from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.collectives import HOST_RANGE
 from htagraph.queries.damage import damage_frame
 from htagraph.readers.rank_paths import name_of
-from htagraph.writers.labels import printable
 
 __all__ = [
     "RankDamage",

@@ -25,6 +25,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime
 from htagraph.algorithms.walks import walk_back
 from htagraph.job.timeline import Timeline
+from htagraph.model.frozen import brief
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import Replay
@@ -56,6 +57,7 @@ class _Joined(NamedTuple):
     row: I64
 
 
+@brief
 @dataclass(frozen=True)
 class MergedReplay:
     """The order of the nodes of all ranks, which changes do not touch.

@@ -52,6 +52,8 @@ from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
+from htagraph.model.frozen import brief
+from htagraph.model.units import human_count
 from htagraph.queries.damage import damage_of
 from htagraph.readers.kineto.header import base_time_of
 from htagraph.writers.own_folder import OwnFolder
@@ -99,7 +101,7 @@ class _Files(NamedTuple):
     beside: tuple[Path, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RankSummary:
     """All that is known of a rank without opening its graph.
 
@@ -186,6 +188,10 @@ class RankSummary:
             n_steps_left_out=self.n_steps_left_out + place,
             pipeline=self.pipeline.since(place) if self.pipeline else None,
         )
+
+    def __repr__(self) -> str:
+        """Name the rank."""
+        return f"RankSummary(rank={self.rank}, {human_count(self.n_events, 'event')})"
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -335,6 +341,7 @@ class RankAnswers(dict[int, Any]):
         self.failed: dict[int, str] = {}
 
 
+@brief
 @dataclass(frozen=True)
 class RankGraphs:
     """The graphs of a job's ranks, and the workers that open them.

@@ -10,7 +10,7 @@ import pandas as pd
 from htagraph.algorithms.intervals import Cover
 from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
-from htagraph.writers.labels import distinct_names
+from htagraph.model.labels import distinct_names
 
 __all__ = [
     "against_median_rank",

@@ -34,6 +34,7 @@ from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
+from htagraph.model.frozen import brief
 from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["Timeline", "apart_in_words"]
@@ -52,6 +53,7 @@ def apart_in_words(ranks: Sequence[int]) -> str:
     )
 
 
+@brief
 @dataclass(frozen=True)
 class Timeline:
     """The ranks of a job in common time.

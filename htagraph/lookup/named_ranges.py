@@ -12,7 +12,6 @@ from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window, WindowClock
 
 __all__ = ["instance_window", "is_annotation", "named_ranges", "range_window"]
@@ -34,7 +33,7 @@ def named_ranges(dag: Dag, name: str | re.Pattern[str]) -> I64:
     events = dag.events
     code = events.symbols.code(name) if isinstance(name, str) else -1
     same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)
-    matching = events.named(events.symbols.mask(compile_pattern(name)))
+    matching = events.named(events.symbols.named(name))
     for wanted in (same, matching):
         for kind in (EventKind.ANNOTATION, EventKind.OP):
             rows = np.flatnonzero(wanted & (events.kind == kind))

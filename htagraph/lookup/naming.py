@@ -13,6 +13,7 @@ from htagraph.algorithms.nesting import nest
 from htagraph.lookup.attribution import innermost
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.step_markers import without_step_number
 from htagraph.model.symbols import alphabetical
 
 __all__ = [
@@ -58,11 +59,14 @@ def op_names(dag: Dag, events: I64) -> Text:
 def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
     """Place of host code between two nodes of a thread: ``after aten::mm``, else ``before …``.
 
-    ``""`` if the tail is no end, and the head no start.
+    ``""`` if the tail is no end, and the head no start. Findings, opportunities, comparisons and
+    the page name code so; a step is one neighbour, whatever its number.
     """
     ended, begins = tail & 1 == 1, head & 1 == 0
-    after, before = (dag.events.names(node >> 1) for node in (tail, head))
-    places: Text = np.where(ended, "after " + after, np.where(begins, "before " + before, ""))
+    code, place = np.unique(dag.events.name[np.where(ended, tail, head) >> 1], return_inverse=True)
+    texts = dag.events.symbols.array[code].tolist()
+    names = np.array([*map(without_step_number, texts), ""], dtype=object)[place]
+    places: Text = np.where(ended, "after " + names, np.where(begins, "before " + names, ""))
     return places
 
 

@@ -13,9 +13,10 @@ from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, under_pattern
 from htagraph.model.dag import Dag
 
-__all__ = ["Phase", "phases"]
+__all__ = ["Phase", "phases", "runs_in_closure"]
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
 _STEPS = re.compile(r"^Optimizer\.step#")
@@ -56,5 +57,42 @@ def phases(dag: Dag, work: I64) -> I64:
         out[host >= 0] = Phase.FORWARD
     out[is_backward] = Phase.BACKWARD
     out[again] = Phase.RECOMPUTED
-    out[under_pattern(dag, work, _STEPS)] = Phase.OPTIMIZER
+    began_ns = gather(events.ts_ns, host, 0)
+    is_step = under_pattern(dag, work, _STEPS) & ~runs_in_closure(dag, work, began_ns)
+    out[is_step] = Phase.OPTIMIZER
     return out
+
+
+def runs_in_closure(dag: Dag, events: I64, at_ns: I64) -> Mask:
+    """Whether each event runs in a closure that the optimizer calls: forward and backward.
+
+    Lightning calls ``optimizer.step(closure)``, so all of a training step is inside of it. The
+    closure lasts until the last operator that records gradients, as those of most optimizers do
+    not, and until the last backward pass has ended. A pass of another thread counts only if the
+    step has such operators: else that thread trains a model of its own. If no step of the trace has
+    a backward pass, there are no closures.
+    """
+    table = dag.events
+    is_step, evaluated = (
+        table.is_host & table.named(table.symbols.searched(pattern))
+        for pattern in (_STEPS, _EVALUATES)
+    )
+    until_ns = np.zeros(len(table), dtype=np.int64)
+    own = np.flatnonzero(table.is_host & (evaluated | (table.column("sequence") >= 0)))
+    step = nearest(dag.parent, own, is_step)
+    np.maximum.at(until_ns, step[step >= 0], table.end_ns[own[step >= 0]])
+    if not until_ns.any():
+        return np.zeros(len(events), dtype=bool)
+    called = np.flatnonzero(until_ns)
+    called = called[np.argsort(table.ts_ns[called], kind="stable")]
+    backward = np.flatnonzero(evaluated)
+    began_ns, ended_ns = table.ts_ns[backward], table.end_ns[backward]
+    row = np.searchsorted(table.ts_ns[called], began_ns, side="right") - 1
+    around = called[np.maximum(row, 0)]
+    inside = (row >= 0) & (ended_ns <= table.end_ns[around])
+    if not inside.any():
+        return np.zeros(len(events), dtype=bool)
+    np.maximum.at(until_ns, around[inside], ended_ns[inside])
+    caller = nearest(dag.parent, host_of(dag, events), is_step)
+    found: Mask = at_ns < gather(until_ns, caller, 0)
+    return found

@@ -14,7 +14,6 @@ from htagraph.lookup.conditions import rows_where
 from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
-from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
 
 __all__ = [
@@ -84,7 +83,7 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
 
 def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bool:
     """Whether the name of each event matches a glob or regex (see `compile_pattern`)."""
-    return dag.events.named(dag.events.symbols.mask(compile_pattern(name)))
+    return dag.events.named(dag.events.symbols.named(name))
 
 
 def tree_parent(dag: Dag) -> I64:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.frozen import empty, freeze
+from htagraph.model.frozen import brief, empty, freeze
 
 __all__ = ["CAPTURED_DTYPES", "CAPTURED_LAUNCH", "CapturedCalls"]
 
@@ -31,6 +31,7 @@ CAPTURED_DTYPES: dict[str, type[np.generic]] = {
 """The columns."""
 
 
+@brief
 @dataclass(frozen=True)
 class CapturedCalls:
     """Launches that were captured, the operators around them, and the frames of modules.

@@ -1,5 +1,7 @@
-"""The color of each bound, once: strong on figures, pale behind text, and on a terminal.
+"""The look of each bound, once: its color and hatch in every figure, on terminals, in Perfetto.
 
+A reader may see no difference between two hues, and bars touch each other. So any two colors
+differ by `LEAST_DIFFERENCE` for every kind of color vision, and bars have hatches as a second sign.
 What is no bound has colors that no bound has: idle devices, and series such as ranks and streams.
 """
 
@@ -9,49 +11,95 @@ from typing import NamedTuple
 
 from htagraph.model.kinds import Bound
 
-__all__ = ["COLORS", "FILLS", "IDLE", "SERIES", "Color"]
+__all__ = ["COLORS", "FILLS", "IDLE", "INFERRED", "LEAST_DIFFERENCE", "SERIES", "Color"]
+
+LEAST_DIFFERENCE = 10.0
+"""Least difference (CIEDE2000) of two colors that meet in a figure, for each kind of color vision.
+
+About five times what is just noticeable in large patches; bars are small. The bounds reach 11.8.
+More than 13 is out of reach for so many colors of a lightness between 40 and 80, which light and
+dark paper need. `tests/model/test_colors.py` fails if a color moves.
+"""
+
+INFERRED = "x"
+"""Hatch of what is inferred; no bound has it."""
+
+_BLACK, _WHITE = "#000000", "#ffffff"
+_GRADIENT = "repeating-linear-gradient({}deg,{} 0 1.2px,transparent 1.2px 7px)"
+_ANGLES = {"/": (-45,), "\\": (45,), "-": (0,), "|": (90,), "+": (0, 90)}
+_DOTS = "radial-gradient(circle,{} 1px,transparent 1.3px) 0 0/5px 5px"
 
 
 class Color(NamedTuple):
-    """One hue in three strengths.
+    r"""A color of bars, with its hatch.
 
     Parameters
     ----------
-    strong : str
-        Of bars and lines; holds on light and on dark paper.
-    pale : str
-        Of boxes with dark text in them.
-    terminal : str
-        Name of a color of the terminal.
+    fill : str
+        Holds on light and on dark paper.
+    ink : str
+        Of text on it.
+    hatch : str
+        As plotly writes it: one of ``/ \ - | + .``, or empty.
+    perfetto : str
+        Text for which viewers of Perfetto choose this fill: they hash it to a hue and a lightness.
     """
 
-    strong: str
-    pale: str
-    terminal: str
+    fill: str
+    ink: str = _BLACK
+    hatch: str = ""
+    perfetto: str = ""
+
+    @property
+    def lines(self) -> str:
+        """Color of the hatch: the other ink, so text that crosses it stays legible."""
+        return "rgba(255,255,255,0.5)" if self.ink == _BLACK else "rgba(0,0,0,0.5)"
+
+    @property
+    def css(self) -> str:
+        """Background in CSS.
+
+        Examples
+        --------
+        >>> Color("#ff0000").css, Color("#ff0000", hatch="-").css.partition("),")[2]
+        ('#ff0000', '#ff0000')
+        """
+        if self.hatch == ".":
+            return f"{_DOTS.format(self.lines)},{self.fill}"
+        lines = (_GRADIENT.format(angle, self.lines) for angle in _ANGLES.get(self.hatch, ()))
+        return ",".join((*lines, self.fill))
 
 
 COLORS = {
-    Bound.COMPUTE: Color("#4ea35a", "#b7dfb9", "green"),
-    Bound.COMMUNICATION: Color("#e08a4f", "#f6c6a8", "magenta"),
-    Bound.MEMORY: Color("#d9b13b", "#fbe6a2", "cyan"),
-    Bound.LAUNCH: Color("#d96c6c", "#f3b6b6", "yellow"),
-    Bound.KERNEL_GAP: Color("#a57fc0", "#e6d3ef", "yellow"),
-    Bound.HOST: Color("#5b95d6", "#bcd7f2", "blue"),
-    Bound.DATA_LOADING: Color("#3fa5a5", "#a8d8d8", "bright_red"),
-    Bound.PYTHON_GAP: Color("#8694a8", "#d5dbe3", "bright_blue"),
-    Bound.SYNC: Color("#a78a63", "#d9c8b4", "red"),
-    Bound.LAUNCHED_BEFORE_CAPTURE: Color("#b3b9c1", "#eeeeee", "bright_black"),
-    Bound.UNEXPLAINED: Color("#d4749b", "#f2c4d8", "bright_black"),
-    Bound.DEVICE_FULL: Color("#7a9c3f", "#d3e2ae", "green"),
-    Bound.WAITING_FOR_WORK: Color("#9aa58a", "#dfe5d6", "bright_black"),
+    Bound.COMPUTE: Color("#6b8f38", _BLACK, "", "compute aadu"),
+    Bound.COMMUNICATION: Color("#f07b78", _BLACK, "/", "communication bIYo"),
+    Bound.MEMORY: Color("#cdc857", _BLACK, "", "memory aksg"),
+    Bound.LAUNCH: Color("#e03978", _BLACK, "-", "launch P"),
+    Bound.KERNEL_GAP: Color("#9a90eb", _BLACK, "/", "kernel gap dGA"),
+    Bound.HOST: Color("#3c80ad", _BLACK, "\\", "host laj"),
+    Bound.DATA_LOADING: Color("#4bacb0", _BLACK, ".", "data loading ECo"),
+    Bound.PYTHON_GAP: Color("#a0c7f4", _BLACK, "", "python gap bbPy"),
+    Bound.SYNC: Color("#6a6228", _WHITE, "/", "sync bcge"),
+    Bound.LAUNCHED_BEFORE_CAPTURE: Color("#f5b3b4", _BLACK, "-", "launched before capture jKE"),
+    Bound.UNEXPLAINED: Color("#a52d7b", _WHITE, "+", "unexplained bON"),
+    Bound.DEVICE_FULL: Color("#286954", _WHITE, ".", "device full aOl"),
+    Bound.WAITING_FOR_WORK: Color("#3d4dd8", _WHITE, "", "waiting for work gG"),
 }
-"""Color of each bound, wherever it is drawn."""
+"""Color of each bound, wherever it is drawn.
 
-IDLE = "rgba(134, 148, 168, 0.35)"
+Each is a hue and a lightness of HSLuv with a saturation of 80, as Perfetto's viewers choose.
+"""
+
+IDLE = Color("rgba(120, 140, 160, 0.38)")
 """Color of a device on which nothing runs."""
 
-FILLS = ("#4ea35a", "#86bf8e", "#b7dfb9", "#dcefdd")
+FILLS = (
+    Color("#4f782d", _WHITE),
+    Color("#66993c", hatch="\\"),
+    Color("#8fd356", hatch="/"),
+    Color("#cbfcad"),
+)
 """Shades of computation, from a device that is full to one that is empty while a kernel runs."""
 
-SERIES = ("#4f5bd5", "#7a84ea", "#a3abf2")
+SERIES = ("#796c8e", "#9b92ac", "#c4bfce")
 """Shades of lines and dots that stand for a rank, a stream or a kernel; a legend names them."""

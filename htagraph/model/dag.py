@@ -12,7 +12,7 @@ import numpy.typing as npt
 from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
-from htagraph.model.frozen import freeze
+from htagraph.model.frozen import brief, freeze
 from htagraph.model.inference import Support
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 from htagraph.model.recording import Repair
@@ -26,6 +26,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 
+@brief
 @dataclass(frozen=True)
 class Calibration:
     """Scales that the compiler measured on the trace itself.
@@ -88,6 +89,7 @@ class Calibration:
         return " to ".join(human_duration(shift) for shift in ends)
 
 
+@brief
 @dataclass(frozen=True)
 class Classification:
     """Class of each piece of device work, and the rule that decided.
@@ -105,6 +107,7 @@ class Classification:
     rules: tuple[str, ...]
 
 
+@brief
 @dataclass(frozen=True)
 class RejectedEdges:
     """Edges that would run backward in time: kept with their skew, never used.
@@ -119,6 +122,7 @@ class RejectedEdges:
     skew_ns: I64
 
 
+@brief
 @dataclass(frozen=True)
 class Dag:
     """Events and edges of one rank, and the binding edge of every node.

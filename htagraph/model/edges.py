@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
-from htagraph.model.frozen import empty, freeze
+from htagraph.model.frozen import brief, empty, freeze
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
@@ -28,6 +28,7 @@ I64 = npt.NDArray[np.int64]
 _KIND_OF_RULE = Rule.kinds()
 
 
+@brief
 @dataclass(frozen=True)
 class EdgeTable:
     """Edges as a struct of read-only columns.

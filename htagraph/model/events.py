@@ -17,7 +17,7 @@ import pandas as pd
 
 from htagraph.model.captured import CapturedCalls
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.frozen import empty, freeze
+from htagraph.model.frozen import brief, empty, freeze
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
@@ -48,6 +48,7 @@ LIST_COLUMNS = ("arg_dims", "arg_types", "arg_strides", "arg_values")
 """Sparse columns of an operator's inputs, whose values are codes of `EventTable.lists`."""
 
 
+@brief
 @dataclass(frozen=True)
 class LaneTable:
     """The (pid, tid) pairs of a trace: host threads and device streams as the file names them.
@@ -82,6 +83,7 @@ class LaneTable:
         return name if name and str(tid) in name else f"{tid} ({name})" if name else str(tid)
 
 
+@brief
 @dataclass(frozen=True)
 class SparseColumn:
     """A column that few events have.
@@ -108,6 +110,7 @@ class SparseColumn:
         return out
 
 
+@brief
 @dataclass(frozen=True)
 class FlowTable:
     """Flow points (``ph`` s, t, f), except those that only repeat a correlation id.
@@ -140,6 +143,7 @@ class FlowTable:
         return len(self.ts_ns)
 
 
+@brief
 @dataclass(frozen=True)
 class EventTable:
     """Events of one rank, in file order.

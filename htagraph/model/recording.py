@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from htagraph.model.events import EventTable
+from htagraph.model.frozen import brief
 
 __all__ = [
     "MAX_RANKS",
@@ -122,6 +123,7 @@ class Attachment:
     detail: str = ""
 
 
+@brief
 @dataclass(frozen=True)
 class Recording:
     """One rank as a profiler recorded it: what a reader of any format returns.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.frozen import empty, freeze
+from htagraph.model.frozen import brief, empty, freeze
 
 __all__ = ["SampleTable", "Series"]
 
@@ -46,6 +46,7 @@ class Series:
     uncertainty_ns: int = 0
 
 
+@brief
 @dataclass(frozen=True)
 class SampleTable:
     """Samples of all series: by series, then by time.

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import QueryError
+from htagraph.model.frozen import brief
+from htagraph.model.labels import CUT, is_printed_as
 
 __all__ = ["SymbolTable", "alphabetical", "compile_pattern"]
 
@@ -96,6 +98,7 @@ def alphabetical(texts: Iterable[str]) -> tuple[npt.NDArray[np.object_], npt.NDA
     return table.array[order], place[codes]
 
 
+@brief
 @dataclass(frozen=True)
 class SymbolTable:
     """Distinct strings and their codes.
@@ -159,6 +162,14 @@ class SymbolTable:
             found.setflags(write=False)
             self._searched[pattern] = found
         return self._searched[pattern]
+
+    def named(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.bool_]:
+        """Whether each string matches a glob or regex; if none does, whether it is printed so."""
+        if not isinstance(pattern, str):
+            return self.mask(compile_pattern(pattern))
+        is_cut = CUT in pattern and self.code(pattern) < 0
+        found = self.mask((is_printed_as if is_cut else compile_pattern)(pattern))
+        return found if is_cut or found.any() else self.mask(is_printed_as(pattern))
 
     def matching(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.int32]:
         """Codes of the strings that match a glob or regex, ascending."""

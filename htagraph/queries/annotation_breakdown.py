@@ -18,7 +18,7 @@ from htagraph.lookup.naming import innermost_at
 from htagraph.model.answers import ANNOTATION_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.symbols import alphabetical, compile_pattern
+from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
 __all__ = ["annotation_breakdown"]
@@ -82,7 +82,7 @@ def annotation_breakdown(
     inside = own >= 0
     code = np.where(events.kind == kind, events.name, -1).astype(np.int64)
     n_kernels, device_ns, self_ns = _device_time(own[inside], work.dur_ns[inside], code, parent)
-    wanted = events.symbols.mask(compile_pattern(name))[events.name[every]]
+    wanted = events.symbols.named(name)[events.name[every]]
     ranges = clipped(dag, every[wanted], window)
     lengths = distribution(events.name[ranges.event].astype(np.int64), ranges.dur_ns)
     names = events.symbols.array[lengths.group]

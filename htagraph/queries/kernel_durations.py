@@ -15,7 +15,6 @@ from htagraph.model.answers import KERNEL_DURATIONS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
-from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
 
 __all__ = ["kernel_durations"]
@@ -30,7 +29,7 @@ def kernel_durations(
     """
     events = dag.events
     rows = device_work(dag, window).event
-    rows = rows[events.named(events.symbols.mask(compile_pattern(name)))[rows]]
+    rows = rows[events.named(events.symbols.named(name))[rows]]
     rows = rows[
         np.lexsort(
             (events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows])

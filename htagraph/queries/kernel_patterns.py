@@ -21,7 +21,6 @@ from htagraph.lookup.queues import queues
 from htagraph.model.answers import KERNEL_PATTERNS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
 
 __all__ = ["kernel_patterns"]
@@ -76,7 +75,7 @@ def _under_operators(
     launch, n_recorded = dag.launch, len(dag.events)
     dag = dag.unrolled
     events = dag.events
-    wanted = events.named(events.symbols.mask(compile_pattern(under)))
+    wanted = events.named(events.symbols.named(under))
     wanted &= np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
     inside = (events.ts_ns >= window.start_ns) & (events.ts_ns < window.end_ns)
     captured = np.arange(len(events)) >= n_recorded

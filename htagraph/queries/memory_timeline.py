@@ -8,6 +8,7 @@ import pandas as pd
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import clipped
 from htagraph.lookup.naming import innermost_at, names_or_empty
+from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import MEMORY_TIMELINE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -24,9 +25,10 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.MEMORY_TIMELINE`
-        By device and time. Empty if memory was not recorded.
+        By device and time. Empty if memory was not recorded. ``attrs["steps_ns"]`` has the starts
+        of steps.
     """
-    events = dag.events
+    events, steps_ns = dag.events, find_steps(dag.events)["start_ns"]
     rows = np.flatnonzero(
         (events.kind == EventKind.INSTANT) & (events.name == events.symbols.code(_MEMORY))
     )
@@ -39,7 +41,7 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
         dag, np.flatnonzero(events.is_host), events.lane[rows].astype(np.int64), events.ts_ns[rows]
     )
     op = innermost(dag, inner, (EventKind.OP, EventKind.ANNOTATION))
-    return MEMORY_TIMELINE.frame(
+    frame = MEMORY_TIMELINE.frame(
         {
             "event": rows,
             "ts_ns": events.ts_ns[rows],
@@ -51,3 +53,5 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
             "op": names_or_empty(dag, op),
         }
     )
+    frame.attrs["steps_ns"] = steps_ns[steps_ns.between(window.start_ns, window.end_ns)].tolist()
+    return frame

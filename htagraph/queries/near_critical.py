@@ -15,13 +15,13 @@ from htagraph.lookup.naming import names_or_empty, op_names
 from htagraph.model.answers import NEAR_CRITICAL
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, in_words
+from htagraph.model.labels import name_label
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.replay.near_chains import NearChains, near_chains
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import Replay
-from htagraph.writers.labels import name_label
 
 __all__ = ["near_critical"]
 

@@ -151,7 +151,7 @@ def captures_in_words(captures: pd.DataFrame) -> str:
         )
     text = _aligned(lines)
     if len(found) > _N_LISTED:
-        text.insert(1, f"… {len(found) - _N_LISTED:,} earlier ones: --capture list has all")
+        text.insert(1, f"… {len(found) - _N_LISTED:,} earlier: --capture list has all")
     return "\n".join(text)
 
 

@@ -15,9 +15,11 @@ _OF_SEVERAL_RANKS = (".sqlite", ".pftrace", ".pftrace.gz")
 """Endings of files that may hold several ranks."""
 
 
-_RANK_IN_NAME = re.compile(
-    r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
-)
+_RANKS_IN_NAME = [
+    re.compile(rf"(?:^|[^a-zA-Z]){word}[-_.]?(\d{{1,9}})(?!\d)", re.IGNORECASE)
+    for word in ("rank", "(?:worker|tp|dp)")
+]
+"""The rank of the job first: vLLM writes ``dp0_pp0_tp1_dcp0_ep1_rank1.pt.trace.json.gz``."""
 
 
 def file_of(path: Path) -> Path:
@@ -58,5 +60,5 @@ def rank_in_name(path: Path) -> int | None:
     >>> rank_in_name(Path("rank-3.json.gz")), rank_in_name(Path("trace.json"))
     (3, None)
     """
-    found = _RANK_IN_NAME.search(path.name)
-    return int(found.group(1)) if found else None
+    found = [match for one in _RANKS_IN_NAME if (match := one.search(path.name))]
+    return int(found[0].group(1)) if found else None

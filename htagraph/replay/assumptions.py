@@ -17,6 +17,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 from htagraph.replay.own_times import held_calls, own_times
@@ -62,6 +63,7 @@ class Assumption(StrEnum):
     OTHERS_LATE = "collectives end no earlier: other ranks do not change"
 
 
+@brief
 @dataclass(frozen=True)
 class Reading:
     """The recorded run, as replayed under one assumption."""

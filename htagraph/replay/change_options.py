@@ -11,12 +11,15 @@ from htagraph.replay.changes import Change, insert, no_wait, remove, scale
 from htagraph.replay.collective_changes import bandwidth, equalise
 from htagraph.replay.device_changes import fuse, overlap
 from htagraph.replay.host_changes import graphed, prefetch
+from htagraph.replay.host_code import Code, code
 from htagraph.replay.roof_changes import at_roof
 
 __all__ = ["ChangeOptions"]
 
 _ALL = "all"
 """Instead of a name: whatever has a roof."""
+_CODE = "code "
+"""How a table begins the place of host code."""
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
 _COMMA = re.compile(r",(?![^<(]*[>)])")
@@ -70,7 +73,7 @@ class ChangeOptions:
     def _on_every_rank(self) -> tuple[Change, ...]:
         return (
             *(_scaled(text) for text in self.scale or ()),
-            *(remove(name) for name in self.remove or ()),
+            *(remove(_named(name)) for name in self.remove or ()),
             *(no_wait(name) for name in self.no_wait or ()),
             *(_inserted(text) for text in self.insert or ()),
             *(overlap(name) for name in self.overlap or ()),
@@ -91,7 +94,13 @@ def _scaled(text: str) -> Change:
         by = float(factor)
     except ValueError:
         raise QueryError(f"{factor!r} is not a number.", hint=hint) from None
-    return scale(name, by=by)
+    return scale(_named(name), by=by)
+
+
+def _named(name: str) -> str | Code:
+    """What a name stands for: events, or code as tables print it (``code after aten::mm``)."""
+    place = name.removeprefix(_CODE)
+    return name if place == name else code(place)
 
 
 def _inserted(text: str) -> Change:

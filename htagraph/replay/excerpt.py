@@ -17,6 +17,7 @@ from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.dag import Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, FlowTable, SparseColumn
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import KernelClass
 from htagraph.model.samples import SampleTable
 from htagraph.model.units import human_count
@@ -42,6 +43,7 @@ _LEAD = 4
 """One step of so many warms up queues before the replayed window. Chosen: test_excerpt."""
 
 
+@brief
 @dataclass(frozen=True)
 class Excerpt:
     """A graph to replay, and the window in it that is measured.

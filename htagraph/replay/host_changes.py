@@ -77,7 +77,9 @@ class Graphed(Change):
         draft.clear(rows)
         usual = draft.extra_ns <= dag.calibration.stream_usual_ns
         draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0
-        first = _first_launches(dag)
+        if "first launches" not in replay.kept:
+            replay.kept["first launches"] = _first_launches(dag)
+        first: Bools = replay.kept["first launches"]
         cost = np.flatnonzero(graph_launches(dag))
         cost_ns = int(np.median(events.dur_ns[cost])) if len(cost) else _GRAPH_LAUNCH_NS
         at_end = (replay.kind == EdgeKind.THREAD) & first[replay.node[replay.head] >> 1]

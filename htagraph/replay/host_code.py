@@ -24,7 +24,7 @@ from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.model.symbols import compile_pattern
+from htagraph.model.symbols import SymbolTable
 from htagraph.replay.replay import Replay
 
 __all__ = ["Code", "Frames", "code", "share_of_code"]
@@ -157,8 +157,7 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
         replay.kept["code"] = _Pieces.of(dag, replay)
     found: _Pieces = replay.kept["code"]
     number, places, dur_ns = found.number, found.places, found.dur_ns
-    test = compile_pattern(chosen.place)
-    fits = np.array([bool(text) and test(text) for text in places.tolist()], dtype=bool)
+    fits = SymbolTable(tuple(places.tolist())).named(chosen.place) & (places != "")
     if not fits.any():
         times = np.bincount(number, weights=dur_ns, minlength=len(places))
         longest = [repr(places[at]) for at in np.argsort(-times, kind="stable")[:4] if places[at]]

@@ -89,7 +89,6 @@ class Trials(Generic[Replayer]):
 
     Parameters
     ----------
-    rehearsal : Rehearsed
     of_causes, of_parts : callable
         Candidates, made when they are asked for.
     n_threads : int, default=1

@@ -15,6 +15,7 @@ from htagraph.algorithms.retime import retime
 from htagraph.algorithms.walks import walk_back
 from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.model.dag import Dag
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
@@ -96,6 +97,7 @@ class Run(NamedTuple):
     times_ns: I64
 
 
+@brief
 @dataclass(frozen=True)
 class Rehearsal:
     """A window of a graph, to replay under changes."""

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
+from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
@@ -51,6 +52,7 @@ class Bounds(NamedTuple):
     tail_ns: int
 
 
+@brief
 @dataclass(frozen=True)
 class Replay:
     """Nodes in a topological order, and the edges between them with their weights.

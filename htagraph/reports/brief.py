@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from htagraph.findings.advice import NOT_RANKED
 from htagraph.findings.verdict import Finding, Paragraph
 from htagraph.model.kinds import Cause
+from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label
+from htagraph.reports.summary import Summary
 
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
-    from htagraph.reports.summary import Summary
 
 __all__ = ["brief_paragraphs", "next_question", "shortened"]
 
@@ -28,6 +28,11 @@ _INDENT, _WITHIN = 2, 5
 _ENDS = (", ", "; ", ": ", ". ", " (")
 """Where advice can be cut: after a clause."""
 
+_ACTIONS = ("balance ", "check ", "compare ", "find ")
+"""How advice begins that does not give its reason first: what follows a colon is no action.
+
+Found in the rules. Pinned by `test_one_screen.py::test_advice_is_cut_to_what_to_do`.
+"""
 _TRY = "try: "
 _CONDITION = re.compile(r",? (?:if|at(?! most)|without) .*")
 """What a saving depends on: left out where there is no room, as advice follows."""
@@ -72,7 +77,14 @@ def brief_paragraphs(summary: Summary | JobSummary, width: int) -> Iterator[Para
 def next_question(summary: Summary | JobSummary) -> str:
     """The verb to continue with, and its question if it takes one."""
     findings = summary.verdict.top_findings
-    return _QUESTIONS.get(Cause(findings[0].cause), "what-if") if findings else "info"
+    if not findings:
+        return _checks(summary)
+    return _QUESTIONS.get(Cause(findings[0].cause), "what-if")
+
+
+def _checks(summary: Summary | JobSummary) -> str:
+    """The verb that says what was not recorded, and how to record it."""
+    return "info" if isinstance(summary, Summary) else "ask quality"
 
 
 def shortened(advice: str, width: int) -> str:
@@ -90,7 +102,8 @@ def shortened(advice: str, width: int) -> str:
     if len(advice) <= width:
         return advice
     cuts = list(_cuts(advice))
-    reason = next((len(cut) for cut, end in cuts if end == ": "), 0)
+    said = (len(cut) for cut, end in cuts if end == ": " and cut.endswith(" …"))
+    reason = 0 if advice.startswith(_ACTIONS) else next(said, 0)
     fits = [cut for cut, end in cuts if len(cut) > reason + len(" …") and len(cut) <= width]
     if fits:
         return fits[-1]
@@ -130,4 +143,5 @@ def _not_shown(summary: Summary | JobSummary) -> str:
     """What the recording does not show: checks that are not good, with the share of the worst."""
     shares = summary.weak_checks.groupby("check", sort=False)["share"].min()
     checks = "; ".join(f"{check} ({share:.0%})" for check, share in shares.items())
-    return f"Not recorded, or only in part: {checks}. htagraph info says more." if checks else ""
+    how = f"htagraph {_checks(summary)} says more."
+    return f"Not recorded, or only in part: {checks}. {how}" if checks else ""

@@ -9,10 +9,10 @@ import pandas as pd
 
 from htagraph.model.answers import TEMPORAL_BREAKDOWN, UTILIZATION
 from htagraph.model.job_answers import STRAGGLERS
+from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.device_use import losses_in_words, lost_slots, use_in_words
 from htagraph.writers.cells import human_frame
-from htagraph.writers.labels import printable
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.reports.job_summary import JobSummary

@@ -19,6 +19,9 @@ _SUMMARY = "summary.md"
 _FILES = (_SUMMARY, "report.html", "critical.pftrace", "critical.dot", "job.pftrace")
 """Files of reports; those that an older report left and a newer one lacks are removed."""
 
+_SHOWN = ("report.html", "critical.pftrace", "job.pftrace")
+"""Those for a browser, and for Perfetto."""
+
 _RECORD = re.compile(r"<!-- htagraph report on (\{.*\}) -->\s*\Z")
 _UNFIT = re.compile(r"[^\w.+=-]+")
 
@@ -67,17 +70,24 @@ class ReportOrigin:
                 hint="choose another --out, or delete that one.",
             )
 
-    def folder(self, name: str) -> Path:
+    def folder(self, name: str, within: Path = Path()) -> Path:
         """The folder of the report, named by parent, trace, capture and window."""
         parent = Path(self.source).parent.name
         capture = "" if self.capture == "latest" else f"capture-{self.capture}"
         parts = (_UNFIT.sub("-", part).strip("-") for part in (name, capture, self.window))
         named = "-".join(part for part in parts if part) or "report"
-        first = _ROOT / parent / named if parent else _ROOT / named
+        first = within / _ROOT / parent / named if parent else within / _ROOT / named
         others = (first.with_name(f"{named}-{number}") for number in count(2))
         return next(
             folder for folder in chain((first,), others) if _recorded(folder) in (None, self)
         )
+
+    def files(self, name: str, within: Path) -> list[Path]:
+        """What was written of a report on this that one can look at; empty if nothing was."""
+        folder = self.folder(name, within)
+        if _recorded(folder) != self:
+            return []
+        return [folder / file for file in _SHOWN if (folder / file).exists()]
 
     def remove_stale(self, folder: Path, written: Iterable[Path]) -> None:
         """Remove the files of an older report that the new one does not have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,8 +19,11 @@ from htagraph.findings.whole_part import WHOLE_PART
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
+from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
+from htagraph.model.frames import SPEED_UPS, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.labels import labels_among
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -29,10 +33,12 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
 from htagraph.writers.answer import Answer
+from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -45,8 +51,9 @@ NOT_INFERRED = (
 )
 """Caveat of a report on graphs without inferred edges."""
 
-_N_CURVES = 10
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart."""
+_N_CURVES = 6
+"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
+each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
@@ -121,7 +128,13 @@ class PathSummary(ABC):
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
         found = self.opportunities
-        return Answer(what_helps(found.head(0) if self.verdict.withheld else found))
+        shown = found.head(0) if self.verdict.withheld else found
+        return Answer(what_helps(shown, self.labels_of(shown["target"])))
+
+    def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Short names that are distinct in the trace, if it is one trace."""
+        del names
+        return {}
 
 
 @dataclass(frozen=True)
@@ -271,9 +284,17 @@ class Summary(PathSummary):
         return find_bounds(self.path)
 
     @cached_property
+    @answers(OPPORTUNITIES)
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return self.path.excerpt.scaled(self.path.trials.opportunities)
+        _ = self.verdict  # by the same replays
+        trials = self.path.trials
+        del self.path.__dict__["trials"]  # they are larger than the graph
+        return self.path.excerpt.scaled(trials.opportunities)
+
+    def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Short names that are distinct in the trace."""
+        return labels_among(names, self.graph.dag.events.symbols.texts)
 
     @property
     def help_notes(self) -> str:
@@ -282,6 +303,7 @@ class Summary(PathSummary):
         return " ".join(filter(None, said))
 
     @cached_property
+    @answers(SPEED_UPS)
     def speed_ups(self) -> pd.DataFrame:
         """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
         found = self.opportunities
@@ -290,7 +312,7 @@ class Summary(PathSummary):
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
         part = self.path.excerpt
-        return part.scaled(speed_ups(self.path.trials.rehearsal, targets.tolist()))
+        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:
@@ -304,6 +326,7 @@ class Summary(PathSummary):
         return inferred_in_words(pd.DataFrame(columns, copy=False))
 
     @cached_property
+    @answers(STEP_SHARES)
     def by_step(self) -> pd.DataFrame:
         """The path by step, schema `frames.STEP_SHARES`."""
         return step_shares(self.path)
@@ -319,6 +342,7 @@ class Summary(PathSummary):
         return self.graph.utilization_losses()
 
     @cached_property
+    @answers(QUALITY)
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
         return quality_of(self.graph.dag, self.graph.interval, self.path.coded)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import pandas as pd
 
 from htagraph.findings.advice import OTHER_RANKS
 from htagraph.model.kinds import Cause
+from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.writers.labels import name_label
 
 __all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "clocks_in_words", "notes_on", "what_helps"]
 
@@ -59,8 +62,15 @@ _N_FUSED = 2
 """Kernels of a fusion that its name lists: chosen."""
 
 
-def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
+def what_helps(
+    opportunities: pd.DataFrame, labels: Mapping[str, str] = MappingProxyType({})
+) -> pd.DataFrame:
     """Changes that would help, duplicates merged, kernels at twice their speed.
+
+    Parameters
+    ----------
+    labels : mapping of str to str, optional
+        Short names of targets, which `what_if` accepts.
 
     Returns
     -------
@@ -99,7 +109,7 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
                 for kind, cause in zip(shown["kind"], shown["cause"], strict=True)
             ],
             "target": [
-                _target(*said)
+                labels.get(said[1]) or _target(*said)
                 for said in zip(shown["kind"], shown["target"], shown["cause"], strict=True)
             ],
             "saves_ns": shown["saves_ns"].to_numpy(np.int64),

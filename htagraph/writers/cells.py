@@ -11,9 +11,9 @@ import pandas as pd
 
 from htagraph.model.columns import heading, quantity
 from htagraph.model.kinds import in_words
+from htagraph.model.labels import distinct_names, name_label, printable
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_duration, human_number
-from htagraph.writers.labels import distinct_names, name_label, printable
 
 __all__ = ["Columns", "cell_text", "full_names", "human_columns", "human_frame"]
 

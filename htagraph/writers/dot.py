@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.model.colors import COLORS
+from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
+from htagraph.model.labels import name_label, printable
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label, printable
 from htagraph.writers.output_file import write_text
 
 __all__ = ["graph_dot", "path_dot"]
@@ -23,16 +23,16 @@ __all__ = ["graph_dot", "path_dot"]
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_BOUND_COLORS = {bound.label: color.pale for bound, color in COLORS.items()}
+_BOUND_COLORS = {bound.label: color for bound, color in COLORS.items()}
 _EVENT_COLORS = {
-    EventKind.OP: COLORS[Bound.HOST].pale,
-    EventKind.RUNTIME: "#f3d3d3",
-    EventKind.ANNOTATION: COLORS[Bound.PYTHON_GAP].pale,
-    EventKind.KERNEL: COLORS[Bound.COMPUTE].pale,
-    EventKind.MEMCPY: COLORS[Bound.MEMORY].pale,
-    EventKind.MEMSET: COLORS[Bound.MEMORY].pale,
+    EventKind.OP: COLORS[Bound.HOST],
+    EventKind.RUNTIME: COLORS[Bound.LAUNCH],
+    EventKind.ANNOTATION: COLORS[Bound.PYTHON_GAP],
+    EventKind.KERNEL: COLORS[Bound.COMPUTE],
+    EventKind.MEMCPY: COLORS[Bound.MEMORY],
+    EventKind.MEMSET: COLORS[Bound.MEMORY],
 }
-_PLAIN, _ON_PATH = "#ffffff", "#c0392b"
+_PLAIN, _ON_PATH = Color("#ffffff"), "#c0392b"
 _FONT = {"fontname": "Helvetica", "fontsize": "10"}
 
 
@@ -77,13 +77,14 @@ def _add_node(
     graph: Any,  # noqa: ANN401
     number: int,
     lines: list[str],
-    color: str,
+    color: Color,
     **more: str,
 ) -> None:
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
     label = "\\n".join(_quoted(line)[1:-1] for line in lines if line)
-    graph.add_node(pydot.Node(f"n{number}", label=f'"{label}"', fillcolor=_quoted(color), **more))
+    look = {"fillcolor": _quoted(color.fill), "fontcolor": _quoted(color.ink)}
+    graph.add_node(pydot.Node(f"n{number}", label=f'"{label}"', **look, **more))
 
 
 def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None:  # noqa: ANN401

@@ -10,14 +10,15 @@ import pandas as pd
 
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
+from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import printable
 
 __all__ = ["escaped", "frame_html", "path_html", "table_html"]
 
-_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
+_COLORS = {bound.label: color.css for bound, color in COLORS.items()}
 
 _CELL = "text-align:{align};padding:1px 1em 1px 0;border:0;white-space:{space}"
+_MARK = "display:inline-block;width:1em;height:0.8em;"
 
 
 def escaped(text: str) -> str:
@@ -60,7 +61,7 @@ def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[st
     Parameters
     ----------
     colors : sequence of str, optional
-        Marks of the rows.
+        Backgrounds in CSS, of marks in front of the rows.
     """
     body = ""
     for row, color in zip_longest(rows, colors, fillvalue=""):
@@ -75,15 +76,17 @@ def _cell(text: str, align: str, space: str = "normal") -> str:
 
 def _mark(color: str) -> str:
     style = _CELL.format(align="left", space="normal")
-    return f'<td style="{style};color:{color}">\u25a0</td>' if color else ""
+    mark = f'<span style="{_MARK}background:{color}"></span>'
+    return f'<td style="{style}">{mark}</td>' if color else ""
 
 
 def path_html(title: str, by_bound: pd.DataFrame) -> str:
     """A critical path: one bar, and the time of each bound."""
     columns = (by_bound["dur_ns"].tolist(), by_bound["share"].tolist())
     parts = list(zip(by_bound.index.astype(str), *columns, strict=True))
+    told = {bound: f"{in_words(bound)} {share:.1%}" for bound, _, share in parts}
     bar = "".join(
-        f'<span title="{in_words(bound)} {share:.1%}" style="display:inline-block;height:12px;'
+        f'<span title="{told[bound]}" style="display:inline-block;height:12px;'
         f'width:{share:.4%};background:{_COLORS[bound]}"></span>'
         for bound, _, share in parts
     )
@@ -91,4 +94,5 @@ def path_html(title: str, by_bound: pd.DataFrame) -> str:
         (in_words(name), human_duration(dur_ns), f"{share:.1%}") for name, dur_ns, share in parts
     ]
     table = table_html(rows, title=title, colors=[_COLORS[bound] for bound, _, _ in parts])
-    return f'{table}<div style="line-height:0;max-width:60em">{bar}</div>'
+    look = 'style="line-height:0;max-width:60em"'
+    return f'{table}<div role="img" aria-label="{", ".join(told.values())}" {look}>{bar}</div>'

@@ -21,10 +21,11 @@ import pandas as pd
 
 from htagraph.algorithms.rows import rows
 from htagraph.model.categories import CRITICAL_PATH
+from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, in_words
+from htagraph.model.labels import name_label
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
-from htagraph.writers.labels import name_label
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
@@ -36,6 +37,7 @@ _N_FINDINGS = 3
 """Findings in the arguments of the window (chosen)."""
 
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
+_COLORS = {bound.label: color.perfetto for bound, color in COLORS.items()}
 
 
 class _Texts(NamedTuple):
@@ -67,9 +69,8 @@ class _Texts(NamedTuple):
         return np.append(numbers, 0)[self.code].astype(np.int64)
 
 
-def _events(segments: pd.DataFrame) -> _Texts:
-    """The event of each segment, or the code that it is about."""
-    what = _Texts.of(segments["name"])
+def _about(segments: pd.DataFrame, what: _Texts) -> _Texts:
+    """What each segment is called after: its event, or the code between events."""
     if "code" not in segments:
         return what
     code = _Texts.of(segments["code"])
@@ -92,11 +93,13 @@ def _named(bound: _Texts, what: _Texts, strings: Strings) -> I64:
     return numbers[both]
 
 
-def _arguments(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str, _Texts]:
+def _arguments(
+    segments: pd.DataFrame, what: _Texts, findings: Mapping[str, str]
+) -> dict[str, _Texts]:
     """Arguments of each segment."""
-    n = len(segments)
-    both = _Texts.of(pd.concat([segments["name"], segments["op"]]))
-    what, operator = _Texts(both.code[:n], both.texts), _Texts(both.code[n:], both.texts)
+    operator = _Texts.of(segments["op"])
+    code_of = {text: code for code, text in enumerate(what.texts)}
+    same = np.array([code_of.get(text, -1) for text in operator.texts], dtype=np.int64)
     # The slice of a full device is about the kernel that fills it; what waits comes next.
     waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
     rule = _Texts.of(segments["rule"])
@@ -104,7 +107,7 @@ def _arguments(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str,
     is_explained = (segments["bound"] != Bound.UNEXPLAINED.label).to_numpy()
     found = {
         "what": what,
-        "operator": operator.where(operator.code != what.code),
+        "operator": operator.where(same[operator.code] != what.code),
         "waiting": waits.where((segments["bound"] == full).to_numpy()),
         "track": _Texts.of(segments["track"]),
         "rule": rule,
@@ -117,11 +120,15 @@ def _arguments(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str,
 
 
 def _args(
-    segments: pd.DataFrame, findings: Mapping[str, str], strings: Strings, first: int
+    segments: pd.DataFrame,
+    what: _Texts,
+    findings: Mapping[str, str],
+    strings: Strings,
+    first: int,
 ) -> list[Arg]:
     """Annotations of segments, the first of which is slice `first`."""
     out = []
-    for name, texts in _arguments(segments, findings).items():
+    for name, texts in _arguments(segments, what, findings).items():
         numbers = texts.numbers(strings)
         at = np.flatnonzero(numbers)
         out.append(Arg(name, first + at, numbers[at], "text"))
@@ -212,7 +219,7 @@ def path_slices(
     start = np.concatenate([ts_ns[first], ts_ns])
     dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
     words = {label: in_words(label) for label in Bound.labels()}
-    bound = _Texts.of(segments["bound"]).mapped(words)
+    what, bound = _Texts.of(segments["name"]), _Texts.of(segments["bound"])
     stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
     # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
     hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
@@ -221,12 +228,12 @@ def path_slices(
         ts_ns=start,
         dur_ns=dur_ns,
         track=np.broadcast_to(root, n),
-        name=np.concatenate([stays, _named(bound, _events(segments), strings)]),
+        name=np.concatenate([stays, _named(bound.mapped(words), _about(segments, what), strings)]),
         category=np.broadcast_to(category, n),
-        color=np.concatenate([hues, bound.numbers(strings)]),
+        color=np.concatenate([hues, bound.mapped(_COLORS).numbers(strings)]),
         is_instant=np.zeros(n, dtype=bool),
         boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
-        args=_args(segments, findings, strings, n_stays),
+        args=_args(segments, what, findings, strings, n_stays),
         flows=Flows(flows.row + n_stays, flows.id),
     )
     whole = Slices(

@@ -72,10 +72,11 @@ class Arg:
     value: npt.NDArray[Any]
     form: Literal["int", "float", "text", "flag"]
 
-    def has(self, row: int) -> bool:
-        """Whether a slice has it."""
-        at = int(np.searchsorted(self.row, row))
-        return at < len(self.row) and int(self.row[at]) == row
+    def has(self, rows: I64) -> npt.NDArray[np.bool_]:
+        """Whether each of some slices has it."""
+        at = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
+        found: npt.NDArray[np.bool_] = self.row[at] == rows
+        return found
 
     def pieces(self, name: int, rows: I64) -> list[Piece]:
         """The field for slices that have it."""
@@ -169,8 +170,8 @@ class _Encoder:
         ]
         return assemble(n, message_field(proto.TRACE_PACKET, body))
 
-    def begins(self, rows: I64) -> Block:
-        """Begins of slices of one shape."""
+    def begins(self, rows: I64, has: npt.NDArray[np.bool_]) -> Block:
+        """Begins of slices of one shape, and which arguments they have."""
         slices, first = self.slices, int(rows[0])
         is_instant = slices.is_instant[first]
         event = varint_field(
@@ -182,9 +183,8 @@ class _Encoder:
             event += varint_field(proto.EVENT_CATEGORY_IIDS, slices.category[rows])
         if slices.color[first]:
             event += varint_field(proto.EVENT_CORRELATION_ID_STR_IID, slices.color[rows])
-        for name, arg in zip(self.arg_names, slices.args, strict=True):
-            if arg.has(first):
-                event += arg.pieces(name, rows)
+        for number in np.flatnonzero(has).tolist():
+            event += slices.args[number].pieces(self.arg_names[number], rows)
         low, high = np.searchsorted(slices.flows.row, (first, first + 1))
         starts = np.searchsorted(slices.flows.row, rows)
         for k in range(high - low):
@@ -232,9 +232,13 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
         by_shape = np.argsort(shape, kind="stable")
         cuts = np.flatnonzero(np.diff(shape[by_shape])) + 1
         groups = np.split(by_shape, cuts)
+        firsts = by_shape[np.append(0, cuts)]
+        has = np.array([arg.has(rows[firsts]) for arg in slices.args], dtype=bool)
         encode = (
-            encoder.ends(rows[at]) if shape[at[0]] < 0 else encoder.begins(rows[at])
-            for at in groups
+            encoder.ends(rows[at])
+            if shape[at[0]] < 0
+            else encoder.begins(rows[at], has[:, number] if len(has) else has)
+            for number, at in enumerate(groups)
         )
         yield _interleave(list(zip(groups, encode, strict=True)), len(chunk))
 

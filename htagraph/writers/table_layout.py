@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.model.columns import heading, quantity
+from htagraph.model.labels import distinct_names
 from htagraph.model.schema import Quantity
 from htagraph.writers.cells import Columns, full_names, human_columns
-from htagraph.writers.labels import distinct_names
 
 __all__ = ["fitted"]
 

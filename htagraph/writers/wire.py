@@ -69,6 +69,8 @@ def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list
     """
     if isinstance(values, int):
         return [_tag(field, _VARINT) + varint(values & 0xFFFFFFFFFFFFFFFF)]
+    if len(values) and (values == values[0]).all():
+        return varint_field(field, int(values[0]))
     rest = values.astype(np.int64).view(np.uint64)
     width = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
     block = np.empty((len(rest), width), dtype=np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -11,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from htagraph import compiled
+from htagraph import compiled, load, report, run_profile
 from htagraph.agents import loaded as loading
 from htagraph.agents.budget import LONGEST_NAME
 from htagraph.agents.desk import Desk
@@ -41,6 +42,12 @@ def folder(tmp_path_factory) -> Path:
 def desk(folder) -> Desk:
     """A desk whose root is the folder."""
     return Desk(Root.of(folder))
+
+
+@pytest.fixture
+def own(folder, tmp_path) -> Desk:
+    """A desk with a copy of the folder, to write into."""
+    return Desk(Root.of(shutil.copytree(folder, tmp_path / "own")))
 
 
 def ask(desk: Desk, tool: str, /, **arguments: object) -> dict:
@@ -204,7 +211,51 @@ def test_a_trace_is_not_compared_with_a_job(desk):
 
     assert answer["is_comparable"] is False
     assert answer["verdict"] == "Not comparable: a job of 8 ranks before, of 3 after."
+    assert answer["check"] == "withheld"
+    assert answer["check_says"] == "not comparable: a job of 8 ranks before, of 3 after"
     assert ask(desk, "diff", before="job", after="job")["delta_ns"] == 0
+
+
+def test_a_difference_is_checked_as_on_the_command_line(desk):
+    """Slower by more than noise and 5% is broken; more may be allowed."""
+    slower = ask(desk, "diff", before=FAST, after=SLOW)
+
+    assert (slower["check"], slower["check_says"]) == ("broken", "noise 39.7%")
+    assert ask(desk, "diff", before=SLOW, after=FAST)["check"] == "passed"
+    assert ask(desk, "diff", before=FAST, after=SLOW, fail_above=2.0)["check"] == "passed"
+
+
+def test_a_difference_of_a_damaged_run_is_withheld(own):
+    """The end of a file is lost: what is damaged comes before the tables."""
+    whole = gzip.decompress((own.root.folder / FAST).read_bytes())
+    cut = own.root.folder / "cut.json"
+    cut.write_bytes(whole[: len(whole) * 9 // 10])
+    answer = ask(own, "diff", before=FAST, after=cut.name)
+
+    assert (answer["check"], answer["check_says"]) == ("withheld", "the recording is damaged")
+    assert answer["damage"][0].startswith("after: The file is cut off")
+
+
+def test_a_stored_report_is_compared_like_a_trace(own):
+    """As `htagraph report --json` and `RunProfile.save` leave it."""
+    run_profile(load(own.root.folder / FAST)).save(own.root.folder / "main.json")
+    answer = ask(own, "diff", before="main.json", after=FAST)
+
+    assert (answer["delta_ns"], answer["check"]) == (0, "passed")
+    assert "its window is fixed" in wrong(own, "diff", before="main.json", after=FAST, window="1")
+
+
+def test_a_verdict_names_the_files_of_its_report(own):
+    """Below the root; before there are any, the command that writes them."""
+    trace = own.root.folder / FAST
+    before = ask(own, "verdict", path=FAST)["report"]
+    with contextlib.chdir(own.root.folder):
+        files = report(trace).files
+    after = ask(own, "verdict", path=FAST)["report"]
+
+    assert before == [f"htagraph report {FAST} writes the page."]
+    assert set(after) <= {str(file) for file in files.values()}
+    assert after[-1].endswith("critical.pftrace")
 
 
 def test_ask_filters_sorts_and_chooses_columns(desk):

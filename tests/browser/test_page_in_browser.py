@@ -89,6 +89,20 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
     assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}
 
 
+def test_each_drawing_is_an_image_that_says_what_it_shows(tab: Any, file: Path) -> None:
+    """For screen readers: its fact, which is the title; not each tick of its axes."""
+    show(tab, file)
+    told = tab.page.evaluate(
+        """[...document.querySelectorAll("[data-figure]")].map((figure) => {
+            const [image, ...layers] = figure.querySelectorAll("svg.main-svg");
+            const fact = figure.closest("article").querySelector("h3").textContent;
+            const isAlone = layers.every((layer) => layer.ariaHidden === "true");
+            return image.role === "img" && image.ariaLabel === fact && isAlone;
+        })"""
+    )
+    assert told == [True] * 17
+
+
 def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) -> None:
     """Cause and attributed time of the cards, to the nanosecond, and the share as it reads."""
     show(tab, file)

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from htagraph.cli.main import main
+from htagraph.questions import QUESTIONS
+from htagraph.reports import plots
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
@@ -118,3 +120,22 @@ def test_a_broken_trace_is_repaired(capsys, tmp_path):
     assert code == 0
     assert "raw quote" in [row["kind"] for row in json.loads(text)]
     assert json.loads(out.read_text())["traceEvents"][0]["name"] == 'a "b" c'
+
+
+@pytest.mark.parametrize("question", sorted({*plots.__all__} & set(QUESTIONS)))
+def test_the_plot_of_an_answer_is_a_page(capsys, trace, tmp_path, question):
+    """Of every question that has one."""
+    pytest.importorskip("plotly")
+    out = tmp_path / "plot.html"
+    code, _, err = _run(capsys, "ask", question, trace, "--out", out)
+
+    assert (code, f"Wrote {out}" in err) == (0, True)
+    assert "Plotly.newPlot(" in out.read_text(encoding="utf-8")
+
+
+def test_an_answer_without_a_plot_names_those_that_have_one(capsys, trace, tmp_path):
+    code, _, err = _run(capsys, "ask", "drag", trace, "--out", tmp_path / "plot.html")
+
+    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert "there is no plot of drag" in err
+    assert "idle_time, kernel_durations" in err

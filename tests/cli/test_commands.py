@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import in_words
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -255,6 +259,21 @@ def test_piped_output_has_no_colors(trace, tmp_path):
 
     assert b"\x1b" not in piped.stdout
     assert b"\x1b" not in piped.stderr
+
+
+def test_bars_on_a_terminal_have_the_colors_of_figures(trace):
+    """Each is in a row that begins with the name of its bound."""
+    command = [sys.executable, "-m", "htagraph.cli.main", "report", "--tables", "--no-files"]
+    env = os.environ | {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "COLUMNS": "100"}
+    done = subprocess.run(
+        [*command, str(trace)], capture_output=True, check=True, env=env, encoding="utf-8"
+    )
+    bars = re.findall(r"(?m)^(\w[\w ]+?)  .*\x1b\[38;2;(\d+);(\d+);(\d+)m[█▏▎▍▌▋▊▉]", done.stdout)
+    drawn = {name: "#{:02x}{:02x}{:02x}".format(*map(int, rgb)) for name, *rgb in bars}
+    table = {in_words(bound.label): color.fill for bound, color in COLORS.items()}
+
+    assert len(drawn) > 2
+    assert drawn == {name: table[name] for name in drawn}
 
 
 def test_inference_can_be_switched_off(run, trace):

@@ -6,6 +6,8 @@ import pytest
 
 from htagraph.cli.main import main
 from htagraph.demo_traces import demo_trace
+from htagraph.findings.device_rules import DEVICE_RULES
+from htagraph.findings.host_rules import HOST_RULES
 from htagraph.reports.brief import shortened
 from tests.real_traces import located
 
@@ -64,6 +66,17 @@ def test_a_finding_is_three_lines(printed, run) -> None:
         )
 
 
+def test_a_finding_names_what_fits_and_keeps_what_it_saves(printed) -> None:
+    """At 80 columns, what the saving depends on goes first, then names lose their middle."""
+    out, _ = printed("report", demo_trace("dataloader"), "--no-files")
+
+    assert [line.strip() for line in out if line.strip().startswith("largest: ")] == [
+        "largest: enumerate(DataLoader)#_…er.__next__ 19.7 ms; saves 7%, at most 11%",
+        "largest: unrecorded code in ProfilerStep 342 us; saves 4%, at most 8%",
+        "largest: ampere_sgemm_128x64_nn 1.66 ms; saves at most 4% if twice as fast",
+    ]
+
+
 def test_the_last_lines_are_the_next_commands(printed) -> None:
     """They can be copied: what would help, and all tables."""
     trace = demo_trace("dataloader")
@@ -115,3 +128,24 @@ def test_advice_is_cut_after_a_clause(width, said) -> None:
     advice = "results are copied: do it less often (every n steps, or never), or later. Then wait."
 
     assert shortened(advice, width) == said
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        ("balance the router", "balance the router (auxiliary loss, bias of busy experts, …)"),
+        ("check the group", "check the group it waits in first …"),
+        ("compare its Python", "compare its Python code there with that of the other ranks."),
+        ("find which kernels", "find which kernels fill this rank's device …"),
+        ("most of the work is compiled", "find graph breaks and recompilations with TORCH_LOGS="),
+        ("most of the work is captured", "use larger or fewer graphs, larger batches …"),
+        ("ranks exchange rows", "ranks exchange rows of embeddings: start this one batch ahead …"),
+        ("gradients are reduced", "tune bucket_cap_mb of DistributedDataParallel …"),
+    ],
+)
+def test_advice_is_cut_to_what_to_do(begins, said) -> None:
+    """At 80 columns; some begins with a verb, some with its reason."""
+    rules = (*HOST_RULES.values(), *DEVICE_RULES.values())
+    (advice,) = {rule.says for row in rules for rule in row if rule.says.startswith(begins)}
+
+    assert shortened(advice, 65).startswith(said)

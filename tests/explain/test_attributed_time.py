@@ -91,6 +91,22 @@ def test_a_host_without_a_device_computes_calls_and_runs_code():
     ) == {"host code": 26, "cpu operators": 47, "short operators": 6}
 
 
+def test_a_closure_that_the_optimizer_calls_is_no_optimizer():
+    """As in Lightning, where a training step is one: what follows the backward pass is."""
+    names = {
+        "step": "Optimizer.step#Adam.step",
+        "back": "autograd::engine::evaluate_function: MmBackward0",
+    }
+    assert attributed(
+        """
+        us       |0         10        20        30        40        50        60        70
+        cpu 1    |{step                                                                   }
+        cpu 1    | [aten::mm           ][back                   ] [aten::add_             ]
+        """,
+        names=names,
+    ) == {"short operators": 1, "cpu operators": 21, "host code": 25, "optimizer": 26}
+
+
 def test_time_before_a_short_operator_is_the_operators_and_code_says_where_it_runs() -> None:
     """4 us before `aten::add` are its price of calling, a gap of 25 us is code of the user."""
     events = timeline(

@@ -12,8 +12,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import HTAGraphError, TraceLimitError
+from htagraph.model.labels import name_label
 from htagraph.questions import QUESTIONS
-from htagraph.writers.labels import name_label
 from tests.hostile.cpu_time import cpu_seconds
 
 

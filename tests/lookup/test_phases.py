@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import htagraph as hg
+from htagraph.lookup.phases import runs_in_closure
 from tests.real_traces import case, located
 
 
@@ -42,6 +44,42 @@ def test_forward_recomputed_backward_and_optimizer():
     kernels = {row.group: row.n_kernels for row in found.itertuples()}
 
     assert kernels == {"forward": 1, "recomputed forward": 1, "backward": 2, "optimizer": 1}
+
+
+def test_a_closure_that_the_optimizer_calls_is_forward_and_backward():
+    """As in Lightning: all of a training step runs inside of the optimizer's."""
+    own = {"Sequence number": 3, "Fwd thread id": 1}
+    graph = slices(
+        ("Optimizer.step#Adam.step", 0, 600, {}),
+        ("aten::linear", 10, 50, {"Sequence number": 3}),
+        ("autograd::engine::evaluate_function: AddmmBackward0", 100, 300, own),
+        ("AddmmBackward0", 110, 280, own),
+        ("aten::add_", 510, 50, {}),
+    )
+    found = graph.kernel_breakdown(by="phase")
+
+    assert dict(zip(found["group"], found["n_kernels"], strict=True)) == {
+        "forward": 1,
+        "backward": 1,
+        "optimizer": 1,
+    }
+
+
+def test_the_backward_pass_of_another_thread_is_no_closure():
+    """It trains a model of its own, while this one is updated."""
+    graph = hg.Trace.from_events(
+        hg.synth.timeline("""
+            us    |0         10        20        30        40
+            cpu 1 |{Optimizer.step#Adam.step          }
+            cpu 1 | [aten::add_         ]
+            cpu 2 |  [autograd::engine::evaluate_function: A ]
+        """)
+    ).compile()
+    added = graph.dag.events.names() == "aten::add_"
+
+    assert not runs_in_closure(
+        graph.dag, np.flatnonzero(added), graph.dag.events.ts_ns[added]
+    ).any()
 
 
 def test_inference_has_no_phases():

@@ -9,6 +9,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.graph import TraceGraph
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import Bound
 from tests.queries.recorded_shapes import Op, recorded
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate
@@ -49,7 +51,7 @@ from ends join slice p on p.id = a join slice o on o.id = b
 where p.category = 'critical_path' order by p.ts
 """
 BY_BOUND = f"""
-select extract_arg(arg_set_id, 'correlation_id'), sum(dur) from ({ON_PATH}) group by 1
+select substr(name, 1, instr(name || ' · ', ' · ') - 1), sum(dur) from ({ON_PATH}) group by 1
 order by 2 desc
 """  # noqa: S608
 WINDOW = """
@@ -111,6 +113,15 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
         ["debug.python gap", "2.00 us (3.1%)"],
         ["debug.finding 1", saves["compute"]],
     ]
+
+
+def test_segments_have_the_colors_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
+    """The text that viewers hash to a color is that of the bound."""
+    path = graph.critical_path()
+    query = f"select extract_arg(arg_set_id, 'correlation_id') from ({ON_PATH}) order by ts"  # noqa: S608
+    (texts,) = ask(path.to_perfetto(tmp_path / "x.pftrace"), query)
+    bounds = [Bound.parse(bound) for bound in path.segments["bound"]]
+    assert texts == [[COLORS[bound].perfetto] for bound in bounds]
 
 
 def test_code_between_operators_is_called_by_its_range_or_its_neighbor(tmp_path: Path, ask) -> None:

@@ -43,6 +43,13 @@ def test_memory_is_told_with_the_operator_that_took_it():
     ]
 
 
+def test_the_starts_of_steps_are_told():
+    """Those in the window."""
+    steps = "cpu 1 |{ProfilerStep#0  }{ProfilerStep#1  }"
+    frame = memory_timeline(compile_events(timeline(steps)), Window(5_000, 100_000, "later"))
+    assert frame.attrs["steps_ns"] == [18_000]
+
+
 def test_only_the_window_is_told():
     """Half-open: an instant at the end is not in it."""
     assert memory_timeline(_dag(), Window(0, 16_000, "first"))["bytes"].tolist() == [512]

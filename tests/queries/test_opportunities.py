@@ -51,6 +51,19 @@ def test_what_was_planted_costs_most(loading):
     assert repair["change"] == "prefetch()"
 
 
+def test_causes_asked_alone_cost_what_they_cost_among_all_changes(loading):
+    """A verdict replays no other changes."""
+    alone, among = loading.critical_path().trials.causes, loading.opportunities()
+
+    assert set(alone["kind"]) == {"cause", "repair"}
+    told = ["kind", "cause", "change", "left_share", "saves_ns", "low_ns", "high_ns", "alone_ns"]
+    of_causes = among[among["cause"] != ""]
+    pd.testing.assert_frame_equal(alone[told], of_causes[told].reset_index(drop=True))
+    then = [frame.query("kind == 'cause'")["then_bound"].tolist() for frame in (alone, of_causes)]
+    assert then[0] == then[1]
+    assert all(then[0])
+
+
 def test_several_at_once_find_what_one_after_the_other_do(loading):
     """Large traces are replayed by two threads; what was found is not asked again."""
     window = loading.interval

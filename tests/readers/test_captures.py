@@ -334,7 +334,7 @@ def test_the_search_for_captures_grows_with_the_files(tmp_path):
         hg.load_job(tmp_path)
 
     lines = refused.value.listing.splitlines()
-    assert (len(lines), lines[1]) == (22, "… 980 earlier ones: --capture list has all")
+    assert (len(lines), lines[1]) == (22, "… 980 earlier: --capture list has all")
 
 
 def test_one_process_with_two_cycles_is_two_captures():

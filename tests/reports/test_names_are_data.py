@@ -21,8 +21,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoT
 import htagraph as hg
 from htagraph.cli.console import Terminal
 from htagraph.cli.tables import Format, print_frame, print_head
+from htagraph.model.labels import printable
 from htagraph.reports.markdown import markdown_summary
-from htagraph.writers.labels import printable
 from tests.examples import one_in
 
 NASTY = [

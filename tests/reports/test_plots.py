@@ -23,11 +23,13 @@ from htagraph.model.answers import (
     KERNEL_DURATIONS,
     KERNEL_PATTERNS,
     LAUNCH_STATS,
+    MEMORY_TIMELINE,
     OVERLAP,
     SAMPLED_COUNTERS,
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
+from htagraph.model.colors import INFERRED
 from htagraph.model.frames import SPEED_UPS
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
@@ -356,6 +358,49 @@ def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema)
     assert title.startswith(("No", "Device"))
 
 
+def memory(**columns: list[object]) -> pd.DataFrame:
+    """Records of memory: device 1 has its peak of 3 GB in aten::mm, at 20 us."""
+    row = {name: [0] * 4 for name in MEMORY_TIMELINE.columns}
+    drawn = {
+        "ts_ns": [5_000, 10_000, 20_000, 30_000],
+        "device_type": [0, 1, 1, 1],
+        "device": [-1, 1, 1, 1],
+        "allocated": [64, 1_000_000_000, 3_000_000_000, 2_000_000_000],
+        "reserved": [0, 4_000_000_000, 4_000_000_000, 4_000_000_000],
+        "op": ["aten::empty", "aten::mm", "aten::mm", ""],
+    }
+    return MEMORY_TIMELINE.frame(row | drawn | columns)
+
+
+def test_the_peak_of_memory_is_named_and_steps_are_marked() -> None:
+    """The host's few bytes are not drawn where a device has memory; time counts from 10 us."""
+    frame = memory()
+    frame.attrs["steps_ns"] = [12_000, 25_000]
+    figure = plots.memory_timeline(frame)
+
+    assert figure.layout.title.text == (
+        "Device 1 allocates at most 3 GB, in aten::mm at 10.0 us; 4 GB are reserved then"
+    )
+    lines = {line.name: (list(line.x), list(line.y)) for line in figure.data}
+    assert lines == {
+        "allocated, device 1": ([0, 10, 20, 20], [1, 3, 2, 2]),
+        "reserved, device 1": ([0, 10, 20, 20], [4, 4, 4, 4]),
+    }
+    assert [(mark.x, mark.y, mark.text) for mark in figure.layout.annotations] == [
+        (10, 3, "peak 3 GB")
+    ]
+    assert [step.x0 for step in figure.layout.shapes] == [2, 15]
+
+
+def test_memory_that_was_not_recorded_says_how_to_record_it() -> None:
+    """Old files have changes, but no totals."""
+    assert plots.memory_timeline(MEMORY_TIMELINE.empty()).layout.title.text == (
+        "Memory was not recorded. torch.profiler.profile(profile_memory=True) records it."
+    )
+    changes = memory(allocated=[-1] * 4, reserved=[-1] * 4)
+    assert plots.memory_timeline(changes).layout.title.text.startswith("No totals of memory")
+
+
 def test_without_plotly_one_is_told_what_to_install() -> None:
     """The extra is optional: the error names it."""
     code = (
@@ -388,8 +433,8 @@ def test_what_a_figure_cannot_draw_is_a_wrong_question(name: str, given: object)
         getattr(plots, name)(given)
 
 
-def test_inferred_segments_are_hatched() -> None:
-    """Of a wait that no record names; the bar says the rule, and the note what hatching means."""
+def test_inferred_segments_are_cross_hatched() -> None:
+    """Of a wait that no record names; the bar says the rule, and the note what it means."""
     names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
     drawing = """
         cpu 1    |[L >a][R         ]                                     [E         ][op           ]
@@ -397,19 +442,22 @@ def test_inferred_segments_are_hatched() -> None:
     """
     path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
     figure = plots.critical_path_timeline(path)
-    hatched = {
-        row.name: [text for text in row.customdata if "inferred" in text]
+    crossed = [
+        (row.name, text)
         for row in figure.data
-        if row.marker.pattern.shape
-    }
+        if isinstance(row.marker.pattern.shape, tuple)
+        for text, shape in zip(row.customdata, row.marker.pattern.shape, strict=True)
+        if shape == INFERRED
+    ]
 
-    assert list(hatched) == ["sync"]
-    assert hatched["sync"][0].endswith("<br>inferred: host polls")
-    assert figure.layout.meta["note"].startswith("Hatched segments are inferred")
+    ((bound, said),) = crossed
+    assert bound == "sync"
+    assert said.endswith("<br>inferred: host polls")
+    assert figure.layout.meta["note"].startswith("Cross-hatched segments are inferred")
 
 
 def test_a_path_of_records_has_no_hatching() -> None:
-    """Nor a note on it."""
+    """Nor a note on it: rows are named, and lines would look like more segments."""
     drawing = "cpu 1 |[launch >a][sync @*  ]\nstream 7 |   [k <a]"
     path = hg.Trace.from_events(hg.synth.timeline(drawing)).compile().critical_path()
     figure = plots.critical_path_timeline(path)

@@ -11,8 +11,8 @@ import pytest
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
+from htagraph.model.labels import name_label
 from htagraph.writers.dot import graph_dot, path_dot
-from htagraph.writers.labels import name_label
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* deprecated - use:DeprecationWarning"

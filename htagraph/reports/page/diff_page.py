@@ -9,18 +9,16 @@ import pandas as pd
 
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
-from htagraph.model.colors import COLORS
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.html_tables import html_table
-from htagraph.reports.page.legend import legend
+from htagraph.reports.page.legend import legend, mark
 
 __all__ = ["write_diff_page"]
 
-_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
 """Bounds with a bar of their own; the others share one: chosen."""
 _N_STEPS = 40
@@ -82,19 +80,20 @@ def _whole(label: str, longest_ns: int, dur_ns: int) -> str:
     return _row(label, _bar(0, dur_ns / longest_ns, kind="whole"), human_duration(dur_ns))
 
 
-def _row(label: str, bars: str, value: str) -> str:
-    """A row of bars with its name and value."""
+def _row(label: str, bars: str, value: str, told: str = "") -> str:
+    """A row of bars with its name and value; `told` is for those who do not see several bars."""
+    role = f' role="img" aria-label="{escape(told)}"' if told else ""
     return (
-        f'<div class="row"><b>{escape(label)}</b><div class="track">{bars}</div>'
+        f'<div class="row"><b>{escape(label)}</b><div class="track"{role}>{bars}</div>'
         f"<span>{escape(value)}</span></div>"
     )
 
 
-def _bar(left: float, width: float, *, color: str = "", kind: str = "") -> str:
+def _bar(left: float, width: float, *, bound: str = "", kind: str = "", title: str = "") -> str:
     """A bar; its start and width are shares of the track."""
     style = f"left:{100 * left:.3f}%;width:{100 * width:.3f}%"
-    style += f";background-color:{color}" if color else ""
-    return f'<i class="{kind}" style="{style}"></i>'
+    told = f' title="{escape(title)}"' if title else ""
+    return f'<i class="{kind}" style="{style}"{mark(bound)}{told}></i>'
 
 
 def _signed(dur_ns: float) -> str:
@@ -135,7 +134,7 @@ def _where(found: RunDiff) -> str:
         bar = _bar(
             (min(begin, end) - low) / span,
             abs(end - begin) / span,
-            color=_COLORS.get(name, ""),
+            bound=name,
             kind=" ".join(one for one, applies in kinds.items() if applies),
         )
         value = f"{_signed(end - begin)}{' (noise)' if is_noise else ''}"
@@ -157,13 +156,15 @@ def _paths(found: RunDiff) -> str:
     longest = max(int(found.steps["before_ns"]), int(found.steps["after_ns"]), 1)
     rows = []
     for side in ("before", "after"):
-        left, bars = 0.0, []
+        left, bars, told = 0.0, [], []
         ordered = frame.sort_values("before_ns", ascending=False, kind="stable")
         for name, dur_ns in zip(ordered["name"], ordered[f"{side}_ns"].tolist(), strict=True):
             width = dur_ns / longest
-            bars.append(_bar(left, width, color=_COLORS.get(name, "")))
+            told.append(f"{in_words(name)} {human_duration(dur_ns)}")
+            bars.append(_bar(left, width, bound=name, title=told[-1]))
             left += width
-        rows.append(_row(side, "".join(bars), human_duration(float(found.steps[f"{side}_ns"]))))
+        whole = human_duration(float(found.steps[f"{side}_ns"]))
+        rows.append(_row(side, "".join(bars), whole, f"{side}: {', '.join(told)}"))
     bars_html = f'<div class="bars">{"".join(rows)}</div>'
     drawn = f"{bars_html}{legend(bars_html)}"
     by_op = _table(found.critical_path(by="op"), "By operator")

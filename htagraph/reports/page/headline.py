@@ -26,13 +26,14 @@ def verdict_html(summary: Summary | JobSummary) -> str:
     replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
+        why = verdict.withheld[0].upper() + verdict.withheld[1:]
         rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
         missing = "".join(
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
             f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
-            f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
+            f"<p>{escape(why)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
         return f'<h2 class="lead">Nothing stands out.</h2>\n{about}'
@@ -58,6 +59,7 @@ def _card(number: int, finding: Finding) -> str:
         f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
         for bound, dur in finding.parts
     )
+    bounds = ", ".join(f"{in_words(bound)} {human_duration(dur)}" for bound, dur in finding.parts)
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
         for item in finding.evidence
@@ -74,7 +76,8 @@ def _card(number: int, finding: Finding) -> str:
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
         f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
-        f'{human_duration(finding.dur_ns)}</p><div class="meter">{parts}</div><ul>{evidence}</ul>'
+        f'{human_duration(finding.dur_ns)}</p><div class="meter" role="img" '
+        f'aria-label="{bounds}">{parts}</div><ul>{evidence}</ul>'
         f"{more}{tried}</li>"
     )
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from htagraph.model.columns import heading, quantity
+from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.schema import Quantity, Schema
 from htagraph.reports.page.commands import command_html
 from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.cells import cell_text
-from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
 
@@ -127,7 +127,7 @@ def html_table(
     Examples
     --------
     >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))
-    <div class="scroll"><table class="data">
+    <div class="scroll" tabindex="0"><table class="data">
     <thead><tr><th>name</th><th class="n">dur</th></tr></thead>
     <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody>
     </table></div>
@@ -148,8 +148,9 @@ def html_table(
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
     short = " short" if kept > _SHORT else ""
     return (
-        f'<div class="scroll"><table class="data{short}">\n<thead><tr>{"".join(heads)}</tr></thead>'
-        f"\n<tbody>{rows}</tbody>\n</table></div>{_more(kept, n_rows or len(frame), whole)}"
+        f'<div class="scroll" tabindex="0"><table class="data{short}">\n'
+        f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>"
+        f"{_more(kept, n_rows or len(frame), whole)}"
     )
 
 

@@ -8,11 +8,11 @@ from html import escape
 import pandas as pd
 
 from htagraph.model.kinds import Bound
+from htagraph.model.labels import name_label
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
-from htagraph.writers.labels import name_label
 
 __all__ = ["KeyFigure", "html_figures", "key_figures"]
 

@@ -32,7 +32,8 @@ def mark(label: str) -> str:
 def color_rules() -> str:
     """Rules of CSS that give the marks their colors."""
     return "\n".join(
-        f'[data-key="{name}"] {{ --key: {color}; }}' for name, color in _MARKED.items()
+        f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; }}'
+        for name, color in _MARKED.items()
     )
 
 
@@ -41,9 +42,9 @@ def legend(drawn: str) -> str:
 
     Examples
     --------
-    >>> legend(f'{{"color": "{BOUND_COLORS["host"]}"}}')
+    >>> legend('<i data-key="host"></i>')
     '<ul class="legend" aria-label="Colors"><li data-key="host">host</li></ul>'
     """
-    used = [name for name, color in _COLORS.items() if color in drawn]
+    used = [name for name, color in _COLORS.items() if color.fill in drawn or mark(name) in drawn]
     items = "".join(f"<li{mark(name)}>{escape(in_words(name))}</li>" for name in used)
     return f'<ul class="legend" aria-label="Colors">{items}</ul>' if used else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
+from html import escape, unescape
 
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.frames import BREAKDOWN, JOB_SEGMENTS
@@ -67,8 +67,9 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts, commands: Commands) -> st
     if panel.figure is not None:
         # Figures escape their titles themselves: plotly takes them as markup, too.
         title, note = panel.figure.title, panel.figure.note
+        told = f'role="figure" aria-label="{escape(unescape(title))}"'
         height = f"height:{panel.figure.layout['height']}px"
-        drawn = f'<div class="figure" data-figure="{panel.name}" style="{height}"></div>'
+        drawn = f'<div class="figure" data-figure="{panel.name}" {told} style="{height}"></div>'
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     wide = " wide" if panel.is_wide else ""
     whole = " whole-window" if panel.is_whole_window else ""
@@ -151,6 +152,7 @@ def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
     return (
         f'<article class="panel wide step" data-step="{number}" hidden>'
         f"<h3>{escape(view.name)}: {escape(view.summary)}</h3>"
-        f'<div class="meter bar">{parts}</div><div class="columns">{bounds}'
+        f'<div class="meter bar" role="img" aria-label="{escape(view.name)}, '
+        f'{escape(view.summary)}">{parts}</div><div class="columns">{bounds}'
         f"<div><h4>The longest segments in it</h4>{longest}</div></div></article>"
     )

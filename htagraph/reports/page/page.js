@@ -58,6 +58,12 @@ function draw(box, { anew = false } = {}) {
   const plot = anew || !box.dataset.drawn ? Plotly.newPlot : Plotly.react;
   return plot(box, figures[name].data, layoutOf(name), config).then(() => {
     if (!printing) Plotly.Plots.resize(box);
+    // The drawing is one image: its buttons are not part of it, so the box cannot be.
+    all(".main-svg", box).forEach((layer, number) => {
+      if (number) return layer.setAttribute("aria-hidden", "true");
+      layer.setAttribute("role", "img");
+      layer.setAttribute("aria-label", box.getAttribute("aria-label"));
+    });
     box.removeAllListeners("plotly_click");
     box.on("plotly_click", ({ points: [bar] }) => openSegment(bar.data.meta?.[bar.pointNumber], null));
     box.dataset.drawn = "yes";
@@ -70,7 +76,7 @@ const near = new IntersectionObserver((entries) => {
     if (!isIntersecting) continue;
     near.unobserve(target);
     ready().then(() => draw(target)).catch(() => {
-      target.replaceWith(element("p", "This browser cannot draw figures.", { class: "note" }));
+      target.replaceWith(element("p", "This browser cannot draw figures: see the table.", { class: "note" }));
     });
   }
 }, { rootMargin: "600px" });
@@ -126,6 +132,7 @@ for (const button of all("button.all")) {
 
 for (const head of all(".data th")) {
   head.tabIndex = 0;
+  head.setAttribute("aria-sort", "none");
   head.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
@@ -134,7 +141,7 @@ for (const head of all(".data th")) {
   head.addEventListener("click", () => {
     const body = head.closest("table").tBodies[0], at = head.cellIndex;
     const descends = head.getAttribute("aria-sort") !== "descending";
-    head.parentNode.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+    head.parentNode.querySelectorAll("th").forEach((other) => other.setAttribute("aria-sort", "none"));
     head.setAttribute("aria-sort", descends ? "descending" : "ascending");
     const key = (row) => row.cells[at].dataset.value ?? row.cells[at].textContent;
     const isNumber = head.classList.contains("n");

@@ -8,7 +8,7 @@ import pandas as pd
 
 from htagraph.model import answers, frames
 from htagraph.reports import plots
-from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.page.panels import Panel, Section, useful
 from htagraph.reports.page.path_section import path_section
 from htagraph.reports.page.shared_sections import (
     communication_section,
@@ -74,6 +74,18 @@ def _speed_of_light(summary: Summary) -> Iterator[Section]:
     yield Section("speed-of-light", "Speed of light", intro, panels)
 
 
+def _memory(summary: Summary) -> Iterator[Section]:
+    """Section on memory over time, if it was recorded."""
+    graph = summary.graph
+    frame = graph.memory_timeline()
+    if frame.empty:
+        return
+    drawn = drawing(plots.memory_timeline, frame, origin_ns=graph.interval.start_ns)
+    largest = frame.sort_values("allocated", ascending=False, kind="stable")
+    panel = Panel("memory-timeline", drawn, useful(largest), answers.MEMORY_TIMELINE)
+    yield Section("memory", "Memory", "What PyTorch's allocators hold, by device.", (panel,))
+
+
 def _quality(summary: Summary) -> Section:
     """Section on the quality of the trace."""
     checks = Panel("checks", None, summary.quality, answers.QUALITY, "Checks")
@@ -117,4 +129,5 @@ def rank_sections(
         graph.counters(name="memory_bandwidth"),
         origin_ns,
     )
+    yield from _memory(summary)
     yield _quality(summary)

@@ -11,10 +11,10 @@ import pandas as pd
 
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.kinds import Bound, in_words
+from htagraph.model.labels import name_label
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
-from htagraph.writers.labels import name_label
 
 __all__ = ["learnt", "segment_details"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,8 @@ from htagraph.explain.breakdown import sum_by
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
 from htagraph.model.frames import BREAKDOWN
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import Bound, in_words
+from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 
@@ -26,7 +28,13 @@ _LONGEST = 15
 _MIN_SHARE = 0.05
 """Share of the step from which a bound is in its summary: chosen."""
 
-_SegmentsAt = Callable[[npt.NDArray[np.int64]], "pd.DataFrame"]
+
+class _Steps(NamedTuple):
+    """The segments of a path: some in words, and the bound of all; and its pieces by step."""
+
+    segments_at: Callable[[npt.NDArray[np.int64]], pd.DataFrame]
+    bound: pd.Series[Any]
+    pieces: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -101,12 +109,9 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
     pieces = path.pieces(steps)
     dur_ns = pieces["dur_ns"].to_numpy(np.int64)
     pieces = pieces.assign(start_ns=path.window.start_ns + np.cumsum(dur_ns) - dur_ns)
-    return _choice(
-        path.segments_at,
-        pieces[pieces["row"] >= 0],
-        (window, path.window.start_ns, path.dur_ns),
-        usual,
-    )
+    bound = pd.Series(categorical(path.coded.bound, Bound.labels()))
+    steps_of_path = _Steps(path.segments_at, bound, pieces[pieces["row"] >= 0])
+    return _choice(steps_of_path, (window, path.window.start_ns, path.dur_ns), usual)
 
 
 def job_step_choice(path: JobPath, window: str) -> StepChoice:
@@ -114,22 +119,22 @@ def job_step_choice(path: JobPath, window: str) -> StepChoice:
     pieces = path.attributed_time[["segment", "step", "start_ns", "dur_ns"]]
     pieces = pieces[pieces["step"] != ""]
     row = pieces.groupby("step", sort=False).ngroup()
-    return _choice(
-        path.segments_at, pieces.assign(row=row), (window, path.start_ns, path.dur_ns), ""
-    )
+    steps = _Steps(path.segments_at, path.segments["bound"], pieces.assign(row=row))
+    return _choice(steps, (window, path.start_ns, path.dur_ns), "")
 
 
-def _choice(
-    segments_at: _SegmentsAt, pieces: pd.DataFrame, window: tuple[str, int, int], usual: str
-) -> StepChoice:
+def _choice(path: _Steps, window: tuple[str, int, int], usual: str) -> StepChoice:
     """The longest steps, and names of the others."""
     name, start_ns, dur_ns = window
-    steps = pieces.groupby("row", sort=False).agg(step=("step", "first"), dur_ns=("dur_ns", "sum"))
+    steps = path.pieces.groupby("row", sort=False).agg(
+        step=("step", "first"), dur_ns=("dur_ns", "sum")
+    )
     first = (steps["step"] == usual).to_numpy()
     order = np.lexsort((-steps["dur_ns"].to_numpy(np.int64), ~first))
     kept = np.zeros(len(steps), dtype=bool)
     kept[order[:_MAX_STEPS]] = True
-    views = [_view(segments_at, pieces[pieces["row"] == row]) for row in steps.index[kept]]
+    of_row = path.pieces["row"]
+    views = [_view(path, path.pieces[of_row == row]) for row in steps.index[kept]]
     others = steps[~kept]
     return StepChoice(
         f"{name}, {human_duration(dur_ns)}",
@@ -142,25 +147,25 @@ def _choice(
     )
 
 
-def _view(segments_at: _SegmentsAt, pieces: pd.DataFrame) -> StepView:
+def _view(path: _Steps, pieces: pd.DataFrame) -> StepView:
     """One step from its pieces of the path."""
     start_ns = pieces["start_ns"].to_numpy(np.int64)
-    parts = pieces.groupby("segment", sort=True).agg(
+    inside = pieces.groupby("segment", sort=True).agg(
         start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
     )
-    whole = segments_at(parts.index.to_numpy(np.int64))
-    inside = whole.assign(
-        start_ns=parts["start_ns"].to_numpy(np.int64), dur_ns=parts["dur_ns"].to_numpy(np.int64)
-    )
+    inside = inside.assign(bound=path.bound.iloc[inside.index.to_numpy()].array)
     total_ns = int(inside["dur_ns"].sum())
-    order: npt.NDArray[np.int64] = np.argsort(-inside["dur_ns"].to_numpy(np.int64), kind="stable")
-    longest = order[:_LONGEST]
+    longest = inside.sort_values("dur_ns", ascending=False, kind="stable").head(_LONGEST)
+    rows = longest.index.to_numpy(np.int64)
+    named = path.segments_at(rows).assign(
+        start_ns=longest["start_ns"].to_numpy(), dur_ns=longest["dur_ns"].to_numpy()
+    )
     shown = ("rank", "start_ns", "dur_ns", "bound", "name", "op", "track")
     return StepView(
         str(pieces["step"].iloc[0]),
         int(start_ns.min()),
         int((start_ns + pieces["dur_ns"].to_numpy(np.int64)).max()),
         sum_by(inside, "bound", total_ns, BREAKDOWN).rename_axis("bound").reset_index(),
-        inside.iloc[longest][[name for name in shown if name in inside.columns]],
-        tuple(parts.index[longest].tolist()),
+        named[[name for name in shown if name in named.columns]],
+        tuple(rows.tolist()),
     )

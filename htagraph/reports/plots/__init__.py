@@ -8,7 +8,12 @@ returns a `plotly.graph_objects.Figure`. If it joins marks to keep the figure sm
 
 from __future__ import annotations
 
-from htagraph.reports.plots.counter_plots import launch_stats, memory_bandwidth, queue_length
+from htagraph.reports.plots.counter_plots import (
+    launch_stats,
+    memory_bandwidth,
+    memory_timeline,
+    queue_length,
+)
 from htagraph.reports.plots.device_plots import (
     exposed_communication,
     idle_causes,
@@ -49,6 +54,7 @@ __all__ = [
     "kernels_across_ranks",
     "launch_stats",
     "memory_bandwidth",
+    "memory_timeline",
     "overlap",
     "pipeline_schedule",
     "queue_length",

@@ -1,7 +1,8 @@
-"""Figures of launches, queue length and memory bandwidth."""
+"""Figures of launches, queue length, memory bandwidth and memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.model.units import human_duration
+from htagraph.model.window import Window
+from htagraph.reports.no_rows import EMPTY_ANSWERS
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
@@ -20,16 +23,22 @@ from htagraph.reports.plots.style import (
     no_figure,
     of_frame,
     series_line,
+    step_lines,
     time_axis,
+    track_labels,
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
-__all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
+__all__ = ["launch_stats", "memory_bandwidth", "memory_timeline", "queue_length"]
 
 _MAX_TRACKS = 6
 """Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000
 """Points of a line: about one for each pixel of a wide figure."""
+_DASH = {"allocated": "solid", "reserved": "dash"}
+_HOST = 0
+"""PyTorch's device type of host memory."""
+_NO_TOTALS = "No totals of memory were recorded, only changes: they need a newer PyTorch"
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -51,7 +60,10 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
     edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
         duration_line(
-            name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, {"color": color}
+            name,
+            frame.loc[frame[column] > 0, column].to_numpy(np.int64),
+            edges,
+            {"color": color.fill},
         )
         for name, (column, color) in columns.items()
     ]
@@ -133,16 +145,111 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
     return _levels(tracks, title, "GB/s", origin_ns)
 
 
+@of_frame(answers.MEMORY_TIMELINE)
+def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawing:
+    """Figure of memory over time, by device: allocated and reserved, its peak, and steps.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.MEMORY_TIMELINE`
+        Steps are those in ``attrs["steps_ns"]``, as `TraceGraph.memory_timeline` returns them.
+        Memory of the host is drawn if no device has any.
+    origin_ns : int, unit=ns, optional
+        Time at which the axis begins, the first record by default.
+    """
+    known = frame[frame["allocated"] >= 0]
+    of_device = known[known["device_type"] != _HOST]
+    shown = known if of_device.empty else of_device
+    if shown.empty:
+        return no_figure(EMPTY_ANSWERS["memory_timeline"] if frame.empty else _NO_TOTALS)
+    names = np.array([name or "host" for name in track_labels(shown)])
+    parts = {str(name): part for name, part in shown.groupby(names, sort=False)}
+    tracks = dict(sorted(parts.items(), key=lambda item: -int(item[1]["allocated"].max())))
+    drawn = dict(list(tracks.items())[: _MAX_TRACKS // 2])
+    origin = int(shown["ts_ns"].min()) if origin_ns is None else origin_ns
+    window = Window(origin, max(int(shown["ts_ns"].max()), origin), "")
+    unit = TimeUnit.fitting(window.dur_ns)
+    size, unit_name = _byte_unit(int(shown[["allocated", "reserved"]].to_numpy().max()))
+    lines = {
+        (name, column): _line(part.rename(columns={column: "value"}))
+        for name, part in drawn.items()
+        for column in ("allocated", "reserved")
+        if (part[column] >= 0).any()
+    }
+    color = {name: series_line(place)["color"] for place, name in enumerate(drawn)}
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"{column}, {name}",
+            "x": unit.of(line.ts_ns - origin),
+            "y": line.value / size,
+            "line": {"shape": "hv", "width": 1.5, "color": color[name], "dash": _DASH[column]},
+            "hovertemplate": f"{column}, {name}: %{{y:,.4~g}} {unit_name}<extra></extra>",
+        }
+        for (name, column), line in lines.items()
+    ]
+    peaks = {
+        name: part.iloc[int(part["allocated"].to_numpy().argmax())] for name, part in drawn.items()
+    }
+    marks = [
+        {
+            "x": float(unit.of(peak["ts_ns"] - origin)),
+            "y": peak["allocated"] / size,
+            "text": f"peak {_human_bytes(peak['allocated'])}",
+            # Texts point inward, or the end of the figure would cut them off.
+            "xanchor": "right" if peak["ts_ns"] - origin > window.dur_ns / 2 else "left",
+            "ax": 0,
+            "ay": -24,
+            "arrowcolor": series_line(0)["color"],
+        }
+        for peak in peaks.values()
+    ]
+    first, peak = next(iter(peaks.items()))
+    title = (
+        f"{first.capitalize()} allocates at most {_human_bytes(peak['allocated'])}"
+        f"{f', in {label(peak.op)}' if peak['op'] else ''} at "
+        f"{human_duration(peak['ts_ns'] - origin)}"
+    )
+    if peak["reserved"] > 0:
+        title += f"; {_human_bytes(peak['reserved'])} are reserved then"
+    figure = new_figure(
+        traces,
+        title,
+        xaxis=time_axis(unit, window.dur_ns),
+        yaxis={"title": {"text": f"memory, {unit_name}"}, "rangemode": "tozero"},
+        showlegend=True,
+        annotations=marks,
+        shapes=step_lines(frame.attrs.get("steps_ns", ()), window, unit),
+    )
+    figure.layout["meta"] = {"note": _note(len(drawn), len(tracks), lines.values())}
+    return figure
+
+
 def _line(part: pd.DataFrame) -> Line:
     """Levels of one track, with at most `_MAX_POINTS` points or so."""
-    ts_ns, dur_ns = part["ts_ns"].to_numpy(np.int64), part["dur_ns"].to_numpy(np.int64)
-    return thin_line(ts_ns, dur_ns, part["value"].to_numpy(np.float64), max_points=_MAX_POINTS)
+    ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy(np.float64)
+    dur_ns = part["dur_ns"].to_numpy(np.int64) if "dur_ns" in part else np.zeros_like(ts_ns)
+    return thin_line(ts_ns, dur_ns, value, max_points=_MAX_POINTS)
+
+
+def _byte_unit(n_bytes: float) -> tuple[float, str]:
+    """Unit in which a number of bytes has a few digits: its size and name."""
+    return next(((size, name) for size, name in _SIZES if n_bytes >= size), (1, "B"))
 
 
 def _human_bytes(n_bytes: float) -> str:
     """Number of bytes with three digits and a unit."""
-    size, name = next(((size, name) for size, name in _SIZES if n_bytes >= size), (1, "B"))
+    size, name = _byte_unit(n_bytes)
     return f"{n_bytes / size:.3g} {name}"
+
+
+def _note(n_drawn: int, n_all: int, lines: Iterable[Line]) -> str:
+    """Sentences on tracks and points that are left out."""
+    notes = [f"The busiest {n_drawn} of {n_all} are drawn."] if n_all > n_drawn else []
+    if any(line.is_thinned for line in lines):
+        notes.append(f"Each of about {_MAX_POINTS:,} points is the highest value of its interval.")
+    return " ".join(notes)
 
 
 def _levels(
@@ -170,10 +277,5 @@ def _levels(
     x_axis = time_axis(unit, end - origin)
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
-    notes = []
-    if len(tracks) > len(shown):
-        notes.append(f"The busiest {len(shown)} of {len(tracks)} are drawn.")
-    if any(line.is_thinned for line in drawn.values()):
-        notes.append(f"Each of about {_MAX_POINTS:,} points is the highest value of its interval.")
-    figure.layout["meta"] = {"note": " ".join(notes)}
+    figure.layout["meta"] = {"note": _note(len(shown), len(tracks), drawn.values())}
     return figure

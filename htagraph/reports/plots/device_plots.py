@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
-from htagraph.model.colors import FILLS, IDLE
+from htagraph.model.colors import FILLS, IDLE, Color
 from htagraph.model.kinds import in_words
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -29,7 +30,6 @@ from htagraph.reports.plots.style import (
     percent,
     track_labels,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = [
     "exposed_communication",
@@ -55,7 +55,7 @@ def _stack(
     rows: Sequence[Any],
     x: npt.NDArray[np.float64],
     dur_ns: Iterable[int],
-    color: str,
+    color: Color,
 ) -> dict[str, Any]:
     """One part of stacked bars, with its durations in words."""
     return bars(name, rows, x, color, [human_duration(value) for value in dur_ns])
@@ -213,8 +213,8 @@ def overlap(frame: pd.DataFrame) -> Drawing:
     ]
     traces[1]["marker"]["pattern"] = {
         "shape": "|",
-        "fgcolor": CLASS_COLORS["communication"],
-        "bgcolor": CLASS_COLORS["compute"],
+        "fgcolor": CLASS_COLORS["communication"].fill,
+        "bgcolor": CLASS_COLORS["compute"].fill,
         "size": 6,
         "solidity": 0.5,
     }

@@ -10,6 +10,7 @@ import pandas as pd
 from htagraph.job.stragglers import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import SERIES
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -22,7 +23,6 @@ from htagraph.reports.plots.style import (
     of_frame,
     series_marker,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
 
@@ -36,7 +36,7 @@ _TOP = 12
 """Kernels compared across ranks: chosen, to fit a screen."""
 _SAME = 0.02
 """Ratio to the median rank below which a rank is not called slower: chosen."""
-_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"]]]
+_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"].fill]]
 
 
 @of_frame(job_answers.MATCHED_COLLECTIVES, "rank")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -28,7 +29,6 @@ from htagraph.reports.plots.style import (
     one_bar,
     series_line,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = [
     "duration_line",
@@ -165,7 +165,8 @@ def kernel_durations(frame: pd.DataFrame) -> Drawing:
     else:
         groups = frame["class"].astype(str).to_numpy()
         lines = [
-            duration_line(name, dur[groups == name], edges, {"color": color}) | {"fill": "tozeroy"}
+            duration_line(name, dur[groups == name], edges, {"color": color.fill})
+            | {"fill": "tozeroy"}
             for name, color in CLASS_COLORS.items()
             if (groups == name).any()
         ]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.colors import Color
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
@@ -19,12 +20,14 @@ from htagraph.reports.plots.style import (
     TimeUnit,
     bars,
     color_of,
+    hatched,
     label,
     named_rows,
     new_figure,
     of_path,
     one_bar,
     percent,
+    step_lines,
     time_axis,
 )
 from htagraph.reports.plots.thinning import Blocks, thin_path
@@ -40,8 +43,6 @@ _MAX_STEPS = 60
 """Steps with a bar: chosen."""
 _MAX_RANKS = 16
 """Ranks with a row of their own: chosen."""
-_MAX_STEP_LINES = 40
-"""Steps from which lines between them would hide the path: chosen."""
 _MIN_SHARE = 0.05
 """Share of the path from which a bound is in the title: chosen."""
 _BAR = 0.86
@@ -99,7 +100,14 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
     rows = [
-        _row(segments, blocks, blocks.code == codes[bound], (row, bound, origin, unit))
+        # Rows are named, so no hatch has to tell the bound; it would look like more segments.
+        _row(
+            segments,
+            blocks,
+            blocks.code == codes[bound],
+            (row, bound, origin, unit),
+            color_of(BOUND_COLORS, bound)._replace(hatch=""),
+        )
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [
@@ -114,7 +122,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         showlegend=False,
         yaxis=named_rows(marks) | {"fixedrange": True},
         xaxis=time_axis(unit, path.dur_ns),
-        shapes=_step_lines(path, unit),
+        shapes=step_lines(find_steps(path.dag.events)["start_ns"], path.window, unit),
         dragmode="zoom",
     )
     figure.layout["meta"] = {"note": _note(segments, blocks, path.dur_ns)}
@@ -155,7 +163,11 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Drawin
     for one in np.unique(blocks.code).tolist():
         bound = str(segments["bound"].cat.categories[one % n_bounds])
         drawn = _row(
-            segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit)
+            segments,
+            blocks,
+            blocks.code == one,
+            (one // n_bounds, bound, path.start_ns, unit),
+            color_of(BOUND_COLORS, bound),
         )
         traces.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
         named.add(bound)
@@ -189,6 +201,7 @@ def _row(
     blocks: Blocks,
     mine: npt.NDArray[np.bool_],
     about: tuple[int, str, int, TimeUnit],
+    color: Color,
 ) -> dict[str, Any]:
     """Blocks of one bound as bars of a row; a joined one is as high as its share.
 
@@ -211,7 +224,7 @@ def _row(
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
-    name, color = in_words(bound), color_of(BOUND_COLORS, bound)
+    name = in_words(bound)
     x = unit.of(blocks.span_ns[at])
     return bars(name, np.full(len(at), row), x, color, hover) | {
         "base": unit.of(blocks.start_ns[at] - origin),
@@ -221,18 +234,8 @@ def _row(
         "meta": blocks.segment[at].tolist(),
         "hovertemplate": f"<b>{name}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}"
         "<extra></extra>",
-        "marker": {"color": color, "line": {"width": 0}, **_hatched(is_inferred[place])},
+        "marker": hatched(color, is_inferred[place].tolist()) | {"line": {"width": 0}},
     }
-
-
-def _hatched(mine: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """Pattern of the bars that are inferred; nothing where none is."""
-    if not mine.any():
-        return {}
-    shapes = np.where(mine, "/", "").tolist()
-    # Overlaid, the lines leave the bar its color.
-    pattern = {"shape": shapes, "fillmode": "overlay", "size": 7, "solidity": 0.3}
-    return {"pattern": pattern | {"fgcolor": "#ffffff"}}
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:
@@ -248,14 +251,14 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
 
 
 def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
-    """Sentences on the segments that were joined, and on those that are hatched."""
+    """Sentences on the segments that were joined, and on those that are cross-hatched."""
     drawn = blocks.segment[blocks.segment >= 0]
     place = segments.index.get_indexer(pd.Index(drawn))
     is_hatched = bool(segments["is_inferred"].to_numpy()[place].any())
     said = (
         _joined_note(blocks, window_ns),
-        "Hatched segments are inferred from the order and times of events; no record names what "
-        "they waited for."
+        "Cross-hatched segments are inferred from the order and times of events; no record names "
+        "what they waited for."
         if is_hatched
         else "",
     )
@@ -273,20 +276,6 @@ def _joined_note(blocks: Blocks, window_ns: int) -> str:
         f"are drawn one by one; the {int(blocks.n_segments[~single].sum()):,} others are joined "
         "between them, each block as high as its share. Open the trace in Perfetto to see them all."
     )
-
-
-def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
-    """Thin lines where steps begin; none where there are too many steps."""
-    start = find_steps(path.dag.events)["start_ns"].to_numpy(np.int64)
-    start = start[(start > path.window.start_ns) & (start < path.window.end_ns)]
-    if len(start) > _MAX_STEP_LINES:
-        return []
-    line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
-    at = unit.of(start - path.window.start_ns).tolist()
-    return [
-        {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line}
-        for x in at
-    ]
 
 
 @of_path("CriticalPath")

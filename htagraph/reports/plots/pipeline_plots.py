@@ -13,7 +13,9 @@ from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
+    LEGIBLE_PX,
     TimeUnit,
+    hatched,
     named_rows,
     new_figure,
     no_figure,
@@ -33,8 +35,6 @@ _PHASES = {
 """Name and color of each phase."""
 
 _BAR = 0.8
-_LEGIBLE_PX = 9
-"""Size below which a number is left out, as boxes that are too narrow for it make it smaller."""
 _OUTLINE, _OUTLINE_PX = "#c0392b", 2
 """Color and width of the outline of actions that the step waits for."""
 
@@ -44,7 +44,7 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
     """Figure of a pipeline: a row per rank, a box per micro-batch and phase.
 
     The step waits for the boxes with an outline: were one longer, it would be, too. Of several
-    stages on a rank, the later ones have paler boxes. Where a box has no room for its number, a
+    stages on a rank, the later ones have hatched boxes. Where a box has no room for its number, a
     part of the time drawn larger has.
 
     Parameters
@@ -84,8 +84,8 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
     is_later = acts["stage"] > acts["rank"].map(ranks["stage"])
     traces = []
     for (phase, later), own in acts.groupby(["phase", is_later], sort=True, observed=True):
-        (name, color), is_pale = _PHASES[str(phase)], bool(later)
-        name += ", later stage" if is_pale else ""
+        (name, color), is_later_stage = _PHASES[str(phase)], bool(later)
+        name += ", later stage" if is_later_stage else ""
         traces.append(
             boxes(own)
             | {
@@ -99,7 +99,8 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
                     f"{name} of micro-batch %{{customdata[1]}}, stage %{{customdata[0]}}, "
                     f"rank %{{customdata[2]}}: %{{x:.4~g}} {unit.name}<extra></extra>"
                 ),
-                "marker": {"color": color.pale if is_pale else color.strong},
+                "insidetextfont": {"color": color.ink},
+                "marker": hatched(color._replace(hatch="/" if is_later_stage else "")),
             }
         )
     line = {"color": _OUTLINE, "width": _OUTLINE_PX}
@@ -119,7 +120,7 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
         f"{human_duration(dur_ns)}",
         rows=len(names),
         barmode="overlay",
-        uniformtext={"minsize": _LEGIBLE_PX, "mode": "hide"},
+        uniformtext={"minsize": LEGIBLE_PX, "mode": "hide"},
         yaxis=named_rows(names) | {"fixedrange": True},
         xaxis=time_axis(unit, dur_ns, "common time"),
         dragmode="zoom",

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model import answers
-from htagraph.model.colors import IDLE, SERIES
+from htagraph.model.colors import IDLE, SERIES, Color
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -22,7 +23,6 @@ from htagraph.reports.plots.style import (
     of_frame,
     percent,
 )
-from htagraph.writers.labels import distinct_names
 
 __all__ = ["roofline", "time_at_roof"]
 
@@ -59,8 +59,8 @@ def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     ]
     at_roof, beyond = unit.of(shown["roof_ns"]), unit.of(shown["excess_ns"])
     traces = [
-        bars("at the roof", rows, at_roof, SERIES[0], hover),
-        bars("beyond it", rows, beyond, SERIES[1], hover),
+        bars("at the roof", rows, at_roof, Color(SERIES[0]), hover),
+        bars("beyond it", rows, beyond, Color(SERIES[1], hatch="/"), hover),
     ]
     first, device_ns = shown.iloc[0], int(frame["device_ns"].sum())
     title = (
@@ -142,6 +142,6 @@ def _roof(name: str, tflops: float, memory_tbps: float, around: list[float]) -> 
         "name": name,
         "x": [low, ridge, high],
         "y": [low * memory_tbps, tflops, tflops],
-        "line": {"color": IDLE, "dash": "dash" if name == "fp32" else "solid"},
+        "line": {"color": IDLE.fill, "dash": "dash" if name == "fp32" else "solid"},
         "hovertemplate": f"{name}: {tflops:,.4g} TFLOP/s, {memory_tbps:g} TB/s<extra></extra>",
     }

@@ -20,6 +20,7 @@ from htagraph.reports.plots.style import (
     of_frame,
     series_line,
     time_axis,
+    translucent,
 )
 
 __all__ = ["sampled_counters"]
@@ -140,7 +141,7 @@ def _line(
     edge = {"hoverinfo": "skip", "line": shape | {"width": 0}, "showlegend": False}
     low = common | edge | {"y": steps(line["min"])}
     high = common | edge | {"y": steps(line["max"]), "fill": "tonexty"}
-    return [low, high | {"fillcolor": "rgba(122, 132, 234, 0.25)"}, mean]
+    return [low, high | {"fillcolor": translucent(shape["color"], 0.25)}, mean]
 
 
 def _title(part: pd.DataFrame) -> str:

@@ -9,10 +9,17 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.frames import SPEED_UPS
+from htagraph.model.labels import distinct_names
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
-from htagraph.writers.labels import distinct_names
+from htagraph.reports.plots.style import (
+    label,
+    new_figure,
+    no_figure,
+    of_frame,
+    series_line,
+    translucent,
+)
 
 __all__ = ["speed_ups"]
 
@@ -79,7 +86,6 @@ def _band(points: pd.DataFrame, target: str, color: str) -> dict[str, Any]:
     """Band between what is saved at least and at most."""
     columns = ("less_share", "low_share", "high_share")
     x, low, high = (100 * points[column].to_numpy(np.float64) for column in columns)
-    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return {
         "type": "scatter",
         "mode": "lines",
@@ -88,7 +94,7 @@ def _band(points: pd.DataFrame, target: str, color: str) -> dict[str, Any]:
         "x": [*x, *x[::-1]],
         "y": [*high, *low[::-1]],
         "fill": "toself",
-        "fillcolor": f"rgba({red}, {green}, {blue}, 0.14)",
+        "fillcolor": translucent(color, 0.14),
         "line": {"width": 0},
         "hoverinfo": "skip",
     }

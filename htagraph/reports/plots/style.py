@@ -13,10 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.model.colors import COLORS, IDLE, SERIES
+from htagraph.model.colors import COLORS, IDLE, INFERRED, SERIES, Color
+from htagraph.model.kinds import Bound
+from htagraph.model.labels import name_label
 from htagraph.model.schema import Schema
+from htagraph.model.window import Window
 from htagraph.reports.plots.drawing import Drawing
-from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -25,10 +27,12 @@ __all__ = [
     "BOUND_COLORS",
     "CAUSE_COLORS",
     "CLASS_COLORS",
+    "LEGIBLE_PX",
     "TimeUnit",
     "bars",
     "color_of",
     "durations_axis",
+    "hatched",
     "label",
     "named_rows",
     "new_figure",
@@ -39,13 +43,15 @@ __all__ = [
     "percent",
     "series_line",
     "series_marker",
+    "step_lines",
     "time_axis",
     "track_labels",
+    "translucent",
 ]
 
 _P = ParamSpec("_P")
 
-BOUND_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
+BOUND_COLORS = {bound.label: color for bound, color in COLORS.items()}
 """Color of each bound."""
 
 CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication", "memory")}
@@ -54,10 +60,13 @@ CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication"
 CAUSE_COLORS = {
     **{bound: color for bound, color in BOUND_COLORS.items() if bound not in CLASS_COLORS},
     "other_work": BOUND_COLORS["compute"],
-    "event_wait": BOUND_COLORS["sync"],
+    "event_wait": COLORS[Bound.SYNC]._replace(hatch="|"),
     "window_edge": IDLE,
 }
-"""Color of each cause of idle time: that of the bound which the same time has on a path."""
+"""Color of each cause of idle time: that of the bound which the same time has on a path.
+
+A stream's wait for an event has its own hatch: a host's wait has the color, too.
+"""
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "cross")
@@ -67,6 +76,12 @@ _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
 """Height of a row of bars, of title and axis, and of a figure without data."""
 _MIN_SHARE = 0.05
 """Share of a bar from which its part has room for a text: chosen."""
+_CHARACTERS = 160
+"""Characters of the least legible size across a figure: chosen, of a figure as wide as a page."""
+LEGIBLE_PX = 9
+"""Size below which a text is left out, as bars that are too narrow for it make it smaller."""
+_MAX_STEP_LINES = 40
+"""Steps from which lines between them would hide what is drawn: chosen."""
 _LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
 """Names that fit on one line of a legend, and the height of another line."""
 
@@ -185,7 +200,7 @@ def label(name: object, *, width: int = 44) -> str:
     return escape(name_label(str(name), width=width))
 
 
-def color_of(colors: dict[str, str], name: str) -> str:
+def color_of(colors: dict[str, Color], name: str) -> Color:
     """Color of a label; neutral if the label is unknown."""
     return colors.get(name, IDLE)
 
@@ -212,6 +227,18 @@ def series_marker(place: int) -> dict[str, Any]:
     }
 
 
+def translucent(color: str, opacity: float) -> str:
+    """A color of bands and areas.
+
+    Examples
+    --------
+    >>> translucent("#ff8000", 0.25)
+    'rgba(255, 128, 0, 0.25)'
+    """
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {opacity})"
+
+
 def track_labels(frame: pd.DataFrame) -> list[str]:
     """Label of each row: its rank, device and stream, if it has them."""
     parts = [name for name in ("rank", "device", "stream") if name in frame.columns]
@@ -222,8 +249,27 @@ def track_labels(frame: pd.DataFrame) -> list[str]:
     ]
 
 
+def hatched(color: Color, is_inferred: Sequence[bool] = ()) -> dict[str, Any]:
+    """Marker of bars: the color with its hatch; bars that are inferred have their own.
+
+    Examples
+    --------
+    >>> hatched(Color("#47b46f"))
+    {'color': '#47b46f'}
+    """
+    marker: dict[str, Any] = {"color": color.fill}
+    shape: str | list[str] = color.hatch
+    if any(is_inferred):
+        shape = [INFERRED if one else color.hatch for one in is_inferred]
+    if shape:
+        # Overlaid, the lines leave the bar its color.
+        lines = {"fillmode": "overlay", "fgcolor": color.lines, "fgopacity": 1}
+        marker["pattern"] = {"shape": shape, "size": 10, "solidity": 0.14, **lines}
+    return marker
+
+
 def bars(
-    name: str, rows: npt.ArrayLike, x: npt.ArrayLike, color: str, hover: Sequence[str]
+    name: str, rows: npt.ArrayLike, x: npt.ArrayLike, color: Color, hover: Sequence[str]
 ) -> dict[str, Any]:
     """Horizontal bars of one name and color; hovering shows the name and a text."""
     return {
@@ -232,23 +278,45 @@ def bars(
         "name": name,
         "x": x,
         "y": rows,
-        "marker": {"color": color},
+        "marker": hatched(color),
         "customdata": hover,
         "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
     }
 
 
-def one_bar(parts: Sequence[tuple[str, float, str, str]], title: str, axis: str) -> Drawing:
-    """Figure of one bar of parts: name, share, color, and text on hovering."""
+def _on_bar(name: str, share: float) -> str:
+    """Name and share of a part, if there is room; else its share, or nothing.
+
+    Examples
+    --------
+    >>> _on_bar("sync", 0.2), _on_bar("launched before capture", 0.1), _on_bar("sync", 0.01)
+    ('sync<br>20%', '10%', '')
+    """
+    said = f"{name}<br>{share:.0%}" if len(name) < share * _CHARACTERS else f"{share:.0%}"
+    return said if share >= _MIN_SHARE else ""
+
+
+def one_bar(parts: Sequence[tuple[str, float, Color, str]], title: str, axis: str) -> Drawing:
+    """Figure of one bar of parts: name, share, color, and text on hovering.
+
+    A part has its name where that is legible.
+    """
     inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
     traces = [
         bars(name, [""], [share * 100], color, [hover])
-        | {"text": [f"{share:.0%}" if share >= _MIN_SHARE else ""], **inside}
-        | {"insidetextfont": {"color": "white"}}
+        | {"text": [_on_bar(name, share)], **inside}
+        | {"insidetextfont": {"color": color.ink}}
         for name, share, color, hover in parts
     ]
-    x_axis = {"title": {"text": axis}, "range": [0, 100]}
-    return new_figure(traces, title, rows=1, barmode="stack", xaxis=x_axis, bargap=0.1)
+    return new_figure(
+        traces,
+        title,
+        rows=1,
+        barmode="stack",
+        xaxis={"title": {"text": axis}, "range": [0, 100]},
+        bargap=0.1,
+        uniformtext={"minsize": LEGIBLE_PX, "mode": "hide"},
+    )
 
 
 def no_figure(title: str) -> Drawing:
@@ -262,6 +330,20 @@ def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, A
         "title": {"text": f"{clock}, {unit.name}"},
         "range": [0, dur_ns / unit.size_ns],
     }
+
+
+def step_lines(starts_ns: npt.ArrayLike, window: Window, unit: TimeUnit) -> list[dict[str, Any]]:
+    """Thin lines where steps begin; none where there are too many steps."""
+    start = np.asarray(starts_ns, dtype=np.int64)
+    start = start[(start > window.start_ns) & (start < window.end_ns)]
+    if len(start) > _MAX_STEP_LINES:
+        return []
+    line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
+    at = unit.of(start - window.start_ns).tolist()
+    return [
+        {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line}
+        for x in at
+    ]
 
 
 def named_rows(names: Sequence[str]) -> dict[str, Any]:

@@ -1,18 +1,23 @@
-"""Short names of kernels for boxes and tables, without templates and arguments."""
+"""Short names of kernels for boxes and tables, without templates and arguments, and back."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from zlib import crc32
 
-__all__ = ["distinct_names", "name_label", "printable"]
+__all__ = ["CUT", "distinct_names", "is_printed_as", "labels_among", "name_label", "printable"]
 
 _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
 _ARGUMENTS = re.compile(r"[\w>]\(")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _DOT = " · "
+CUT = "…"
+"""In place of the middle of a name."""
+_UNCUT = 1 << 20
+"""Characters of a label that is not cut: names of a trace are shorter."""
 _SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -76,7 +81,7 @@ def _cut(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     head_width = width * 2 // 3
-    return f"{text[:head_width]}…{text[len(text) + head_width + 1 - width :]}"
+    return f"{text[:head_width]}{CUT}{text[len(text) + head_width + 1 - width :]}"
 
 
 def _told(short: str, word: str, width: int) -> str:
@@ -86,16 +91,16 @@ def _told(short: str, word: str, width: int) -> str:
 
 
 def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
-    """Short, distinct names.
+    """Short, distinct names; `is_printed_as` finds the name of each.
 
-    Where two are the same, they get the first word that only one of them has.
+    Where two are the same, they get the first word that only one of them has, else a mark.
 
     Examples
     --------
     >>> distinct_names(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
     {'void f<Add>(int)': 'f · Add', 'void f<Mul>(int)': 'f · Mul', 'gemm': 'gemm'}
     >>> distinct_names(["void f<Add, int>()", "void f<int, Add>()"])
-    {'void f<Add, int>()': 'f · 1', 'void f<int, Add>()': 'f · 2'}
+    {'void f<Add, int>()': 'f · #847d', 'void f<int, Add>()': 'f · #f032'}
     """
     words = {name: dict.fromkeys(_WORD.findall(name)) for name in names}
     alike: dict[str, list[str]] = {}
@@ -104,24 +109,61 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     distinct = {
         name: _told(short, word, width) if word else short
         for short, same in alike.items()
-        for name, word in zip(same, _telling([words[one] for one in same]), strict=True)
+        for name, word in zip(same, _telling(same, [words[one] for one in same]), strict=True)
     }
     count = Counter(distinct.values())
-    seen: Counter[str] = Counter()
-    for name, text in distinct.items():
-        if count[text] > 1:
-            seen[text] += 1
-            distinct[name] = f"{name_label(text, width=width - 4)} ({seen[text]})"
-    return distinct
+    return {
+        name: text if count[text] == 1 else _told(name_label(name, width=width), _mark(name), width)
+        for name, text in distinct.items()
+    }
 
 
-def _telling(alike: Sequence[dict[str, None]]) -> list[str]:
-    """For names with the same label, by their words: the rarest word of each, or a number."""
+def labels_among(names: Iterable[str], every: Iterable[str], *, width: int = 48) -> dict[str, str]:
+    """Short names that are distinct among all names of a trace, not only among those shown.
+
+    Examples
+    --------
+    >>> labels_among(["void f<Add>(int)"], ["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
+    {'void f<Add>(int)': 'f · Add'}
+    """
+    asked = dict.fromkeys(names)
+    shorts = {name_label(name, width=width) for name in asked}
+    alike = [name for name in every if name_label(name, width=width) in shorts]
+    distinct = distinct_names(alike, width=width)
+    return {name: distinct[name] for name in asked if name in distinct}
+
+
+def _telling(names: Sequence[str], alike: Sequence[dict[str, None]]) -> list[str]:
+    """For names with the same label, by their words: a word that only it has, or a mark."""
     if len(alike) == 1:
         return [""]
     count = Counter(word for words in alike for word in words)
-    rarest = [min(words, key=lambda word: count[word], default="") for words in alike]
-    return [
-        word if word and count[word] < len(alike) else str(number)
-        for number, word in enumerate(rarest, start=1)
-    ]
+    own = (next((word for word in words if count[word] == 1), "") for words in alike)
+    return [word or _mark(name) for word, name in zip(own, names, strict=True)]
+
+
+def _mark(name: str) -> str:
+    """A few digits that a name always has, whatever else a table shows."""
+    return f"#{crc32(name.encode('utf-8', 'surrogatepass')) & 0xFFFF:04x}"
+
+
+def is_printed_as(label: str) -> Callable[[str], bool]:
+    """Test of names by what a table may print for them.
+
+    Examples
+    --------
+    >>> names = ["void f<Add>(int)", "void f<Mul>(int)", "gemm"]
+    >>> [list(filter(is_printed_as(label), names)) for label in ("f", "f · Mul", "g…m")]
+    [['void f<Add>(int)', 'void f<Mul>(int)'], ['void f<Mul>(int)'], ['gemm']]
+    """
+    regex = re.compile(".*".join(map(re.escape, label.split(CUT))))
+    is_told = _DOT.strip() in label or CUT in label
+
+    def test(name: str) -> bool:
+        short = name_label(name, width=_UNCUT)
+        tells = (*_WORD.findall(name), _mark(name)) if is_told else ()
+        return regex.fullmatch(short) is not None or any(
+            regex.fullmatch(f"{short}{_DOT}{tell}") for tell in tells
+        )
+
+    return test

@@ -1,0 +1,83 @@
+"""Every output shows a bound in the color and hatch of one table.
+
+So do Perfetto (``tests/perfetto/test_critical_path.py``) and terminals
+(``tests/cli/test_commands.py``).
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import htagraph as hg
+from htagraph.model.colors import COLORS, Color
+from htagraph.model.kinds import Bound
+from htagraph.reports import plots
+from htagraph.reports.page import write_page
+from htagraph.reports.summary import Summary
+
+pytest.importorskip("plotly")
+
+DRAWING = """
+    cpu 1    |[aten::mm [launch >a]] [launch >b][sync @*]
+    stream 7 |            [gemm <a ]      [ncclK <b ]
+"""
+DRAWN = (Bound.HOST, Bound.COMMUNICATION, Bound.LAUNCH, Bound.SYNC)
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    trace = hg.Trace.from_events(hg.synth.timeline(DRAWING))
+    return Summary(trace, trace.compile())
+
+
+@pytest.fixture(scope="module")
+def page(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_page(tmp_path_factory.mktemp("page") / "report.html", summary).read_text()
+
+
+@pytest.fixture(params=DRAWN, ids=lambda bound: bound.label)
+def bound(request: pytest.FixtureRequest, summary: Summary) -> Bound:
+    """A bound on the path of the drawing."""
+    assert request.param.label in summary.by_bound.index
+    found: Bound = request.param
+    return found
+
+
+@pytest.fixture
+def color(bound: Bound) -> Color:
+    return COLORS[bound]
+
+
+def test_of_a_figure(summary: Summary, bound: Bound, color: Color) -> None:
+    """The text on the bar is the name of the bound, in its ink."""
+    (bar,) = [one for one in plots.critical_path(summary.path).data if one.name == bound.label]
+    assert (bar.marker.color, bar.marker.pattern.shape or "") == (color.fill, color.hatch)
+    assert (bar.insidetextfont.color, bar.text[0].partition("<br>")[0]) in {
+        (color.ink, bound.label),
+        (color.ink, ""),
+    }
+
+
+def test_of_the_page(page: str, bound: Bound, color: Color) -> None:
+    """Marks of the legend, of tables and of bars outside figures."""
+    assert f'[data-key="{bound.label}"] {{ --key: {color.css}; --fill: {color.fill}; }}' in page
+    assert f'<li data-key="{bound.label}">' in page
+
+
+def test_of_a_notebook(summary: Summary, color: Color) -> None:
+    assert f"background:{color.css}" in summary.path._repr_html_()
+
+
+def test_of_graphviz(summary: Summary, color: Color) -> None:
+    assert f'fillcolor="{color.fill}", fontcolor="{color.ink}"' in summary.path.to_dot()
+
+
+def test_figures_of_the_page_are_called_by_their_sentence(page: str, summary: Summary) -> None:
+    """A screen reader says what the title says; the table of the figure is next to it."""
+    title = plots.critical_path(summary.path).layout.title.text
+    figure = page.index(f'data-figure="critical-path" role="figure" aria-label="{title}"')
+    assert page.index("<table", figure) < page.index("</article>", figure)
+    tags = re.findall(r"<div [^>]*data-figure=[^>]*>", page)
+    assert not [tag for tag in tags if 'role="figure" aria-label="' not in tag]
