@@ -41,7 +41,7 @@ from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
-from htagraph.model.damage import Damage, DamageKind, damage_in_words
+from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, begin_stage, listening
@@ -66,9 +66,10 @@ __all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
 I64 = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
 
-PART_BYTES = 384 << 20
-"""Bytes of text in a part: a million events, which take a gigabyte of memory. Parts of half the
-size learn less and read more twice. A limit of memory: test_stepwise asks for smaller parts."""
+PART_BYTES = 256 << 20
+"""Bytes of text in a part: 0.7 million events, which take 0.8 GB of memory, and three times as much
+if the parts around it are read as well. Parts of half the size learn less and read more twice. A
+limit of memory: test_stepwise asks for smaller parts."""
 
 _AROUND = 1 / 8
 """What is read around a part, of its length; a step at least. Chosen: launches of the work that
@@ -83,8 +84,8 @@ _EVENLY = 1_000
 _SUMS: tuple[BreakdownKey, ...] = ("bound", "op")
 """Groups of the path of the whole trace."""
 
-_MORE_TRIES = 2
-"""Times that a part is read again: the last with 16 times as much before it, two parts. Chosen."""
+_MORE = (0.5, 1.5)
+"""Parts that are read before one that lacks launches: at most three in all. A limit of memory."""
 
 _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
 """Columns by which attributed time is summed."""
@@ -208,7 +209,7 @@ def stepwise_verdict(
         continues there. By default nothing is kept.
     part_bytes : int, optional
         Text of a part, without what is around it, which takes about three times as much memory. By
-        default 384 MiB; half of it, a quarter and so on if less than five times as much is free.
+        default 256 MiB; half of it, a quarter and so on if less than eight times as much is free.
     progress : callable, optional
 
     Returns
@@ -242,10 +243,10 @@ def _size_for(free: int) -> int:
     Examples
     --------
     >>> [_size_for(free << 30) >> 20 for free in (16, 2, 1)]
-    [384, 384, 192]
+    [256, 256, 128]
     """
     size = PART_BYTES
-    while 5 * size > free and size > 1 << 20:
+    while 8 * size > free and size > 1 << 20:
         size //= 2
     return size
 
@@ -271,6 +272,11 @@ class _Run:
         return 0 if origin is None else origin.base_time_ns
 
     @cached_property
+    def curve(self) -> _Curve:
+        """How the text of the file is spread over time."""
+        return _Curve.of(self.index.zones)
+
+    @cached_property
     def starts_ns(self) -> list[int]:
         """Where parts begin, the first at the beginning of time."""
         zones = self.index.zones
@@ -278,7 +284,7 @@ class _Run:
         within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
         if len(starts) <= 1 and len(within[0]):
             starts = np.linspace(within[0].min(), within[1].max(), _EVENLY).astype(np.int64)
-        text = _text_until(zones, starts) // self.part_bytes
+        text = self.curve.text_until(starts) // self.part_bytes
         cuts = starts[1:][np.diff(text) > 0] + self.base_ns
         return [-_FAR, *cuts.tolist()]
 
@@ -287,14 +293,13 @@ class _Run:
         """Number of parts."""
         return len(self.starts_ns)
 
-    def _around_ns(self, part: int) -> int:
-        """How much before and after a part is read."""
-        inner = self.starts_ns[1:]
-        lengths = np.diff(inner) if len(inner) > 1 else np.zeros(1, dtype=np.int64)
-        step_ns = self.steps["dur_ns"].max() if len(self.steps) else 0
-        usual = int(np.median(lengths))
-        at = lengths[min(max(part - 1, 0), len(lengths) - 1)]
-        return max(int(min(step_ns, usual or step_ns)), int(_AROUND * max(at, usual)))
+    def _around_ns(self, number: int) -> int:
+        """How much before and after a part is read at first."""
+        lengths = np.diff(self.starts_ns[1:]) if self.n_parts > 2 else np.zeros(1, dtype=np.int64)
+        at = min(max(number - 1, 0), len(lengths) - 1)
+        usual_ns = int(max(lengths[at], np.median(lengths)))
+        step_ns = int(self.steps["dur_ns"].max()) if len(self.steps) else 0
+        return max(min(step_ns, usual_ns or step_ns), int(_AROUND * usual_ns))
 
     def judged(self) -> Stepwise:
         """The parts, from the last to the first, and what they say together."""
@@ -331,7 +336,8 @@ class _Run:
         """Read and compile a part, and find its path from where the next one is entered."""
         path, entered = self._path(number, place)
         labels = path.attributed_labels
-        damage = tuple(damage_of(path.dag, path.window))
+        ends = number == 0, number == self.n_parts - 1
+        damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
         sums = {str(by): _sums(path, by) for by in _SUMS}
         return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
@@ -339,29 +345,44 @@ class _Run:
     def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
 
-        If device work on it was launched before what was read, more is read.
+        If what was read lacks launches or device work, more is read: half a part, and at last one
+        and a half before it.
         """
+        start_ns, end_ns = self._nominal(number, place)
         around_ns = self._around_ns(number)
-        path, entered = self._path_within(number, place, around_ns)
-        for _ in range(_MORE_TRIES):
-            if number == 0 or not (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
+        times = start_ns - around_ns, end_ns + around_ns
+        path, entered = self._path_within(number, place, times)
+        for more in _MORE:
+            if not _lacks_work(path, is_first=number == 0):
                 break
-            around_ns *= 4
+            before, after = more * self.part_bytes, min(more, _MORE[0]) * self.part_bytes
+            times = (
+                min(times[0], self._moved(start_ns, -before)),
+                max(times[1], self._moved(end_ns, after)),
+            )
             del path  # its memory is needed
-            path, entered = self._path_within(number, place, around_ns)
+            path, entered = self._path_within(number, place, times)
         return path, entered
 
+    def _nominal(self, number: int, place: _Place | None) -> tuple[int, int]:
+        """Where a part begins, and where the next one is entered."""
+        if place is not None:
+            return self.starts_ns[number], place.time_ns
+        return self.starts_ns[number], [*self.starts_ns, _FAR][number + 1]
+
+    def _moved(self, time_ns: int, n_bytes: float) -> int:
+        """A time, moved by some bytes of text."""
+        if abs(time_ns) >= _FAR:
+            return time_ns
+        return self.curve.later(time_ns - self.base_ns, n_bytes) + self.base_ns
+
     def _path_within(
-        self, number: int, place: _Place | None, around_ns: int
+        self, number: int, place: _Place | None, times: tuple[int, int]
     ) -> tuple[CriticalPath, _Place | None]:
-        """The path of a part, of which so much before is read."""
+        """The path of a part, if only a window of the file is read."""
         is_first, is_last = number == 0, number == self.n_parts - 1
-        start_ns = self.starts_ns[number]
-        end_ns = place.time_ns if place else _FAR if is_last else self.starts_ns[number + 1]
-        times = (
-            -_FAR if is_first else start_ns - around_ns,
-            _FAR if is_last else end_ns + self._around_ns(number),
-        )
+        start_ns, end_ns = self._nominal(number, place)
+        times = max(times[0], -_FAR), min(times[1], _FAR)
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
         graph = Trace(recording).compile(infer=self.options.infer)
         dag = replace(graph.dag, notes={**graph.dag.notes, "is_part": 0})
@@ -372,7 +393,7 @@ class _Run:
         end_ns = dag.span.end_ns if is_last else end_ns
         end_ns = int(dag.events.node_ts_ns[node]) if node >= 0 else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
-        first = -1 if is_first else _entering(dag, window, around_ns)
+        first = -1 if is_first else _entering(dag, window, start_ns - times[0])
         entered = None
         if first >= 0:
             time_ns = int(dag.events.node_ts_ns[first])
@@ -389,7 +410,7 @@ class _Run:
             verdict = Verdict((), lost_in_words(lost), window=self._name, dur_ns=total_ns)
         else:
             verdict = self._charged(parts, labels, total_ns)
-        verdict = replace(verdict, damage=damage_in_words(damage))
+        verdict = replace(verdict, damage=damage_in_words(_worst(damage)))
         by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
         return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
@@ -431,16 +452,32 @@ class _Run:
         return replace(verdict, rests_on=f"{_READ_IN_PARTS} {predicted_from}".strip())
 
 
-def _text_until(zones: Zones, times: I64) -> I64:
+class _Curve(NamedTuple):
     """Bytes of events up to each time of the file's clock, as if pieces had the same everywhere."""
-    first, last = zones.first_ns.astype(np.float64), zones.last_ns.astype(np.float64)
-    rate = (zones.stop - zones.start) * (zones.n_events > 0) / np.maximum(last - first, 1.0)
-    at, change = np.concatenate([first, last]), np.concatenate([rate, -rate])
-    order = np.argsort(at, kind="stable")
-    at, rates = at[order], np.cumsum(change[order])
-    text = np.concatenate([[0.0], np.cumsum(np.diff(at) * rates[:-1])])
-    found: I64 = np.interp(times, at, text).astype(np.int64)
-    return found
+
+    ns: npt.NDArray[np.float64]
+    text: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, zones: Zones) -> _Curve:
+        """The curve of a file."""
+        first, last = zones.first_ns.astype(np.float64), zones.last_ns.astype(np.float64)
+        rate = (zones.stop - zones.start) * (zones.n_events > 0) / np.maximum(last - first, 1.0)
+        at, change = np.concatenate([first, last]), np.concatenate([rate, -rate])
+        order = np.argsort(at, kind="stable")
+        rates = np.cumsum(change[order])
+        grown = np.cumsum(np.diff(at[order]) * rates[:-1])
+        return cls(at[order], np.concatenate([np.zeros(1), grown]))
+
+    def text_until(self, times: I64) -> I64:
+        """Bytes up to some times."""
+        found: I64 = np.interp(times, self.ns, self.text).astype(np.int64)
+        return found
+
+    def later(self, time_ns: int, n_bytes: float) -> int:
+        """The time so many bytes after another, or before it."""
+        text = np.interp(time_ns, self.ns, self.text)
+        return int(np.interp(text + n_bytes, self.text, self.ns))
 
 
 def _node_at(place: _Place, args: ArgsIndex) -> int:
@@ -465,6 +502,31 @@ def _entering(dag: Dag, window: Window, around_ns: int) -> int:
     if not len(inside) or times[inside[0]] > window.start_ns + max(around_ns, 1):
         return -1
     return int(nodes[inside[0]])
+
+
+def _worst(found: Sequence[Damage]) -> list[Damage]:
+    """Of each kind of damage the largest: parts tell the same of themselves."""
+    by_size = sorted(found, key=lambda one: -one.n)
+    return list({one.kind: one for one in reversed(by_size)}.values())
+
+
+def _is_of(one: Damage, path: CriticalPath, is_first: bool, is_last: bool) -> bool:
+    """Whether something is damaged, and not only beyond what was read.
+
+    A hole is, if work was launched after it, and other work ran before it.
+    """
+    dag = path.dag
+    work = np.flatnonzero(dag.launch >= 0)
+    ran_ns, launched_ns = dag.events.ts_ns[work], dag.events.ts_ns[dag.launch[work]]
+    begins = is_first or bool((ran_ns < one.start_ns).any())
+    return one.kind not in HOLES or (begins and (is_last or bool((launched_ns > one.end_ns).any())))
+
+
+def _lacks_work(path: CriticalPath, *, is_first: bool) -> bool:
+    """Whether launches or device work of a path are not there: lost, or not read."""
+    if not is_first and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
+        return True
+    return any(one.kind in HOLES for one in damage_of(path.dag, path.window))
 
 
 def _sample(path: CriticalPath) -> CriticalPath:

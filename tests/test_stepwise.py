@@ -49,6 +49,7 @@ def test_the_path_read_in_parts_is_the_path_of_the_whole_trace(tmp_path, fault):
     for by, found in (("bound", parts.by_bound), ("op", parts.by_op)):
         assert found.to_dict("index") == whole.critical_path().breakdown(by=by).to_dict("index")
     assert _times(parts.verdict) == _times(whole.verdict())
+    assert parts.verdict.damage == whole.verdict().damage == ()
 
 
 @pytest.mark.parametrize("fault", ["dataloader", "sync_in_loop", "small_kernels"])

@@ -162,7 +162,7 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     of_bound = f"of {_WORDS.get(label, in_words(label))}"
-    kernels = compute_kernels(tables.kernels, tables.by_name)
+    kernels = compute_kernels(tables.kernels)
     is_compute = label == Bound.COMPUTE.label and has_same_calls(kernels)
     if is_compute and (alike := all_alike(kernels)):
         clock = tables.clock_in_words(alike, whose="device")

@@ -16,6 +16,7 @@ import pandas as pd
 
 from htagraph.comparison.run_profile import OTHER
 from htagraph.lookup.phases import Phase
+from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.kinds import Bound
 
 __all__ = ["Alike", "all_alike", "compute_kernels", "has_same_calls", "is_same_size"]
@@ -34,7 +35,10 @@ Chosen. Pinned by `test_drift.py::test_two_kernels_are_too_few`.
 """
 
 _MATERIAL = 0.01
-"""Share of the time from which a name counts."""
+"""Share of the time from which a name counts.
+
+Chosen. Pinned by `test_drift.py::test_a_name_counts_from_a_hundredth_of_the_time_on`.
+"""
 
 _HALF_WAY = 0.5
 """How far a part may be from the common factor, as a share of the change: halfway to no change.
@@ -44,7 +48,10 @@ Pinned by `test_drift.py::test_two_factors_are_no_clock`.
 """
 
 _SAME_CALLS = 0.01
-"""Share by which calls may differ, as those of steps that are alike."""
+"""Share by which calls may differ, as those of steps that are alike.
+
+Pinned by `test_drift.py::test_calls_may_differ_by_a_hundredth`.
+"""
 
 _OVERHEAD_NS = 20_000
 """Mean length of calls that are overhead, which takes as long whatever the size of the data.
@@ -54,7 +61,7 @@ Chosen, as `_SHORT_NS` of attributed time. Pinned by
 """
 
 _OPTIMIZER = Phase.labels()[Phase.OPTIMIZER]
-_NOT_COMPUTE = re.compile(r"^Mem(?:cpy|set)\b")
+_NOT_COMPUTE = [re.compile(one) for one in (r"^Mem(cpy|set)\b", *COMMUNICATION_KERNELS.values())]
 
 
 class Alike(NamedTuple):
@@ -126,11 +133,17 @@ def has_same_calls(work: pd.DataFrame) -> bool:
     return bool(np.abs(n_after - n_before).sum() <= _SAME_CALLS * n_before.sum())
 
 
-def compute_kernels(kernels: pd.DataFrame, by_name: pd.DataFrame) -> pd.DataFrame:
-    """Kernels that compute: no copies, and none that communicates on the path."""
-    communicates = by_name.loc[by_name["bound"] == Bound.COMMUNICATION.label, "name"]
-    others = kernels["name"].isin(communicates) | kernels["name"].str.contains(_NOT_COMPUTE)
-    return kernels[~others]
+def compute_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Kernels that compute: they neither copy nor communicate, which other clocks rule.
+
+    Examples
+    --------
+    >>> names = ["gemm", "Memcpy HtoD (Pinned -> Device)", "ncclDevKernel_AllReduce_Sum_f32"]
+    >>> compute_kernels(pd.DataFrame({"name": names}))["name"].tolist()
+    ['gemm']
+    """
+    others = [any(one.search(name) for one in _NOT_COMPUTE) for name in kernels["name"]]
+    return kernels[~np.array(others, dtype=bool)]
 
 
 def is_same_size(

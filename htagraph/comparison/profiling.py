@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -44,6 +42,8 @@ _N_STEPS = 200
 """Lengths of steps that are kept; nothing but readers of the JSON uses them."""
 
 _NO_OPERATOR = "(no operator)"
+_CALLED = ("kernel", "operator")
+"""Parts whose calls tell whether a step does what others do."""
 
 
 def _named(names: npt.NDArray[np.object_], none: str = _NO_OPERATOR) -> npt.NDArray[np.object_]:
@@ -124,20 +124,22 @@ def _of_kind(
             for one in times
         ),
     )
-    varies = (n_with < n) | (found["calls"].min() < found["calls"].max()).to_numpy()
+    varies = n_with < n
+    if part in _CALLED:
+        varies |= (found["calls"].min() < found["calls"].max()).to_numpy()
     steps_ns = np.zeros((len(total), n if keeps_steps else 0), dtype=np.int64)
     if keeps_steps:
         steps_ns[found.ngroup().to_numpy(), row.to_numpy()] = by_step["dur_ns"].to_numpy()
+    steps = zip(varies.tolist(), steps_ns.tolist(), strict=True)
     parts = [
-        Part(part, bound, name, kind, calls, total_ns, std, *others)
-        for (bound, name), calls, std, total_ns, *others in zip(
-            total.index.tolist(), *columns, strict=True
+        Part(
+            part, bound, name, kind, calls, total_ns, std, *others,
+            varies=some, steps_ns=tuple(each),
         )
-    ]
-    parts = [
-        replace(one, varies=of_some, steps_ns=tuple(steps))
-        for one, of_some, steps in zip(parts, varies.tolist(), steps_ns.tolist(), strict=True)
-    ]
+        for (bound, name), (some, each), calls, std, total_ns, *others in zip(
+            total.index.tolist(), steps, *columns, strict=True
+        )
+    ]  # fmt: skip
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
 

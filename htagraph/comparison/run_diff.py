@@ -137,6 +137,7 @@ class RunDiff:
         Parameters
         ----------
         by : {"bound", "op", "name"}
+            Names include the places of host code between events: ``after aten::mm``.
 
         Returns
         -------

@@ -16,7 +16,7 @@ __all__ = ["COLORS", "FILLS", "IDLE", "INFERRED", "LEAST_DIFFERENCE", "SERIES", 
 LEAST_DIFFERENCE = 10.0
 """Least difference (CIEDE2000) of two colors that meet in a figure, for each kind of color vision.
 
-About five times what is just noticeable in large patches; bars are small. The bounds reach 11.8.
+About five times what is just noticeable in large patches; bars are small. The bounds reach 11.7.
 More than 13 is out of reach for so many colors of a lightness between 40 and 80, which light and
 dark paper need. `tests/model/test_colors.py` fails if a color moves.
 """

@@ -37,7 +37,6 @@ from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
-from htagraph.writers.answer import Answer
 from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
@@ -127,6 +126,8 @@ class PathSummary(ABC):
     @cached_property
     def what_helps(self) -> pd.DataFrame:
         """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
+        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: it loads pandas
+
         found = self.opportunities
         shown = found.head(0) if self.verdict.withheld else found
         return Answer(what_helps(shown, self.labels_of(shown["target"])))

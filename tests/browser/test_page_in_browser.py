@@ -18,8 +18,6 @@ from tests.synth.training import training_rank
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SECTIONS = ["path", "help", "steps", "devices", "communication", "kernels", "launches", "quality"]
-N_OF = "document.querySelectorAll('[{}]').length"
-ALL_DRAWN = f"{N_OF.format('data-figure')} === {N_OF.format('data-drawn')}"
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +38,12 @@ def file(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def show(tab: Any, file: Path) -> None:
     """Open a page and scroll through it until every figure is drawn."""
     tab.page.goto(file.as_uri())
-    for figure in tab.page.query_selector_all("[data-figure]"):
+    for name in tab.page.evaluate("boxes.map((box) => box.dataset.figure)"):
+        box = f"document.querySelector('[data-figure={name}]')"
         # Not Playwright's own scrolling, which waits until nothing moves: figures above are still
         # being drawn.
-        figure.evaluate("figure => figure.scrollIntoView({behavior: 'instant'})")
-        tab.page.wait_for_timeout(30)
-    tab.until(ALL_DRAWN)
+        tab.page.evaluate(f"{box}.scrollIntoView({{behavior: 'instant'}})")
+        tab.until(f"{box}.dataset.drawn === 'yes'")
 
 
 def column(tab: Any, panel: str, name: str) -> list[str]:

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.comparison.drift import Alike, all_alike, is_same_size
+from htagraph.comparison.drift import Alike, all_alike, has_same_calls, is_same_size
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
 from tests.comparison.profiles import run, simulated
 
-SHARES = {"gemm": 50, "softmax": 20, "norm": 15, "relu": 10, "add": 5}
+SHARES = {"gemm": 50.0, "softmax": 20.0, "norm": 15.0, "relu": 10.0, "add": 5.0}
 """Of 100 ms."""
 
 
-def rows(factors: dict[str, float], shares: dict[str, int] = SHARES, noise: float = 0.01):
+def rows(factors: dict[str, float], shares: dict[str, float] = SHARES, noise: float = 0.01):
     """Groups of a run, in ms, and by which factor each takes longer; those left out stay."""
     before = pd.Series(shares, dtype=float) * 1_000_000
     return pd.DataFrame(
@@ -70,6 +70,22 @@ def test_two_kernels_are_too_few(names: int, is_alike: bool):
     shares = {f"kernel{n}": 30 for n in range(names)}
 
     assert (all_alike(rows(dict.fromkeys(shares, 1.07), shares)) is not None) is is_alike
+
+
+@pytest.mark.parametrize(("relu", "is_alike"), [(0.9, False), (1.1, True)])
+def test_a_name_counts_from_a_hundredth_of_the_time_on(relu: float, is_alike: bool):
+    """Of two names with the rest."""
+    shares = {"gemm": 60.0, "norm": 40.0 - relu, "relu": relu}
+
+    assert (all_alike(rows(dict.fromkeys(shares, 1.07), shares)) is not None) is is_alike
+
+
+@pytest.mark.parametrize(("calls", "is_same"), [(1_009, True), (1_011, False)])
+def test_calls_may_differ_by_a_hundredth(calls: int, is_same: bool):
+    """More calls are other work, whatever a clock does."""
+    work = pd.DataFrame({"calls_before": [500.0, 500.0], "calls_after": [500.0, calls - 500.0]})
+
+    assert has_same_calls(work) is is_same
 
 
 def test_one_kernel_with_nearly_all_of_the_time_is_not_all():

@@ -149,6 +149,17 @@ def test_commands_name_the_trace_and_the_folder_of_the_page(tmp_path: Path) -> N
     assert re.findall(r"<code[^>]*>htagraph [^<]*(?:FILE|FOLDER)", text) == []
 
 
+def test_why_nothing_is_said_ends_with_a_command_to_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the whole path, also if the trace was named by a relative one."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty.json").write_text('{"traceEvents": []}')
+    text = page_of(summary_of(hg.load("empty.json")), tmp_path)
+
+    assert f"<code>htagraph info {tmp_path}/empty.json</code>" in text
+
+
 def test_commands_on_a_job_name_its_folder(tmp_path: Path) -> None:
     """Of all its ranks."""
     simulate_job(training_job(ranks=2, steps=1, layers=1)).write(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from shlex import quote
 
 from htagraph.findings.verdict import Finding
 from htagraph.model.kinds import in_words
@@ -26,14 +27,13 @@ def verdict_html(summary: Summary | JobSummary) -> str:
     replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
-        why = verdict.withheld[0].upper() + verdict.withheld[1:]
         rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
         missing = "".join(
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
             f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
-            f"<p>{escape(why)}</p>{replays}<ul>{missing}</ul>"
+            f"<p>{_withheld(summary)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
         return f'<h2 class="lead">Nothing stands out.</h2>\n{about}'
@@ -50,6 +50,20 @@ def verdict_html(summary: Summary | JobSummary) -> str:
     )
     ranking = f'<p class="note">{escape(verdict.notes)}</p>' if verdict.notes else ""
     return f'{lead}\n{about}<ol class="findings">{cards}</ol>{replays}{ranking}'
+
+
+def _withheld(summary: Summary | JobSummary) -> str:
+    """Why nothing is said; the command that this ends with has the whole path of its file."""
+    why, verb, arguments = summary.verdict.withheld.partition("htagraph ")
+    files = (
+        [rank.path for rank in summary.job.summaries.values()]
+        if isinstance(summary, JobSummary)
+        else [summary.trace.path]
+    )
+    command = f"{verb}{arguments} "
+    for file in filter(None, files):
+        command = command.replace(f" {quote(str(file))} ", f" {shell_path(file)} ")
+    return escape(why[:1].upper() + why[1:]) + (command_html(command.strip()) if verb else "")
 
 
 def _card(number: int, finding: Finding) -> str:
