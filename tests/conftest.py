@@ -1,11 +1,13 @@
-"""What coverage sees, and which tests are left out as the public traces are not here."""
+"""What coverage sees, what is collected, and which tests of public traces are left out."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from coverage import Coverage
 from hypothesis import is_hypothesis_test
 
@@ -30,6 +32,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         return (yield)
     finally:
         coverage.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no examples in tests: an import that fails there would hide the file's tests.
+
+    Pytest skips examples of a module that cannot be imported, and then takes what was imported of
+    it until then for all of it.
+    """
+    found = yield
+    is_test = file_path.name.startswith("test_")
+    return [one for one in found if not (is_test and isinstance(one, DoctestModule))]
 
 
 def _needs_missing_traces(item: pytest.Item) -> bool:
