@@ -218,6 +218,15 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
         if kind in target
         else f"{target} {kind}"
     )
-    about = f"of the window, {first['low_ns'] / whole:.1%} to {first['high_ns'] / whole:.1%}: {how}"
-    share = float(first["saves_share"])
+    tried = summary.opportunities
+    same = (tried["saves_ns"] == first["saves_ns"]) & (tried["low_ns"] == first["low_ns"])
+    changes = set(tried.loc[same, "change"])
+    findings = [one for one in summary.verdict.findings if one.repaired_by in changes]
+    saves_ns, low_ns, high_ns = (
+        (findings[0].potential_saving_ns, findings[0].saving_low_ns, findings[0].saving_high_ns)
+        if findings
+        else (int(first["saves_ns"]), max(int(first["low_ns"]), 0), int(first["high_ns"]))
+    )
+    about = f"of the window, {low_ns / whole:.1%} to {high_ns / whole:.1%}: {how}"
+    share = saves_ns / whole
     return KeyFigure("potential saving", f"{share:.1%}", about, "help", share)
