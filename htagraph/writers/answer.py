@@ -144,6 +144,8 @@ def _selecting(name: str) -> Callable[..., Any]:
 
     @wraps(method)
     def select(self: Answer, *args: Any, **options: Any) -> Any:  # noqa: ANN401  as pandas' own
+        if name == "query":  # which looks for @names where it is called
+            options["level"] = options.get("level", 0) + 1
         found = method(self, *args, **options)
         if not isinstance(found, pd.DataFrame):
             return found

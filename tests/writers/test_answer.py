@@ -77,6 +77,12 @@ def test_what_is_computed_is_a_plain_frame(compute) -> None:
     assert type(compute(Answer(FRAME))) is pd.DataFrame
 
 
+def test_a_query_finds_what_is_named_where_it_is_asked() -> None:
+    wanted = "host"  # noqa: F841  the query reads it
+
+    assert Answer(FRAME).query("bound == @wanted")["name"].tolist() == ["g"]
+
+
 def test_an_answer_equals_its_frame_in_both_directions() -> None:
     answer = Answer(FRAME)
 
