@@ -119,7 +119,8 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
         shown = self._shown()
         table, left_out = fitted(shown, width, in_code=True)
         text = io.StringIO()
-        Console(file=text, width=width, force_jupyter=False).print(table, crop=False)
+        console = Console(file=text, width=width, force_jupyter=False, color_system=None)
+        console.print(table, crop=False)
         hidden = {*self.columns} - {*shown} | {*left_out}
         notes = self._notes(name for name in self.columns if name in hidden)
         lines = [line.rstrip() for line in text.getvalue().splitlines()]

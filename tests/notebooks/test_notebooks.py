@@ -70,6 +70,7 @@ def run(notebook, tmp_path_factory):
     (folder / "traces").symlink_to(notebook.parent / "traces")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLOTLY_RENDERER", "plotly_mimetype")
+        patch.delenv("COLUMNS", raising=False)  # a worker of xdist has it
         nbclient.NotebookClient(
             document, timeout=300, resources={"metadata": {"path": str(folder)}}
         ).execute()

@@ -70,7 +70,8 @@ class Commands:
 
 def shell_path(path: Path) -> str:
     """A path that is valid in every folder, or a URL, as a shell takes it."""
-    return quote(url_of(path) if is_remote(path) else str(path.absolute()))
+    whole = url_of(path) if is_remote(path) else str(path.absolute())
+    return quote(whole.encode("utf-8", "replace").decode())  # a page is UTF-8
 
 
 def _folder(files: Sequence[Path]) -> str:
