@@ -31,13 +31,12 @@ import pandas as pd
 from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError
 from htagraph.explain.critical_path import path_edges
-from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import find_context
-from htagraph.findings.findings import Told, charged
+from htagraph.findings.findings import charged
 from htagraph.findings.light import compute_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
-from htagraph.findings.worth import predicted
+from htagraph.findings.window_bounds import told_of, with_low_ends
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
@@ -434,16 +433,9 @@ class _Run:
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
         there = path.attributed_labels.groupby("cause", observed=True)["dur_ns"].sum()
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
-        told = Told(
-            context=context,
-            unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
-            worth=predicted(_scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))),
-        )
-        verdict = charged(labels, self._name, total_ns, told)
-        causes = {finding.cause for finding in verdict.top_findings}
-        waits = opportunities["alone_ns"] < opportunities["saves_ns"]
-        if (waits & opportunities["cause"].isin(causes)).any():
-            verdict = replace(verdict, low_ends=OTHER_RANKS)
+        costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
+        verdict = charged(labels, self._name, total_ns, told_of(path, context, costs))
+        verdict = with_low_ends(verdict, opportunities)
         if self.n_parts == 1:
             return replace(verdict, rests_on=path.excerpt.sentence)
         name = path.window.name

@@ -11,7 +11,7 @@ import pandas as pd
 
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.advice import OTHER_RANKS
-from htagraph.findings.context import find_context
+from htagraph.findings.context import Context, find_context
 from htagraph.findings.findings import Told, charged
 from htagraph.findings.light import compute_in_words
 from htagraph.findings.replays import replays_in_words
@@ -32,7 +32,7 @@ from htagraph.path import CriticalPath
 from htagraph.queries.damage import damage_of
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 
-__all__ = ["find_bounds"]
+__all__ = ["find_bounds", "told_of", "with_low_ends"]
 
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
@@ -90,16 +90,8 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
     if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:
         context = replace(context, compute=compute_in_words(path))
-    told = Told(
-        context=context,
-        unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
-        worth=predicted(found),
-    )
-    verdict = charged(path.attributed_labels, path.window_name, path.dur_ns, told)
-    causes = {finding.cause for finding in verdict.top_findings}
-    waits = found["cause"].isin(causes) & (found["alone_ns"] < found["saves_ns"])
-    if waits.any():
-        verdict = replace(verdict, low_ends=OTHER_RANKS)
+    told = told_of(path, context, found)
+    verdict = with_low_ends(charged(labels, path.window_name, path.dur_ns, told), found)
     if len(found):
         verdict = replace(verdict, rests_on=path.excerpt.sentence)
     if context.is_replayed:
@@ -108,6 +100,22 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     if not verdict.withheld:
         return verdict
     return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
+
+
+def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:
+    """What is known of a run beyond its attributed time, with what each cause costs."""
+    return Told(
+        context=context,
+        unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
+        worth=predicted(costs),
+    )
+
+
+def with_low_ends(verdict: Verdict, costs: pd.DataFrame) -> Verdict:
+    """The verdict, which says so if savings of its findings depend on other ranks."""
+    causes = {finding.cause for finding in verdict.top_findings}
+    waits = costs["cause"].isin(causes) & (costs["alone_ns"] < costs["saves_ns"])
+    return replace(verdict, low_ends=OTHER_RANKS) if waits.any() else verdict
 
 
 def _next_command(path: CriticalPath) -> str:
