@@ -85,9 +85,10 @@ def test_a_large_memo_index_takes_no_memory() -> None:
     assert plain_data(b"\x80\x02]r\xff\xff\xff\x7f.") == []
 
 
-def test_a_length_beyond_the_end_is_damage() -> None:
+@pytest.mark.parametrize("rest", [b"\x8d" + b"\xff" * 8 + b"abc.", b"]e.", b"t.", b"}u."])
+def test_a_length_beyond_the_end_or_a_missing_mark_is_damage(rest: bytes) -> None:
     with pytest.raises(TraceFormatError, match="damaged"):
-        plain_data(b"\x80\x04\x8d" + b"\xff" * 8 + b"abc.")
+        plain_data(b"\x80\x04" + rest)
 
 
 def test_damaged_dumps_are_refused(tmp_path: Path) -> None:

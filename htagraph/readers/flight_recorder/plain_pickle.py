@@ -56,9 +56,17 @@ def plain_data(content: bytes) -> object:
     """
     try:
         return _Machine(content).run()
-    except (IndexError, ValueError, TypeError, KeyError, AttributeError, struct.error) as exc:
-        if isinstance(exc, TraceFormatError):
-            raise
+    except TraceFormatError:
+        raise
+    except (
+        IndexError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        StopIteration,  # a mark that is not there
+        struct.error,
+    ) as exc:
         raise TraceFormatError(
             "the pickle is damaged.", hint="it may have been cut off: copy the file again."
         ) from exc
