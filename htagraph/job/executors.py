@@ -50,7 +50,7 @@ Key = TypeVar("Key", bound=Hashable)
 SMALL_BYTES = 64 << 20
 """Jobs with smaller files run in this process: starting others costs more than they save.
 
-Pinned by `test_workers.py::test_small_jobs_run_in_this_process`.
+Pinned by `test_executors.py::test_small_jobs_run_in_this_process`.
 """
 
 _BYTES_OF_A_RANK = 2 << 20
