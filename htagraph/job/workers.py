@@ -221,8 +221,7 @@ class Workers:
                 if one is None:
                     break
                 saves = self._step_ns(dur) - self._step_ns(one.dur_ns)
-                same = one if dur is recorded else repair(self, recorded)
-                alone = base - self._step_ns(same.dur_ns) if same else 0.0
+                alone = base - self._step_ns(self._alone(change, one.dur_ns, dur))
                 share = saves / base if base else 0.0
                 is_cause = one.is_asked and share >= _MIN_SHARE and one.ratio >= _SLOWER
                 if is_cause or not rows or rows[-1][0] != change:
@@ -232,6 +231,13 @@ class Workers:
                 dur = one.dur_ns
         data = {name: [row[at] for row in rows] for at, name in enumerate(WORKER_SAVINGS.columns)}
         return WORKER_SAVINGS.frame(data)
+
+    def _alone(self, change: str, after: I64, before: I64) -> I64:
+        """Recorded durations with one repair only."""
+        if change == "worker":
+            return np.where(after == before, self._dur, after)
+        one = _REPAIRS[change](self, self._dur)
+        return self._dur if one is None else one.dur_ns
 
     def causes(self) -> pd.DataFrame:
         """Rows of `savings` that are causes, the largest saving first."""
@@ -268,11 +274,11 @@ class Workers:
                     f"DP rank {row['dp']} takes {times} the others on all stages: equal, {saves}."
                 )
             case "stage":
-                last = "the last stage" if row["stage"] == self._n_stages - 1 else "one stage"
+                last = ", the last stage," if row["stage"] == self._n_stages - 1 else ""
                 return (
-                    f"Stage {row['stage']}, {last}, takes {times} the others: moving layers so "
+                    f"Stage {row['stage']}{last} takes {times} the others: moving layers so "
                     f"that stages are equal {saves}."
-                ).replace(", one stage,", "")
+                )
             case "micro-batch":
                 return (
                     f"Micro-batches are uneven, the longest {times} the mean of its worker: equal "

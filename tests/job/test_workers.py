@@ -30,6 +30,12 @@ def one_slow(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
     return usual(direction, stage, dp, mb, step) * (1.5 if (dp, stage) == (0, 1) else 1)
 
 
+def two_slow(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
+    """One worker takes half as long again, a worker of the other replica less than that."""
+    more = {(0, 1): 1.5, (1, 2): 1.3}.get((dp, stage), 1)
+    return usual(direction, stage, dp, mb, step) * more
+
+
 def slow_replica(direction: str, stage: int, dp: int, mb: int, step: int) -> float:
     """All workers of one replica take a quarter longer."""
     return usual(direction, stage, dp, mb, step) * (1.25 if dp == 1 else 1)
@@ -83,6 +89,16 @@ def test_the_saving_of_a_slow_worker_is_what_the_job_without_it_takes_less(cost,
 
         assert found["change"][0] == change
         assert found["saves_ns"][0] == pytest.approx(truth * 1e6, rel=0.01)
+
+
+def test_a_second_slow_worker_saves_nothing_alone() -> None:
+    """The replica of the slowest one still takes as long."""
+    savings = workers_of(Job(cost=two_slow)).savings()
+    workers = savings[savings["change"] == "worker"]
+
+    assert workers["dp"].tolist() == [0, 1]
+    assert workers["alone_ns"].iloc[0] > 0
+    assert workers["alone_ns"].iloc[1] == 0
 
 
 def test_a_slow_replica_of_two_stages_is_no_slow_worker() -> None:
