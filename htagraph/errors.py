@@ -53,6 +53,7 @@ __all__ = [
     "TraceLimitError",
     "TraceNotFoundError",
     "WindowNotFoundError",
+    "closest",
     "did_you_mean",
     "one_of",
     "shortage",
@@ -62,6 +63,13 @@ _MAX_LISTED = 8
 """Chosen: steps or ranks that an error lists."""
 _MAX_COMPARED = 5_000
 """Most names that a mistyped one is compared with: chosen, so that it takes 0.1 s at most."""
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The known name closest to a word; empty if none is close."""
+    by_lower = {name.lower(): name for name in islice(known, _MAX_COMPARED) if name != word}
+    near = get_close_matches(str(word).lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -74,9 +82,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("why", ["idle_time", "overlap"])
     ''
     """
-    by_lower = {name.lower(): name for name in islice(known, _MAX_COMPARED) if name != word}
-    near = get_close_matches(str(word).lower(), by_lower, n=1)
-    return f"did you mean {by_lower[near[0]]!r}? " if near else ""
+    near = closest(word, known)
+    return f"did you mean {near!r}? " if near else ""
 
 
 def one_of(word: str, known: Iterable[str], what: str = "one of") -> str:

@@ -54,6 +54,7 @@ from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.graph_file import BROKEN, arrays_in
 from htagraph.readers.kineto.event_args import ArgsIndex
 from htagraph.readers.kineto.file_index import FileIndex, Zones
+from htagraph.readers.kineto.header import base_time_of
 from htagraph.readers.memory_need import free_bytes
 from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
@@ -267,8 +268,7 @@ class _Run:
     @cached_property
     def base_ns(self) -> int:
         """Time 0 of the file."""
-        origin = self.index.named_ranges().origin
-        return 0 if origin is None else origin.base_time_ns
+        return base_time_of(self.index.metadata)
 
     @cached_property
     def curve(self) -> _Curve:
@@ -421,7 +421,7 @@ class _Run:
 
     def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
-        number = _usual(parts)
+        number = _usual(parts, labels)
         next_one = parts[number + 1].entered if number + 1 < len(parts) else None
         path, _ = self._path(number, next_one)
         context = find_context(path.dag, path.window)
@@ -541,10 +541,10 @@ def _sample(path: CriticalPath) -> CriticalPath:
 def _summed(labels: pd.DataFrame) -> tuple[Arrays, dict[str, Sequence[str]]]:
     """Attributed time summed by all its texts: columns, and the text of each code."""
     dur_ns, n = labels["dur_ns"].to_numpy(np.int64), len(labels)
-    codes, texts = {}, {}
+    codes, texts = {}, dict[str, Sequence[str]]()
     number = np.zeros(n, dtype=np.int64)
     for name in _TEXTS:
-        column = labels[name].astype("category")
+        column = labels[name].astype("category").cat.remove_unused_categories()
         codes[name] = column.cat.codes.to_numpy().astype(np.int32)
         texts[name] = column.cat.categories.tolist()
         number = pd.factorize(number * (len(texts[name]) + 1) + codes[name])[0]
@@ -562,10 +562,7 @@ def _summed(labels: pd.DataFrame) -> tuple[Arrays, dict[str, Sequence[str]]]:
     columns: Arrays = {name: column[row] for name, column in codes.items()}
     columns |= {"dur_ns": total, "longest_ns": longest, "start_ns": start}
     columns["n"] = np.bincount(number[is_first], minlength=n_sums)
-    used = {name: np.unique(columns[name]) for name in _TEXTS}
-    for name, known in used.items():
-        columns[name] = np.searchsorted(known, columns[name]).astype(np.int32)
-    return columns, {name: [texts[name][code] for code in used[name].tolist()] for name in _TEXTS}
+    return columns, texts
 
 
 def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
@@ -588,7 +585,8 @@ def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
 
 def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
     """Time and number of segments of a path by group."""
-    labels, dur_ns, n = (path.sums(by=by)[name].tolist() for name in (by, "dur_ns", "n_segments"))
+    found = path.sums(by=by)
+    labels, dur_ns, n = (found[name].tolist() for name in (by, "dur_ns", "n_segments"))
     return dict(zip(labels, zip(dur_ns, n, strict=True), strict=True))
 
 
@@ -611,14 +609,12 @@ def _breakdown(parts: Sequence[_Part], by: str, total_ns: int) -> pd.DataFrame:
     return pd.DataFrame(columns, index=index)[list(BREAKDOWN.columns)]
 
 
-def _usual(parts: Sequence[_Part]) -> int:
-    """The part whose causes have most nearly the shares of all."""
-    known: dict[str, int] = {}
-    shares = np.zeros((len(parts), 64))
-    for row, part in enumerate(parts):
-        for code, cause in enumerate(part.texts["cause"]):
-            mine = part.columns["dur_ns"][part.columns["cause"] == code].sum()
-            shares[row, known.setdefault(cause, len(known))] = mine
+def _usual(parts: Sequence[_Part], labels: pd.DataFrame) -> int:
+    """The part whose causes have most nearly the shares of all; labels are those of `_merged`."""
+    cause = labels["cause"].cat
+    row = np.repeat(np.arange(len(parts)), [len(part.columns["n"]) for part in parts])
+    shares = np.zeros((len(parts), len(cause.categories)))
+    np.add.at(shares, (row, cause.codes.to_numpy()), labels["dur_ns"].to_numpy())
     whole = shares.sum(axis=0) / max(shares.sum(), 1)
     own = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
     away = np.abs(own - whole).sum(axis=1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
-from htagraph.errors import did_you_mean
+from htagraph.errors import closest
 
 __all__ = ["SYNONYMS", "VERBS_OF_ANSWERS", "Target", "targets_of"]
 
@@ -158,5 +158,5 @@ def targets_of(asked: str, known: Iterable[str]) -> list[Target]:
     hits = sorted((row for row in rows if row[0] <= words), key=lambda row: -len(row[0]))
     texts = dict.fromkeys(text for _, row in hits for text in row.split(", "))
     if not texts:
-        texts = dict.fromkeys(did_you_mean(asked, known).split("'")[1:2])
+        texts = dict.fromkeys(filter(None, [closest(asked, known)]))
     return [Target.of(text) for text in texts][:_MOST]

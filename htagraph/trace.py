@@ -322,7 +322,7 @@ def load(
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
     source = source if isinstance(source, bytes) else path_of(source)
-    read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
+    read = _reader_of(source)
     with listening(progress):
         begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")
         is_kept = cache is not None and window is not None and categories is None
@@ -342,7 +342,12 @@ def load(
 
 def is_kineto(source: str | Path | bytes) -> bool:
     """Whether the Kineto reader reads a file."""
-    return next(reader for is_of_format, reader in _READERS if is_of_format(source)) is _KINETO
+    return _reader_of(source) is _KINETO
+
+
+def _reader_of(source: str | Path | bytes) -> Reader:
+    """The reader of a file, by its format."""
+    return next(reader for is_of_format, reader in _READERS if is_of_format(source))
 
 
 def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:

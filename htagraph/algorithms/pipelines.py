@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import match_keys
 from htagraph.algorithms.retime import latest_times, retime
 
 __all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "planned", "schedule_of"]
@@ -88,13 +89,6 @@ class Schedule(NamedTuple):
         return offsets, tails[there].astype(np.int32), weights[there]
 
 
-def _found(keys: I64, wanted: I64) -> I64:
-    """Position of each wanted key, -1 for none."""
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    return np.where(keys[order][at] == wanted, order[at], -1)
-
-
 def _needed(run: I64, stage: I64, phase: I64, micro_batch: I64) -> I64:
     """Position of the action that each one needs, -1 for none.
 
@@ -108,7 +102,7 @@ def _needed(run: I64, stage: I64, phase: I64, micro_batch: I64) -> I64:
     forward, weight = phase == FORWARD, phase == WEIGHT
     kind = np.where(phase == INPUT, GRADIENT, phase)
     there = np.where(forward, stage - 1, np.where(weight, stage, stage + 1))
-    return _found(keys(stage, kind), keys(there, np.where(weight, GRADIENT, kind)))
+    return match_keys(keys(there, np.where(weight, GRADIENT, kind)), keys(stage, kind))
 
 
 def schedule_of(

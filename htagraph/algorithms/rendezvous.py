@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.retime import retime
 
 __all__ = ["Rendezvous", "rendezvous_of"]
@@ -70,26 +71,8 @@ def rendezvous_of(group: I64, before: I64, after: I64) -> Rendezvous:
     tail, head = group[before], group[after]
     by_head = np.argsort(head, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(head, minlength=n))])
-    order = _topological(tail, head, n)
-    cyclic = np.setdiff1d(np.arange(n), order)
-    every: I32 = np.concatenate([order, cyclic]).astype(np.int32)
-    tails = tail[by_head].astype(np.int32)
-    return Rendezvous(group, before[by_head], offsets, tails, every, cyclic)
-
-
-def _topological(tail: I64, head: I64, n: int) -> I64:
-    """Nodes by depth (Kahn, 1962); without those on cycles, and behind them."""
-    by_tail = np.argsort(tail, kind="stable")
-    heads = head[by_tail]
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(tail, minlength=n))])
-    n_before = np.bincount(head, minlength=n)
-    front = np.flatnonzero(n_before == 0)
-    found = [front]
-    while len(front):
-        sizes = offsets[front + 1] - offsets[front]
-        starts = np.repeat(offsets[front] - np.cumsum(sizes) + sizes, sizes)
-        reached, counts = np.unique(heads[starts + np.arange(len(starts))], return_counts=True)
-        n_before[reached] -= counts
-        front = reached[n_before[reached] == 0]
-        found.append(front)
-    return np.concatenate(found)
+    tails, heads = tail.astype(np.int32), head.astype(np.int32)
+    nodes, same_time = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int64)
+    order, is_cyclic = topological_order(tails, heads, same_time, nodes)
+    cyclic = np.unique(head[is_cyclic])
+    return Rendezvous(group, before[by_head], offsets, tails[by_head], order, cyclic)

@@ -56,11 +56,10 @@ def shared_work(before: RunProfile, after: RunProfile) -> SharedWork:
     if OTHER not in known:
         known |= {neighbour_of(part.name) for run in runs for part in run.parts}
     shared = known - varying - {OTHER}
-    totals = [sum(part.total_ns for part in run.parts if part.part == "step") for run in runs]
     one, other = (_only(run, shared) for run in runs)
     shares = [
-        sum(part.total_ns for part in run.parts if part.part == "step") / max(total, 1)
-        for run, total in zip((one, other), totals, strict=True)
+        _steps_ns(kept) / max(_steps_ns(run), 1)
+        for kept, run in zip((one, other), runs, strict=True)
     ]
     if min(shares) < _FEWEST_SHARED:
         said = f"Steps vary in what they do, and share {min(shares):.0%} of their time."
@@ -69,9 +68,7 @@ def shared_work(before: RunProfile, after: RunProfile) -> SharedWork:
         "Steps vary in what they do: only work that all of them do as often is compared, "
         f"{shares[0]:.0%} of the time before, {shares[1]:.0%} after"
     )
-    return SharedWork(
-        one, other, is_part=True, said=f"{said}{_left_out(before, shared, totals[0])}."
-    )
+    return SharedWork(one, other, is_part=True, said=f"{said}{_left_out(before, shared)}.")
 
 
 def _only(run: RunProfile, names: set[str]) -> RunProfile:
@@ -101,8 +98,13 @@ def _only(run: RunProfile, names: set[str]) -> RunProfile:
     return replace(run, parts=(*parts, *kept_works))
 
 
-def _left_out(run: RunProfile, shared: set[str], total_ns: int) -> str:
+def _steps_ns(run: RunProfile) -> int:
+    return sum(part.total_ns for part in run.parts if part.part == "step")
+
+
+def _left_out(run: RunProfile, shared: set[str]) -> str:
     """The names with most time that are left out, with their shares."""
+    total_ns = _steps_ns(run)
     left: dict[str, int] = {}
     for part in run.parts:
         if part.part == "name" and (name := neighbour_of(part.name)) not in shared:

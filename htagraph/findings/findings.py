@@ -104,7 +104,8 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     is_unranked = attributed_time["cause"].isin(UNRANKED)
     known = attributed_time[~is_unranked]
     if "rank" in known.columns:
-        late = together(known["rank"].where(known["cause"] == Cause.LATE_RANK, -1), told.machines)
+        late = known["rank"].where(known["cause"] == Cause.LATE_RANK, -1)
+        late = late.replace(together(told.machines))
         parts = [
             (Cause(str(cause)), part)
             for (cause, _), part in known.groupby(
@@ -164,7 +165,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     )
     dur_ns = int(part["dur_ns"].sum())
     late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
-    late = int(together(pd.Series([late]), told.machines).iloc[0])
+    late = together(told.machines).get(late, late)
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
     longest = "longest_ns" if "longest_ns" in part else "dur_ns"

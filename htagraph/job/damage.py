@@ -290,16 +290,14 @@ def _lone(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
 def _lacking(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
     """Yield what is said of matched collectives that some rank lacks between others of its own."""
     members, takers = timeline.members, timeline.takers
-    start_ns, end_ns = np.empty((2, len(members)), dtype=np.int64)
     first_ns, last_ns = {}, {}
-    for rank, rows in members.groupby("rank").indices.items():
-        clock, own = timeline.clocks[int(str(rank))], members.iloc[rows]
-        start_ns[rows] = clock.to_common(own["start_ns"].to_numpy(np.int64))
-        end_ns[rows] = clock.to_common(own["end_ns"].to_numpy(np.int64))
-        table = timeline.graphs.summaries[int(str(rank))].collectives
-        all_ns = clock.to_common(table["start_ns"].to_numpy(np.int64))
+    for rank in members["rank"].unique().tolist():
+        table = timeline.graphs.summaries[rank].collectives
+        all_ns = timeline.clocks[rank].to_common(table["start_ns"].to_numpy(np.int64))
         first_ns[rank], last_ns[rank] = all_ns.min(), all_ns.max()
-    times = members[["match", "communicator"]].assign(start_ns=start_ns, end_ns=end_ns)
+    times = timeline.collectives[["match", "start_ns", "end_ns"]].assign(
+        communicator=members["communicator"].to_numpy()
+    )
     matches = times.groupby(["match", "communicator"], as_index=False).agg(
         {"start_ns": "min", "end_ns": "max"}
     )

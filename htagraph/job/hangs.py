@@ -303,14 +303,12 @@ def _missing(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) ->
     if not entered or not lacking:
         return []
     stuck = {rank: group.entered[rank][seq][-1] for rank in entered}
-    if len(group.members) == len(entered):
-        return []
     is_older = any(last[rank] < done for rank in lacking)
     hang = Hang(
         group,
         "missing",
         seq,
-        _signature(list(stuck.values())[:1])[0],
+        stuck[entered[0]].operation,
         lacking,
         entered,
         stuck=stuck,

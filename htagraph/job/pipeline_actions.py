@@ -275,11 +275,11 @@ def step_table(steps: pd.DataFrame, start_ns: I64, end_ns: I64) -> pd.DataFrame:
 def rank_actions(graph: TraceGraph) -> RankActions | None:
     """The actions of a rank in its steps; None if it sends and receives nothing as a pipeline."""
     events = graph.dag.events
-    ranges = _point_to_point(events, host_ranges(graph.dag))
-    annotated = _annotated(events)
-    steps = find_steps(events)
+    on_host = host_ranges(graph.dag)
+    ranges, steps = _point_to_point(events, on_host), find_steps(events)
     if not len(ranges) or not len(steps):
         return None
+    annotated = _annotated(events)
     lanes, n = np.unique(events.lane[ranges], return_counts=True)
     lane = int(lanes[n.argmax()])
     ranges = ranges[events.lane[ranges] == lane]
@@ -302,7 +302,7 @@ def rank_actions(graph: TraceGraph) -> RankActions | None:
     found, step = _Found(*(column[inside] for column in found)), step[inside]
     if not len(step):
         return None
-    cover, operators = Cover(waits[:, 0], waits[:, 1]), _operators(events, host_ranges(graph.dag))
+    cover, operators = Cover(waits[:, 0], waits[:, 1]), _operators(events, on_host)
     free = np.append(steps["start_ns"].to_numpy(np.int64)[step[0]], found.end[:-1])
     free = np.maximum(free, steps["start_ns"].to_numpy(np.int64)[step])
     is_numbered = bool((found.micro_batch >= 0).all())

@@ -89,7 +89,9 @@ def find_job_bounds(
         for rank, n_last, n_collectives in zip(*columns, strict=True)
     }
     slow = _slow_device(kernels, verdict) if len(ranks) > 1 else ""
-    moved = slowest_in_words(path.timeline.bandwidths())
+    moved = ""
+    if any(finding.cause == Cause.COMMUNICATION for finding in verdict.findings):
+        moved = slowest_in_words(path.timeline.bandwidths())
     found = tuple(
         replace(finding, detail=how_often[finding.ranks[0][0]])
         if finding.cause == Cause.LATE_RANK

@@ -27,18 +27,14 @@ class Clocks(NamedTuple):
 
 def device_clocks(dag: Dag, device: int, work: I64) -> Clocks:
     """Mean clocks of a device over the time of some of its work."""
-    found = [
-        series_of(dag.events.samples, device, devices_of(dag), pattern)
-        for pattern in (SM_CLOCK, MEMORY_CLOCK)
-    ]
+    devices, means = devices_of(dag), []
     start_ns, end_ns = dag.events.ts_ns[work], dag.events.end_ns[work]
-    means = []
-    for levels in found:
-        clock = None if levels is None else over(levels, start_ns, end_ns)
-        covered = 0 if clock is None else int(clock.covered_ns.sum())
-        means.append(
-            float(np.nansum(clock.mean * clock.covered_ns) / covered)
-            if clock is not None and covered
-            else np.nan
-        )
+    for pattern in (SM_CLOCK, MEMORY_CLOCK):
+        levels = series_of(dag.events.samples, device, devices, pattern)
+        mean = np.nan
+        if levels is not None:
+            clock = over(levels, start_ns, end_ns)
+            if covered := int(clock.covered_ns.sum()):
+                mean = float(np.nansum(clock.mean * clock.covered_ns) / covered)
+        means.append(mean)
     return Clocks(*means)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -51,8 +51,10 @@ class Stretches(NamedTuple):
     high: F64
 
 
-def sample_levels(samples: SampleTable) -> Iterator[Levels]:
-    """Levels of each series that has samples.
+def sample_levels(
+    samples: SampleTable, is_wanted: Callable[[Series], bool] = lambda _: True
+) -> Iterator[Levels]:
+    """Levels of each series that is wanted and has samples.
 
     The first and the last level extend half the median distance of samples beyond their sample; a
     single one, by the uncertainty of its time.
@@ -65,6 +67,8 @@ def sample_levels(samples: SampleTable) -> Iterator[Levels]:
     """
     ends = np.searchsorted(samples.series, np.arange(len(samples.all_series) + 1))
     for place, series in enumerate(samples.all_series):
+        if not is_wanted(series):
+            continue
         rows = slice(ends[place], ends[place + 1])
         ts_ns, value = samples.ts_ns[rows], samples.value[rows]
         known = np.isfinite(value)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
-from htagraph.model.samples import SampleTable
+from htagraph.model.samples import SampleTable, Series
 
 __all__ = ["SAMPLED", "full_value", "sampled_use", "series_of"]
 
@@ -69,13 +69,12 @@ def series_of(
 
     If the trace has one device, a series without a device is of that one.
     """
-    fitting = (
-        levels
-        for levels in sample_levels(samples)
-        if pattern.search(levels.series.name)
-        and (levels.series.device == device or (levels.series.device < 0 and len(devices) == 1))
-    )
-    return max(fitting, key=lambda levels: len(levels.value), default=None)
+
+    def fits(series: Series) -> bool:
+        is_of = series.device == device or (series.device < 0 and len(devices) == 1)
+        return is_of and pattern.search(series.name) is not None
+
+    return max(sample_levels(samples, fits), key=lambda levels: len(levels.value), default=None)
 
 
 def full_value(levels: Levels) -> float:

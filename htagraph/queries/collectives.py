@@ -128,10 +128,7 @@ def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
     """Rank of the root, recorded as a position in the group by the operator above; -1 for none."""
     place = _column_above(dag, kernels, "comms_rank")
     codes, distinct = pd.factorize(group)
-    members = [
-        [int(number) for number in re.findall(r"(?<!\d)\d{1,9}(?!\d)", str(text))]
-        for text in distinct
-    ]
+    members = [_listed(str(text)) for text in distinct]
     roots = [
         members[code][at] if 0 <= at < len(members[code]) else -1
         for code, at in zip(codes, place.tolist(), strict=True)
@@ -169,12 +166,14 @@ def _n_ranks(
     """
     size = _column_above(dag, kernels, "group_size")
     codes, distinct = pd.factorize(group)
-    listed = [
-        len(re.findall(r"(?<!\d)\d{1,9}(?!\d)", str(text))) * (".." not in str(text)) or -1
-        for text in distinct
-    ]
+    listed = [len(_listed(text)) * (".." not in text) or -1 for text in map(str, distinct)]
     size = np.where(size > 0, size, np.array([*listed, -1], dtype=np.int64)[codes])
     return np.where(np.isin(operation, POINT_TO_POINT), 2, size)
+
+
+def _listed(group: str) -> list[int]:
+    """The ranks that the text of a group lists."""
+    return [int(number) for number in re.findall(r"(?<!\d)\d{1,9}(?!\d)", group)]
 
 
 def short_group(group: str) -> str:
@@ -183,11 +182,7 @@ def short_group(group: str) -> str:
     >>> short_group(str(list(range(0, 1_024, 4))))
     '[0, 4, …, 1020]'
     """
-    ranks = (
-        [int(number) for number in re.findall(r"(?<!\d)\d{1,9}(?!\d)", group)]
-        if len(group) > _LONG_GROUP
-        else []
-    )
+    ranks = _listed(group) if len(group) > _LONG_GROUP else []
     if len(ranks) < 3 or len(set(np.diff(ranks))) > 1:
         return group
     return f"[{ranks[0]}, {ranks[1]}, …, {ranks[-1]}]"

@@ -156,10 +156,11 @@ def _rows(
     """The metrics of a device."""
     begin, end = (np.array([at], dtype=np.int64) for at in (window.start_ns, window.end_ns))
     rows: list[dict[str, object]] = []
+    devices = devices_of(dag)
     for one in _METRICS:
         estimate, measured = estimates.get(one.name, _Estimate()), np.nan
         n_samples, name, instrument, off_ns = 0, "", "", 0
-        levels = series_of(dag.events.samples, device, devices_of(dag), one.series)
+        levels = series_of(dag.events.samples, device, devices, one.series)
         if levels is not None:
             found = over(levels, begin, end)
             unit = {_SHARE: full_value(levels), _RATE: _GIGA}.get(one.unit, 1.0)

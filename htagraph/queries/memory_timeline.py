@@ -28,7 +28,7 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
         By device and time. Empty if memory was not recorded. ``attrs["steps_ns"]`` has the starts
         of steps.
     """
-    events, steps_ns = dag.events, find_steps(dag.events)["start_ns"]
+    events = dag.events
     rows = np.flatnonzero(
         (events.kind == EventKind.INSTANT) & (events.name == events.symbols.code(_MEMORY))
     )
@@ -53,5 +53,6 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
             "op": names_or_empty(dag, op),
         }
     )
+    steps_ns = find_steps(events)["start_ns"]
     frame.attrs["steps_ns"] = steps_ns[steps_ns.between(window.start_ns, window.end_ns)].tolist()
     return frame

@@ -46,7 +46,6 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
         return MFU.empty()
     steps = steps_in(dag.events, window)
     names = np.array([window.name, *steps["name"]], dtype=object)
-    lengths = np.array([window.dur_ns, *steps["dur_ns"]], dtype=np.int64)
     calls, n = roofs.work, len(names)
     of_work = 1 + step_at(steps, gather(dag.events.ts_ns, host_of(dag, work.event), -1))
     flops, peak_ns = calls.of_calls("flops").astype(np.float64), roofs.compute_ns
@@ -66,7 +65,7 @@ def mfu(dag: Dag, window: Window) -> pd.DataFrame:
             (of_call, np.where(is_again, peak_ns, 0.0)),
         )
     )
-    lengths[1:] = _lengths_ns(steps, of_work - 1, work.end_ns)
+    lengths = np.append(window.dur_ns, _lengths_ns(steps, of_work - 1, work.end_ns))
     return MFU.frame(
         {
             "part": names,

@@ -150,7 +150,7 @@ def of_causes(
     late, overfull = pd.Series(-1, index=attributed.index), set[int]()
     if "rank" in attributed:
         is_late = attributed["cause"] == Cause.LATE_RANK
-        late = together(attributed["rank"].where(is_late, -1), machines)
+        late = attributed["rank"].where(is_late, -1).replace(together(machines))
         is_overfull = attributed["cause"] == Cause.EXPERT_IMBALANCE
         overfull = set(attributed.loc[is_overfull, "rank"].tolist())
     both = pd.DataFrame({"cause": attributed["cause"], "late": late}).drop_duplicates()
@@ -180,12 +180,10 @@ def of_causes(
             yield Candidate("repair", str(cause), (change,), left, cause)
 
 
-def together(ranks: pd.Series[int], machines: Mapping[int, str]) -> pd.Series[int]:
-    """Ranks, for those of one late machine its first."""
+def together(machines: Mapping[int, str]) -> dict[int, int]:
+    """By rank of a late machine, the first rank of that machine."""
     first: dict[str, int] = {}
-    for rank, machine in machines.items():
-        first.setdefault(machine, rank)
-    return ranks.replace({rank: first[machine] for rank, machine in machines.items()})
+    return {rank: first.setdefault(machine, rank) for rank, machine in machines.items()}
 
 
 def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:

@@ -21,7 +21,7 @@ from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Saving
 
-__all__ = ["Rehearsed", "Trials", "predictions"]
+__all__ = ["Rehearsed", "Trials"]
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -127,19 +127,6 @@ class Trials(Generic[Replayer]):
     @cached_property
     def _causes(self) -> Sequence[_Prediction]:
         return _sorted(_replayed(self.rehearsal, self.of_causes(), self.n_threads))
-
-
-def predictions(
-    rehearsal: Rehearsed, asked: Iterable[Candidate], *, n_threads: int = 1
-) -> pd.DataFrame:
-    """What each candidate saves, as `OPPORTUNITIES`, without those that do not apply.
-
-    Parameters
-    ----------
-    n_threads : int, default=1
-        How many are replayed at once.
-    """
-    return Trials(rehearsal, tuple, lambda: asked, n_threads).opportunities
 
 
 def _frame(

@@ -10,7 +10,7 @@ from htagraph.queries import opportunities as room
 from htagraph.queries.opportunities import opportunities
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Scale
-from htagraph.replay.predictions import predictions
+from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate
@@ -73,7 +73,7 @@ def test_several_at_once_find_what_one_after_the_other_do(loading):
     ]
 
     alone, beside = (
-        predictions(Rehearsal(loading.dag, window), asked, n_threads=n_threads)
+        Trials(Rehearsal(loading.dag, window), tuple, lambda: asked, n_threads).opportunities
         for n_threads in (1, 2)
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Change, Scale
-from htagraph.replay.predictions import predictions
+from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from tests.replay.drawn import drawn
 
@@ -16,7 +16,7 @@ def _predicted(drawing: str, *asked: tuple[Change, ...]) -> pd.DataFrame:
     """Predictions of changes made together, each with a target of its own."""
     graph = drawn(drawing)
     made = [Candidate("operator", str(number), changes) for number, changes in enumerate(asked)]
-    return predictions(Rehearsal(graph.dag, graph.interval), made)
+    return Trials(Rehearsal(graph.dag, graph.interval), tuple, lambda: made).opportunities
 
 
 def test_the_next_bottleneck_of_ten_changes_is_found():

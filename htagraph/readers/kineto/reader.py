@@ -199,10 +199,15 @@ def times_in_file(window: tuple[int, int], metadata: Mapping[str, Any]) -> tuple
 
 
 def new_workers(
-    wanted: EventFilter, window: tuple[int, int], path: Path | None, n: int = _THREADS
+    wanted: EventFilter,
+    window: tuple[int, int],
+    path: Path | None,
+    n: int = _THREADS,
+    *,
+    notes_all: bool = False,
 ) -> list[Worker]:
     """Workers that read some events; see `scanned`."""
-    known, rules = _rules(wanted, window, notes_all=False)
+    known, rules = _rules(wanted, window, notes_all=notes_all)
     return [Worker(number, known, rules, path) for number in range(n)]
 
 
@@ -240,10 +245,9 @@ def scanned(
         Whether a part holds the bytes of all events, not only of metadata events.
     """
     with closing(stream):
-        known, rules = _rules(wanted, window, notes_all=notes_all)
         worth_threads = stream.n_compressed >= _THREADS_FROM
         n = n_threads or (min(_THREADS, os.cpu_count() or 1) if worth_threads else 1)
-        workers = [Worker(number, known, rules, stream.path) for number in range(n)]
+        workers = new_workers(wanted, window, stream.path, n, notes_all=notes_all)
         document = Document(PieceStream(stream), workers, log, keep)
         document.read()
     if not document.has_event_list:
