@@ -36,8 +36,8 @@ VERBS = {
 }
 """Each is a module of this package with a function of the same name; here, in one line."""
 
-_LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"], ["--version"])
-"""Arguments that only list the verbs, or not even that."""
+_LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
+"""Arguments that only list the verbs."""
 
 _COMPLETION = "_HTAGRAPH_COMPLETE"
 """What a shell sets in the environment to ask for completions, which need all verbs."""

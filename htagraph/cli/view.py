@@ -28,6 +28,7 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.own_folder import OwnFolder
+from htagraph.writers.path_tracks import opening
 
 __all__ = ["view"]
 
@@ -188,7 +189,8 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
         opens_at_ns=verdict.opens_at_ns,
     )
     page = origin.folder(summary.name) / _PAGE
-    view, name = _opening(out), request.at or request.window
+    found = opening(path.segments, path.origin_ns, verdict.opens_at_ns)
+    view, name = View(**found, selects=True), request.at or request.window
     if times := times_in(request.at):
         view = replace(view, start_ns=times[0], end_ns=times[1], selects=True)
     elif name or view.start_ns is None:
