@@ -80,6 +80,8 @@ def ask(
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
     _check(question, question_options, where=shlex.join(map(str, paths)))
+    if out is not None and out.suffix == ".html":
+        _check_plot(question)
     source = given(paths, rank, capture, beside, form)
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
@@ -174,8 +176,8 @@ def _write(frame: pd.DataFrame, out: Path, question: str) -> None:
         file.write(content.getbuffer())
 
 
-def _plot(frame: pd.DataFrame, question: str) -> str:
-    """The figure of an answer as a page."""
+def _check_plot(question: str) -> None:
+    """Check that a question has a plot, before a file is read."""
     from htagraph.reports import plots  # noqa: PLC0415  deferred: few ask for it
 
     drawn = sorted({*plots.__all__} & {*QUESTIONS, *JOB_QUESTIONS})
@@ -184,5 +186,11 @@ def _plot(frame: pd.DataFrame, question: str) -> str:
             f"there is no plot of {question}.",
             hint=f"there are plots of {', '.join(drawn)}; `htagraph report` draws a whole page.",
         )
+
+
+def _plot(frame: pd.DataFrame, question: str) -> str:
+    """The figure of an answer as a page."""
+    from htagraph.reports import plots  # noqa: PLC0415  as above
+
     page: str = getattr(plots, question)(frame).to_html()
     return page

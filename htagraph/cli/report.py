@@ -8,7 +8,7 @@ import webbrowser
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -117,8 +117,9 @@ def report(
     source = given(paths, rank, capture, beside)
     captures = _captures(source, has_file=out is not None or bool(json_file))
     reading = LoadOptions(stacks=stacks, infer=infer)
-    if not window and not source.is_job and is_too_large(source.file()):
-        _report_parts(source.file(), json_file, reading, quiet=quiet)
+    if not window and not source.is_job and is_too_large(file := source.file(captures[-1])):
+        has_files = out is not None or open_page
+        _report_parts(file, json_file, reading, has_files=has_files, quiet=quiet)
         return
     for number in captures:
         with executor_of(workers, dask) as executor:
@@ -141,7 +142,7 @@ def report(
             _write_json(summary, json_file, written)
         if json_file != "-":
             _print_files(written, quiet=quiet)
-            _print_next(summary, paths, tables=tables, quiet=quiet)
+            _print_next(summary, source, window, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
 
@@ -156,8 +157,15 @@ def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
     return captures
 
 
-def _report_parts(path: Path, json_file: str, reading: LoadOptions, *, quiet: bool) -> None:
+def _report_parts(
+    path: Path, json_file: str, reading: LoadOptions, *, has_files: bool, quiet: bool
+) -> None:
     """Print what bounds a trace larger than memory; no files are written."""
+    if has_files:
+        raise QueryError(
+            "--out and --open need a trace that fits into memory.",
+            hint="give -w STEP: one step has all files.",
+        )
     from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
 
     with shown_progress(quiet=quiet):
@@ -171,11 +179,8 @@ def _report_parts(path: Path, json_file: str, reading: LoadOptions, *, quiet: bo
         }
         facts = {"n_steps": found.n_steps, "n_parts": found.n_parts}
         document = {"verdict": str(found).split("\n"), **facts, **tables}
-        text = json.dumps(document, indent=2) + "\n"
-        if json_file == "-":
-            typer.echo(text, nl=False)
+        if _write_document(document, json_file) is None:
             return
-        write_text(Path(json_file), text)
     console, aside = output(), notices(quiet=quiet)
     console.print(path.name, style="bold", markup=False)
     needed, free = human_size(needed_bytes(path)), human_size(free_bytes())
@@ -190,7 +195,8 @@ def _report_parts(path: Path, json_file: str, reading: LoadOptions, *, quiet: bo
     print_paragraphs(console, found.verdict.paragraphs)
     print_titled(console, "The critical path by bound", found.by_bound.reset_index())
     print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
-    aside.print("\nOne step with all files: htagraph report -w STEP", style="dim", markup=False)
+    step = f"htagraph report {shlex.quote(str(path))} -w STEP"
+    aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
     if cache_folder() is None:
         aside.print(
             f"{CACHE_VARIABLE}=FOLDER keeps what was read: an interrupted report continues.",
@@ -208,11 +214,8 @@ def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
     if json_file:
         tables = {"stages": records(stages), "savings": records(savings)}
         document = {"verdict": verdict.split("\n"), "slowdown": workers.slowdown, **tables}
-        text = json.dumps(document, indent=2) + "\n"
-        if json_file == "-":
-            typer.echo(text, nl=False)
+        if _write_document(document, json_file) is None:
             return
-        write_text(Path(json_file), text)
     console = output()
     console.print(path.name, style="bold", markup=False)
     console.print(workers.facts, markup=False)
@@ -291,12 +294,19 @@ def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str
         if isinstance(summary, JobSummary)
         else json_document(summary, written)
     )
+    if file := _write_document(document, json_file):
+        written["json"] = file
+
+
+def _write_document(document: dict[str, Any], json_file: str) -> Path | None:
+    """Write a document as JSON, or print it for `-`; the file, None if printed."""
     text = json.dumps(document, indent=2, default=str) + "\n"
     if json_file == "-":
         typer.echo(text, nl=False)
-        return
-    written["json"] = Path(json_file)
-    write_text(written["json"], text)
+        return None
+    file = Path(json_file)
+    write_text(file, text)
+    return file
 
 
 def _open(written: dict[str, Path]) -> None:
@@ -316,14 +326,18 @@ def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
 
 
 def _print_next(
-    summary: Summary | JobSummary, paths: list[Path], *, tables: bool, quiet: bool
+    summary: Summary | JobSummary, source: Source, window: str, *, tables: bool, quiet: bool
 ) -> None:
     """Print what to ask next, as commands to copy."""
     aside = notices(quiet=quiet)
-    given = shlex.join(map(str, paths))
-    aside.print(f"Next: htagraph {next_question(summary)} {given}", markup=False)
+    name, verb = shlex.join(map(str, source.given)), next_question(summary)
+    if source.rank is not None:
+        name += f" --rank {source.rank}"
+    part = f" -w {shlex.quote(window)}" if window else ""
+    of = "" if verb == "info" else part  # it is of the whole trace
+    aside.print(f"Next: htagraph {verb} {name}{of}", markup=False)
     if not tables:
-        aside.print(f"All of it: htagraph report --tables {given}", style="dim", markup=False)
+        aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim", markup=False)
 
 
 def _print_tables(console: Console, summary: Summary) -> None:

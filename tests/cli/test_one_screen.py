@@ -88,6 +88,16 @@ def test_the_last_lines_are_the_next_commands(printed) -> None:
     ]
 
 
+def test_the_next_commands_are_of_the_rank_and_window_that_were_asked_for(printed) -> None:
+    job, step = demo_trace("job"), "ProfilerStep#1"
+    _, err = printed("report", job, "--rank", 1, "-w", step, "--no-files")
+
+    assert err[-2:] == [
+        f"Next: htagraph what-if {job} --rank 1 -w '{step}'",
+        f"All of it: htagraph report --tables {job} --rank 1 -w '{step}'",
+    ]
+
+
 def test_a_late_rank_leads_to_the_question_about_late_ranks(printed) -> None:
     _, err = printed("report", demo_trace("job"), "--no-files")
 

@@ -42,7 +42,7 @@ _JOBS = {
 _CAPTURED = ("allreduce_2", "ddp_sleep_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")
 
 _UNMATCHED = {"pipeline_2": "clock_set"}
-"""Nothing is matched across its ranks: a clock that is set forward there looks like a pause."""
+"""A known gap: a clock that is set forward between its few sends looks like a pause, untold."""
 
 SOURCES = (*_RANKS, *_JOBS, *_CAPTURED)
 """Simulated traces and jobs by what bounds them, and captured jobs."""
