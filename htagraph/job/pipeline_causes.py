@@ -16,7 +16,6 @@ import pandas as pd
 from htagraph.job.pipeline import STALLS, Pipeline
 from htagraph.model.job_answers import PIPELINE_SAVINGS
 from htagraph.model.schema import categorical
-from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["CHANGES", "PipelineCauses"]
 
@@ -90,11 +89,14 @@ class PipelineCauses:
         """How much shorter some stretches of a rank would be without its causes."""
         own = self._cells.assign(gone=self.schedule.dur_ns - self._dur)
         own = own[own["rank"] == rank].sort_values("begin_ns", kind="stable")
+        if own.empty:
+            return np.zeros(len(start_ns), dtype=np.int64)
         times = own[["begin_ns", "end_ns"]].to_numpy(np.int64).ravel()
         gone = own["gone"].cumsum().to_numpy()
         sums = np.column_stack([np.append(0.0, gone[:-1]), gone]).ravel()
-        known = {} if own.empty else {rank: times}
-        return TokenSurplus(known, {rank: sums}).within(rank, start_ns, end_ns)
+        first, last = np.interp(start_ns, times, sums), np.interp(end_ns, times, sums)
+        excess: I64 = np.clip((last - first).astype(np.int64), 0, end_ns - start_ns)
+        return excess
 
     def _saved(self, dur: F64, transfer: I64 | None = None) -> float:
         """How much shorter a step is than it was recorded, on average."""
