@@ -111,7 +111,10 @@ def test_no_pattern_takes_long_for_a_long_name() -> None:
     for name, module, pattern in patterns():
         source = inspect.getsource(module)
         ways = set(re.findall(rf"\b{name}\.(match|fullmatch|search)\(", source)) or {"search"}
-        if (taken_s := slowest_s(pattern, ways)) > _MOST_S:
+        taken_s = slowest_s(pattern, ways)
+        if taken_s > _MOST_S:  # a collection of garbage takes as long once, a slow pattern always
+            taken_s = min(taken_s, slowest_s(pattern, ways))
+        if taken_s > _MOST_S:
             slow[f"{module.__name__}.{name}"] = round(taken_s, 2)
 
     assert slow == {}
