@@ -87,9 +87,8 @@ class Export:
     path: Path | None
     content: bytes | None
 
-    @cached_property
-    def _file(self) -> U8:
-        """Its bytes."""
+    def _bytes(self) -> U8:
+        """Its bytes; those of a file take memory only as long as they are needed."""
         if self.content is not None or self.path is None:
             return np.frombuffer(self.content or b"", dtype=np.uint8)
         with self.path.open("rb") as file:
@@ -199,7 +198,7 @@ class Export:
         row[[places[name] for name in read]] = np.arange(len(read))
         first = process.global_id if process else 0
         found = read_table(
-            self._file,
+            self._bytes(),
             Wanted(
                 root=int(roots[0][0]),
                 row=row,

@@ -106,11 +106,12 @@ def _texts(export: Export, process: Process, text_id: I64, state: ReadState) -> 
     known = state.names.texts(distinct)
     more = [known.get(one, "(no name)").encode() for one in distinct.tolist()]
     n_more = np.array([len(text) for text in more], dtype=np.int64)
-    content = np.concatenate([texts, np.frombuffer(b"".join(more), dtype=np.uint8)])
     begins = np.cumsum(np.maximum(n_bytes, 0)) - np.maximum(n_bytes, 0)
     begins[elsewhere] = (len(texts) + np.cumsum(n_more) - n_more)[number]
     n_bytes[elsewhere] = n_more[number]
-    return range_texts(content, begins, begins + n_bytes)
+    if more:
+        texts = np.concatenate([texts, np.frombuffer(b"".join(more), dtype=np.uint8)])
+    return range_texts(texts, begins, begins + n_bytes)
 
 
 def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadState) -> FlowTable:
