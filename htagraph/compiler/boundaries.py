@@ -52,11 +52,10 @@ class Boundaries:
         """Number of boundaries."""
         return len(self.node)
 
-    @cached_property
-    def lane(self) -> I32:
+    @property
+    def lane(self) -> I64:
         """Lane of each boundary; ascending."""
-        lane: I32 = self.events.lane[self.node >> 1]
-        return lane
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
 
     @cached_property
     def ts_ns(self) -> I64:

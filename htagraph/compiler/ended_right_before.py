@@ -127,7 +127,7 @@ def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
         Rule.RECURRING_IN_REPLAYS,
         Waits(start_node(late.event), late.ready_ns, events.ts_ns[late.event], place[late.event]),
         found,
-        (Sources.of(events.end_ns[device], place[device]), place[found.source >> 1]),
+        (Sources.of(events.end_ns[device], place[device]).only, place[found.source >> 1]),
         lambda node: work_label(structure, node >> 1),
     )
     edges = stream_wait_edges_from(

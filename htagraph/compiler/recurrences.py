@@ -79,8 +79,6 @@ class Sources(NamedTuple):
     place: I64
     reach_ns: I64
     """How long after it a wait that ends may be matched with it."""
-    n_ways: int = 1
-    """How often each is listed; a pair that is tried in two ways is one."""
 
     @classmethod
     def of(cls, ts_ns: I64, place: I64) -> Sources:
@@ -151,11 +149,10 @@ def _pairs(waits: Waits, found: Candidates, source: I64) -> _Pairs:
     return pairs.only((n_matched >= _FEWEST) & (n_matched >= _NEARLY_ALL * pairs.n_all))
 
 
-def _near_ns(waits: Waits, pairs: _Pairs, sources: Sources) -> I64:
+def _near_ns(waits: Waits, pairs: _Pairs, known: Sources) -> I64:
     """How much of the wait of each candidate is as near behind a source of its pair."""
     until_ns, since_ns = waits.until_ns[pairs.found.wait], waits.since_ns[pairs.found.wait]
     width_ns = pairs.width_ns
-    known = sources.only(pairs.source)
     first = np.searchsorted(known.place, pairs.source) - 1
     behind = np.maximum(last_before(known.place, known.ts_ns, pairs.source, until_ns + 1), first)
     before = np.maximum(last_before(known.place, known.ts_ns, pairs.source, since_ns + 1), first)
@@ -224,30 +221,34 @@ def recurring(
     rule: Rule,
     waits: Waits,
     found: Candidates,
-    sources: tuple[Sources, I64],
+    sources: tuple[Callable[[I64], Sources], I64],
     label: Callable[[int], str],
     *,
+    n_ways: int = 1,
     thread: I64 | None = None,
 ) -> tuple[Candidates, tuple[Support, ...]]:
     """Candidates that recur, the nearest of each wait, and what they rest on.
 
     Parameters
     ----------
-    sources : tuple of Sources and ndarray of shape (n_candidates,), dtype=int64
-        And the place of the source of each candidate.
+    sources : tuple of callable and ndarray of shape (n_candidates,), dtype=int64
+        `Sources.only`, which is called if there may be evidence, and the place of the source of
+        each candidate.
     label : callable
         A source, or what `Waits.until` names, in words.
+    n_ways : int, default=1
+        How often each source is listed; a pair that is tried in two ways is one.
     thread : ndarray of shape (n_waits,), dtype=int, optional
         Thread of each wait, where threads may have a rhythm of their own.
     """
     pairs = _pairs(waits, found, sources[1])
-    false_share = _FALSE_PAIRS * sources[0].n_ways / max(len(pairs.n_all), 1)
+    false_share = _FALSE_PAIRS * n_ways / max(len(pairs.n_all), 1)
     # With one source in each wait, most pairs are no evidence already.
     least = _chances(waits, pairs, np.zeros(len(pairs.number), dtype=np.int64))
     pairs = pairs.only(_is_evidence(pairs, least, false_share))
     if not len(pairs.number):
         return pairs.found, ()
-    chance = _chances(waits, pairs, _near_ns(waits, pairs, sources[0]))
+    chance = _chances(waits, pairs, _near_ns(waits, pairs, sources[0](pairs.source)))
     recurs = _is_evidence(pairs, chance, false_share)
     pairs, chance = pairs.only(recurs), chance[recurs]
     distance_ns = pairs.found.distance_ns

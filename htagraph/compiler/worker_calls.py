@@ -19,6 +19,7 @@ called by none. Autograd threads need no learning (`htagraph.compiler.flows`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from htagraph.algorithms.codes import as_narrow, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import (
     MOST_CHANCE,
@@ -161,36 +163,51 @@ def _elsewhere(structure: Structure, quiet: Stretches, threads: list[int]) -> Ca
     return Candidates(wait, source, until_ns[wait] - between.ts_ns[source])
 
 
-def _sources(
-    structure: Structure, names: npt.NDArray[np.int32], candidates: I64
-) -> tuple[Sources, I64]:
-    """Boundaries, as something that a thread did, and again as the last that it did so far.
-
-    Those of places that candidates have: the second result says which.
+class _Done(NamedTuple):
+    """What threads did, by place: boundaries, and again as the last that a thread did so far.
 
     Of many operators of one name, only one is followed by no other while a thread waits for them.
+    The position of a boundary is one as the last if the number of boundaries is added to it.
     """
-    between = structure.boundaries
-    every = 2 * gather(names, between.node >> 1) + (between.node & 1)
-    chosen = np.flatnonzero(is_in(every, every[candidates]))
-    place, ts_ns = every[chosen].astype(np.int64), between.ts_ns[chosen]
-    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(every) - 1)] - ts_ns
-    is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
-    ever = np.full(len(place), np.iinfo(np.int64).max)
-    sources = Sources(
-        np.tile(ts_ns, 2),
-        np.concatenate([place, place + place.max() + 1]),
-        np.concatenate([ever, is_last_ns]),
-        n_ways=2,
-    )
-    return sources, chosen
 
+    between: Boundaries
+    names: npt.NDArray[np.int32]
+    n_places: int
 
-def _and_last(found: Candidates, sources: Sources) -> Candidates:
-    """The candidates, and again those that are the last that their thread did so far."""
-    as_last = found.source + len(sources.place) // 2
-    last = found._replace(source=as_last).take(sources.reach_ns[as_last] >= found.distance_ns)
-    return Candidates(*(np.concatenate(columns) for columns in zip(found, last, strict=True)))
+    @classmethod
+    def of(cls, structure: Structure, names: npt.NDArray[np.int32]) -> _Done:
+        """What the threads of a trace did."""
+        return cls(structure.boundaries, names, 2 * (int(names.max(initial=-1)) + 1))
+
+    def place(self, position: I64) -> I64:
+        """Place of boundaries."""
+        as_last, row = np.divmod(position, len(self.between))
+        node = self.between.node[row]
+        place: I64 = 2 * gather(self.names, node >> 1) + (node & 1) + as_last * self.n_places
+        return place
+
+    def until_next_ns(self, row: I64) -> I64:
+        """Time until the next boundary of the thread."""
+        ts_ns = self.between.ts_ns
+        next_ns = ts_ns[np.minimum(row + 1, len(ts_ns) - 1)] - ts_ns[row]
+        return np.where(self.between.is_followed[row], next_ns, np.iinfo(np.int64).max)
+
+    def and_last(self, found: Candidates) -> Candidates:
+        """Candidates, and again those that are the last that their thread did so far."""
+        last = found.take(self.until_next_ns(found.source) >= found.distance_ns)
+        last = last._replace(source=last.source + len(self.between))
+        return Candidates(*(np.concatenate(columns) for columns in zip(found, last, strict=True)))
+
+    def at(self, places: I64) -> Sources:
+        """All that was done at some places."""
+        place, n = self.place(np.arange(len(self.between))), self.n_places
+        ever = np.flatnonzero(is_in(place, places))
+        last = np.flatnonzero(is_in(place + n, places))
+        return Sources(
+            self.between.ts_ns[np.concatenate([ever, last])],
+            np.concatenate([place[ever], place[last] + n]),
+            np.concatenate([np.full(len(ever), np.iinfo(np.int64).max), self.until_next_ns(last)]),
+        ).only(places)
 
 
 def _looks(dur_ns: I64) -> Iterator[tuple[int, int]]:
@@ -235,23 +252,16 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     times, names = events.node_ts_ns, plain_names(events)
     thread = events.lane[quiet.until >> 1]
     since_ns, until_ns = times[quiet.since], times[quiet.until]
-    sources, chosen = _sources(structure, names, found.source)
-    node, n_sources = structure.boundaries.node, 2 * len(chosen)
-    ends = n_sources + quiet.end
-    waits = Waits(ends, since_ns, until_ns, _places(structure, quiet, names))
-    position = np.empty(len(node), dtype=np.int64)
-    position[chosen] = np.arange(len(chosen))
-    found = found._replace(source=position[found.source])
-    dur_ns, n_places = until_ns - since_ns, int(sources.place.max()) + 1
+    done, node = _Done.of(structure, names), structure.boundaries.node
+    waits = Waits(quiet.end, since_ns, until_ns, _places(structure, quiet, names))
+    dur_ns = until_ns - since_ns
 
     def label(position: int) -> str:
-        is_source = position < n_sources
-        row = chosen[position % len(chosen)] if is_source else position - n_sources
-        place = int(node[row])
+        place = int(node[position % len(node)])
         text = NUMBER.sub("#", events.symbols.texts[events.name[place >> 1]])
         return f"{'end' if place & 1 else 'start'} of {text}"
 
-    near = _and_last(found.take(found.distance_ns < dur_ns[found.wait]), sources)
+    near = done.and_last(found.take(found.distance_ns < dur_ns[found.wait]))
     caller = np.full(len(dur_ns), -1)
     support: tuple[Support, ...] = ()
     for least_ns, most_ns in _looks(dur_ns):
@@ -263,18 +273,21 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
             Rule.WORKER_CALLED,
             waits.take(left),
             prompt._replace(wait=(np.cumsum(is_open) - 1)[prompt.wait]),
-            (sources, sources.place[prompt.source]),
+            (done.at, done.place(prompt.source)),
             label,
+            n_ways=2,
             thread=thread[left],
         )
         if more:
             found = found.take(caller[found.wait] < 0)
             is_near = found.distance_ns <= MOST_CHANCE * dur_ns[found.wait]
-            late = _and_last(found.take(is_near | is_open[found.wait]), sources)
-            pair = waits.place[late.wait] * n_places + sources.place[late.source]
-            learnt = waits.place[left[calls.wait]] * n_places + sources.place[calls.source]
+            late = done.and_last(found.take(is_near | is_open[found.wait]))
+            pair, learnt = (
+                2 * done.n_places * waits.place[wait] + done.place(source)
+                for wait, source in (late[:2], (left[calls.wait], calls.source))
+            )
             for some in (_late_ones(late, pair, learnt), calls._replace(wait=left[calls.wait])):
-                caller[some.wait] = node[chosen[some.source % len(chosen)]]
+                caller[some.wait] = node[some.source % len(node)]
             support += more
         if not least_ns:
             near = near.take(near.distance_ns <= MOST_CHANCE * dur_ns[near.wait])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from htagraph.compiler import late_starts as module
-from htagraph.compiler.late_starts import ends_before, late_starts, most_used_streams, running_at
+from htagraph.compiler.late_starts import ended_before, late_starts, most_used_streams, running_at
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.streams import stream_edges
 from htagraph.compiler.structure import Structure, examine
@@ -61,17 +61,25 @@ def stream() -> Structure:
 
 
 def test_the_last_work_that_has_ended_may_end_at_that_time(stream):
-    """And what ended before it; -1 for none."""
+    """-1 for none, long before."""
     until = 1_000 * np.array([7, 8, 19, 20, 30])
 
-    assert ends_before(stream, 0, until, 2).tolist() == [[-1, 0, 0, 1, 2], [-1, -1, -1, 0, 1]]
+    work, end_ns = ended_before(stream, 0, until)
+
+    assert work.tolist() == [-1, 0, 0, 1, 2]
+    assert (end_ns[1:] == stream.events.end_ns[work[1:]]).all()
+    assert end_ns[0] < -until.max()
 
 
 def test_work_that_runs_ends_at_that_time_or_later(stream):
-    """Or it begins next; -1 after all."""
+    """Or it begins next; -1 after all, which ends last."""
     at = 1_000 * np.array([0, 8, 9, 18, 21, 24, 25])
 
-    assert running_at(stream, 0, at).tolist() == [0, 0, 1, 1, 2, 2, -1]
+    work, end_ns = running_at(stream, 0, at)
+
+    assert work.tolist() == [0, 0, 1, 1, 2, 2, -1]
+    assert (end_ns[:-1] == stream.events.end_ns[work[:-1]]).all()
+    assert end_ns[-1] == np.iinfo(np.int64).max
 
 
 def test_of_very_many_streams_those_with_most_work_are_searched(monkeypatch):

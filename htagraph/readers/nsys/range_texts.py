@@ -90,7 +90,7 @@ def _take_apart(  # noqa: C901, PLR0917
                     k += 1
                 if place + k < i:
                     continue
-                number, n_digits = 0, 0
+                number, n_digits = np.int64(0), 0
                 while i < end and 48 <= content[i] <= 57 and n_digits < _MOST_DIGITS:
                     number = 10 * number + np.int64(content[i]) - 48
                     i += 1

@@ -12,7 +12,7 @@ SQLite writes it (a damaged page, text in a column of integers) is not read here
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,8 @@ class Wanted(NamedTuple):
 @inlined
 def _varint(data: U8, i: int, end: int) -> tuple[int, int]:
     """A number, and the position after it; -1 if it is cut off."""
-    value, at, n = np.int64(0), -1, 0
+    at, n = -1, 0
+    value: Any = np.int64(0)
     while i < end:
         byte = np.int64(data[i])
         i += 1
@@ -92,7 +93,7 @@ def _number(data: U8, i: int, n_bytes: int) -> int:
     value = np.int64(0)
     for k in range(n_bytes):
         value = (value << 8) | np.int64(data[i + k])
-    return value
+    return int(value)
 
 
 @inlined
