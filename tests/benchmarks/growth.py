@@ -1,20 +1,19 @@
 """Work of questions on traces of one, two, four and eight times the events, counted.
 
-``python -m tests.benchmarks.growth`` prints it. Counts are those of `tests.benchmarks.work`, but
-its memory handler cannot be used with pandas: the most memory at once counts instead of all bytes.
+``python -m tests.benchmarks.growth`` prints it. Counts are those of `tests.benchmarks.work`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
-import tracemalloc
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.benchmarks.work import count_instructions, counted, price_ns
+from tests.benchmarks.work import count_bytes, count_instructions, counted, price_ns
 
 SIZES = (4_000, 8_000, 16_000, 32_000)
 """Events: at the first size, all streams run work."""
@@ -93,15 +92,13 @@ def growth() -> dict[str, list[int]]:
             with retimings_counted() as n_retimings:
                 ask()  # imports and compiles
             _, counts = counted(ask)
-            tracemalloc.start()
-            ask()
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            found[name].append(price_ns(counts | {"bytes": peak}))
+            found[name].append(price_ns(counts))
             found[f"re-timings of {name}"].append(n_retimings[0])
     return found
 
 
 if __name__ == "__main__":
     count_instructions()
-    print(json.dumps(growth()))
+    count_bytes()
+    print(json.dumps(growth()), flush=True)
+    os._exit(0)

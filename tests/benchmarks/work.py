@@ -1,4 +1,4 @@
-"""Work of load, compile and path on a fixed trace, counted: ``python -m tests.benchmarks.work``.
+"""Work from load to report on a fixed trace, counted: ``python -m tests.benchmarks.work``.
 
 Time differs between machines, and between a quiet moment and a busy one; these counts do not:
 
@@ -28,6 +28,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -108,11 +109,43 @@ def count_instructions() -> None:
 
 # Arrays of numpy
 
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
-_MALLOC = ctypes.CFUNCTYPE(_POINTER, _POINTER, _SIZE)
-_CALLOC = ctypes.CFUNCTYPE(_POINTER, _POINTER, _SIZE, _SIZE)
-_REALLOC = ctypes.CFUNCTYPE(_POINTER, _POINTER, _POINTER, _SIZE)
-_FREE = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _SIZE)
+ALLOCATED = ctypes.c_int64(0)
+_COUNTED = """
+declare ptr @malloc(i64)
+declare ptr @calloc(i64, i64)
+declare ptr @realloc(ptr, i64)
+declare void @free(ptr)
+
+define void @add(i64 %n) {
+  %1 = atomicrmw add ptr inttoptr (i64 ADDRESS to ptr), i64 %n monotonic
+  ret void
+}
+
+define ptr @counted_malloc(ptr %context, i64 %size) {
+  call void @add(i64 %size)
+  %new = call ptr @malloc(i64 %size)
+  ret ptr %new
+}
+
+define ptr @counted_calloc(ptr %context, i64 %n, i64 %size) {
+  %all = mul i64 %n, %size
+  call void @add(i64 %all)
+  %new = call ptr @calloc(i64 %n, i64 %size)
+  ret ptr %new
+}
+
+define ptr @counted_realloc(ptr %context, ptr %old, i64 %size) {
+  call void @add(i64 %size)
+  %new = call ptr @realloc(ptr %old, i64 %size)
+  ret ptr %new
+}
+
+define void @counted_free(ptr %context, ptr %old, i64 %size) {
+  call void @free(ptr %old)
+  ret void
+}
+"""
+"""No Python: numpy also frees arrays while an exception is on its way."""
 
 
 class _Handler(ctypes.Structure):
@@ -121,11 +154,11 @@ class _Handler(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char * 127),
         ("version", ctypes.c_uint8),
-        ("context", _POINTER),
-        ("malloc", _MALLOC),
-        ("calloc", _CALLOC),
-        ("realloc", _REALLOC),
-        ("free", _FREE),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
     )
 
 
@@ -138,40 +171,23 @@ def count_bytes() -> None:
 
     The process must leave by `os._exit`: its last arrays are freed when there is no Python.
     """
-    c = ctypes.CDLL(None)
-    for name, arguments in (("malloc", [_SIZE]), ("calloc", [_SIZE] * 2)):
-        getattr(c, name).argtypes, getattr(c, name).restype = arguments, _POINTER
-    c.realloc.argtypes, c.realloc.restype = [_POINTER, _SIZE], _POINTER
-    c.free.argtypes, c.free.restype = [_POINTER], None
-
-    def malloc(_: int, size: int) -> int:
-        COUNTS["bytes"] += size
-        return c.malloc(size)
-
-    def calloc(_: int, number: int, size: int) -> int:
-        COUNTS["bytes"] += number * size
-        return c.calloc(number, size)
-
-    def realloc(_: int, old: int, size: int) -> int:
-        COUNTS["bytes"] += size
-        return c.realloc(old, size)
-
-    def free(_: int, old: int, _size: int) -> None:
-        c.free(old)
-
-    handler = _Handler(
-        b"counting", 1, None, _MALLOC(malloc), _CALLOC(calloc), _REALLOC(realloc), _FREE(free)
-    )
+    address = str(ctypes.addressof(ALLOCATED))
+    module = llvm.parse_assembly(_COUNTED.replace("ADDRESS", address))
+    engine = llvm.create_mcjit_compiler(module, objects.target_machine())
+    engine.finalize_object()
+    names = ("malloc", "calloc", "realloc", "free")
+    functions = [engine.get_function_address(f"counted_{name}") for name in names]
+    handler = _Handler(b"counting", 1, None, *functions)
     python = ctypes.pythonapi
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    python.PyCapsule_GetPointer.restype = _POINTER
-    python.PyCapsule_New.argtypes = [_POINTER, ctypes.c_char_p, _POINTER]
+    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     python.PyCapsule_New.restype = ctypes.py_object
     table = python.PyCapsule_GetPointer(np._core.multiarray._ARRAY_API, None)
-    address = ctypes.cast(table, ctypes.POINTER(_POINTER))[_SET_HANDLER]
+    address = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))[_SET_HANDLER]
     set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)
     set_handler(python.PyCapsule_New(ctypes.addressof(handler), b"mem_handler", None))
-    _KEPT.append(handler)
+    _KEPT.extend((handler, engine))
 
 
 _KEPT: list[Any] = []
@@ -218,24 +234,40 @@ def _calls_counted() -> Iterator[None]:
 def counted(call: Callable[..., Any], *arguments: Any) -> tuple[Any, dict[str, int]]:
     """What a call returns, and its counts."""
     COUNTS.update(dict.fromkeys(COUNTS, 0))
-    EXECUTED.value = 0
+    EXECUTED.value = ALLOCATED.value = 0
     with _calls_counted():
         result = call(*arguments)
-    return result, COUNTS | {"instructions": EXECUTED.value}
+    return result, COUNTS | {"instructions": EXECUTED.value, "bytes": ALLOCATED.value}
 
 
 def work(content: bytes) -> dict[str, dict[str, int]]:
     """The counts of each stage, of a second run: the first one imports and compiles."""
     import htagraph as hg
+    from htagraph.reports.json_document import json_document
+    from htagraph.reports.page import write_page
 
     def path(graph: Any) -> None:
         assert graph.critical_path().segments["dur_ns"].sum() == graph.dur_ns
+
+    def report(trace: Any, graph: Any) -> None:
+        summary = hg.Summary(trace, graph)
+        json_document(summary)
+        with TemporaryDirectory() as folder:
+            write_page(Path(folder) / "page.html", summary)
 
     for _ in range(2):
         trace, of_load = counted(hg.load, content)
         graph, of_compile = counted(trace.compile)
         _, of_path = counted(path, graph)
-    return {"load": of_load, "compile": of_compile, "path": of_path}
+        _, of_verdict = counted(graph.verdict)
+        _, of_report = counted(report, trace, graph)
+    return {
+        "load": of_load,
+        "compile": of_compile,
+        "path": of_path,
+        "verdict": of_verdict,
+        "report": of_report,
+    }
 
 
 def price_ns(counts: dict[str, int]) -> int:
