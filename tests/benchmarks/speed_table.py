@@ -76,22 +76,24 @@ def _times(run: Run, step: str) -> float | None:
 
 
 def history(measured: Measured, version: str, before: str = "") -> str:
-    """The ratios of a version as CSV, after those of other versions.
+    """The ratios of a version as CSV, with those of other versions and of sizes measured before.
 
     Seconds of two machines say nothing of each other; ratios of runs that took turns do.
     """
-    steps = {
-        (size, step): [_times(run, step) for run in runs[OURS]]
-        for size, runs in measured.items()
-        for step in _STEPS
-    }
-    lines = [line for line in before.splitlines()[1:] if not line.startswith(f"{version},")]
-    lines += [
-        f"{version},{size},{step},{statistics.median(known):.2f}"
-        for (size, step), values in steps.items()
-        if (known := [value for value in values if value is not None])
-    ]
-    return "\n".join(["version,MB,CPU of,times", *lines]) + "\n"
+    rows = dict(line.rsplit(",", 1) for line in before.splitlines()[1:])
+    for size, runs in measured.items():
+        ratios = {f"CPU of {step}": [_times(run, step) for run in runs[OURS]] for step in _STEPS}
+        for name, others in runs.items():
+            if name != OURS:
+                ratios |= {
+                    f"{what} of {name} / htagraph": _ratios(runs[OURS], others, _COMPARED[column])
+                    for what, column in (("CPU", "its CPU"), ("memory", "its memory"))
+                }
+        for ratio, values in ratios.items():
+            if known := [value for value in values if value is not None]:
+                rows[f"{version},{size},{ratio}"] = f"{statistics.median(known):.2f}"
+    lines = [f"{row},{times}" for row, times in rows.items()]
+    return "\n".join(["version,MB,ratio,times", *lines]) + "\n"
 
 
 def command_table(measured: Measured) -> str:
@@ -108,27 +110,33 @@ def command_table(measured: Measured) -> str:
     return _table({size: {OURS: runs[OURS]} for size, runs in measured.items()}, columns)
 
 
+_COMPARED: dict[str, Callable[[Run], float | None]] = {
+    "time to the path": lambda run: seconds(run, "to the path"),
+    "its CPU": lambda run: seconds(run, "to the path", "cpu_s"),
+    "its memory": gigabytes,
+    "ten questions": lambda run: seconds(run, "ten questions"),
+}
+
+
+def _ratios(
+    own: list[Run], others: list[Run], take: Callable[[Run], float | None]
+) -> list[float | None]:
+    """How many times less we take than another contender, in each round."""
+    return [
+        their / our if (our := take(mine)) and (their := take(run)) else None
+        for mine, run in zip(own, others, strict=True)
+    ]
+
+
 def ratio_table(measured: Measured) -> str:
     """How many times less we take than each other contender, of runs that took turns."""
-    asked: dict[str, Callable[[Run], float | None]] = {
-        "time to the path": lambda run: seconds(run, "to the path"),
-        "its CPU": lambda run: seconds(run, "to the path", "cpu_s"),
-        "its memory": gigabytes,
-        "ten questions": lambda run: seconds(run, "ten questions"),
-    }
     rows = [
         {
             "MB": size,
             "beside": name,
             **{
-                column: spread(
-                    (
-                        their / our if (our := take(mine)) and (their := take(run)) else None
-                        for mine, run in zip(runs[OURS], others, strict=True)
-                    ),
-                    ".3g",
-                )
-                for column, take in asked.items()
+                column: spread(_ratios(runs[OURS], others, take), ".3g")
+                for column, take in _COMPARED.items()
             },
         }
         for size, runs in measured.items()

@@ -51,10 +51,16 @@ def test_the_picture_has_a_line_for_each_in_each_panel() -> None:
 
 
 def test_history_has_the_ratios_of_each_version_once() -> None:
-    """CPU of three processes: 2 s beside 1 s of inflating, then 3 s, then 6 s."""
-    seconds = {"inflate": 1.0, "htagraph path": 2.0, "verdict": 3.0, "report": 6.0}
-    measured = {"20": {OURS: [run(**seconds)]}}
-    ratios = ["20,path / inflate,2.00", "20,verdict / path,1.50", "20,report / verdict,2.00"]
+    """CPU of three processes: 2 s with 1 s of inflating, then 3 s, then 6 s; HTA takes 8 s."""
+    seconds = {"inflate": 1.0, "htagraph path": 2.0, "verdict": 3.0, "report": 6.0, "path": 2.0}
+    measured = {"20": {OURS: [run(**seconds)], "HTA": [run(path=8.0)]}}
+    ratios = [
+        "20,CPU of path / inflate,2.00",
+        "20,CPU of verdict / path,1.50",
+        "20,CPU of report / verdict,2.00",
+        "20,CPU of HTA / htagraph,4.00",
+        "20,memory of HTA / htagraph,1.00",
+    ]
 
     first = history(measured, "1.0")
     second = history(measured, "1.1", history(measured, "1.0", first))
