@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -143,6 +144,7 @@ def compile_events(
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
+    events = replace(events)  # what is derived from them ends with the structure, if clocks differ
     structure = _reported(on_host_clock)(_reported(examine)(events))
     if infer:
         structure = _reported(until_resumed)(structure)
@@ -150,13 +152,13 @@ def compile_events(
     found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    parts = [waits, _reported(thread_edges)(structure, waits, infer=infer)]
+    threads = _reported(thread_edges)(structure, waits, infer=infer)
     classification = _reported(classify)(structure, class_rules)
     parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
-    del structure, found, waits  # larger than the graph, and no longer needed
-    edges = EdgeTable(*by_head([EdgeColumns.of(part.columns) for part in parts]))
-    del parts
+    del structure  # larger than the graph, and no longer needed
+    edges = EdgeTable(*by_head([EdgeColumns.of(waits.columns)], threads))
+    del found, waits, threads
     times = events.node_ts_ns
     nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
     nodes[1::2] += 1
@@ -169,9 +171,7 @@ def compile_events(
         )
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
-    binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
-    )
+    binding, _ = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     return Dag(
         events=events,
         edges=edges,
@@ -180,7 +180,6 @@ def compile_events(
         classification=classification,
         order=order,
         binding=binding,
-        residual_ns=residual,
         calibration=calibration,
         rejected=backward,
         is_work=is_work,
