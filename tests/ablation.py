@@ -78,7 +78,9 @@ def without(rule: Rule | None) -> Iterator[None]:
 
     def of_threads(*given: object, infer: bool) -> InOrder:
         order = threads(*given, infer=infer)  # type: ignore[arg-type]
-        return order._replace(rule=np.where(order.rule == rule, np.int8(Rule.PROGRAM_ORDER), order.rule))
+        return order._replace(
+            rule=np.where(order.rule == rule, np.int8(Rule.PROGRAM_ORDER), order.rule)
+        )
 
     try:
         passes.PASSES = tuple(map(edges_of, passes.PASSES))  # type: ignore[assignment]

@@ -224,8 +224,9 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     is_late[left.event] = True
     parts: list[EdgeTable] = []
     support: list[Support] = []
-    others = late_starts(structure, known.take(~among(known.rule, _BY_TIME)))
-    for late in (others, left):
+    by_time = among(known.rule, _BY_TIME)
+    others = (late_starts(structure, known.take(~by_time)),) if by_time.any() else ()
+    for late in (*others, left):
         met = _meetings(structure, late, traits)
         for place in places:
             for found, learnt in _fillers(structure, met, place, traits):

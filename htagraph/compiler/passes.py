@@ -86,6 +86,8 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     """Edges that run forward in time, and those that do not with their skew."""
     times = structure.events.node_ts_ns
     skew = times[edges.tail] - times[edges.head]
+    if not len(skew) or skew.max() <= 0:
+        return edges, RejectedEdges(EdgeTable(), skew[:0])
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
@@ -109,10 +111,12 @@ def _waits(structure: Structure, *, infer: bool) -> tuple[EdgeTable, tuple[Suppo
     if not infer:
         return edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))), ()
     into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
-    starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)
-    edges, more = _inferred(
-        structure, EdgeTable.concat([edges.take(~into_starts), starts]), OF_HOSTS
-    )
+    known = edges.take(into_starts)
+    starts, support = _inferred(structure, known, OF_DEVICES)
+    if starts is not known:
+        edges = EdgeTable.concat([edges.take(~into_starts), starts])
+    del known, starts
+    edges, more = _inferred(structure, edges, OF_HOSTS)
     return edges, support + more
 
 
@@ -154,7 +158,7 @@ def compile_events(
     waits, backward = _split_backward(structure, found)
     threads = _reported(thread_edges)(structure, waits, infer=infer)
     classification = _reported(classify)(structure, class_rules)
-    parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
+    parent, launch, is_work = structure.parent, structure.launch, structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
     del structure  # larger than the graph, and no longer needed
     edges = EdgeTable(*by_head([EdgeColumns.of(waits.columns)], threads))

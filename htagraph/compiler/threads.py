@@ -69,9 +69,7 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
 
 
 @compiled
-def _fill_rules(
-    between: tuple[I32, I32, I64], rule_into: I8, is_blocked: Bools, rule: I8
-) -> None:
+def _fill_rules(between: tuple[I32, I32, I64], rule_into: I8, is_blocked: Bools, rule: I8) -> None:
     """Fill the rule of the edge from each boundary of a lane to the next."""
     node, inside, first = between
     for lane in range(len(first) - 1):

@@ -62,6 +62,8 @@ wakes."""
 _NEXT_SCALE = 4
 """From one scale of waits to the next (chosen; 2 finds 1% more of the waits of simulated servers, 8
 2% less)."""
+_AT_ONCE = 1 << 16
+"""Boundaries whose places are in memory at once. A limit of memory, not of the answer."""
 _BOUNDARIES_OF_PLACE = 4
 """Boundaries after a wait that tell its place: stages of a server begin alike."""
 
@@ -168,10 +170,18 @@ def _sources(
     Of many operators of one name, only one is followed by no other while a thread waits for them.
     """
     between = structure.boundaries
-    every = 2 * gather(names, between.node >> 1) + (between.node & 1)
-    chosen = np.flatnonzero(is_in(every, every[candidates]))
-    place, ts_ns = every[chosen].astype(np.int64), between.ts_ns[chosen]
-    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(every) - 1)] - ts_ns
+
+    def places(node: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        return 2 * gather(names, node >> 1) + (node & 1)
+
+    wanted = places(between.node[candidates])
+    parts = [
+        begin + np.flatnonzero(is_in(places(between.node[begin : begin + _AT_ONCE]), wanted))
+        for begin in range(0, len(between), _AT_ONCE)
+    ]
+    chosen = np.concatenate(parts)
+    place, ts_ns = places(between.node[chosen]).astype(np.int64), between.ts_ns[chosen]
+    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(between) - 1)] - ts_ns
     is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
     ever = np.full(len(place), np.iinfo(np.int64).max)
     sources = Sources(

@@ -12,7 +12,7 @@ measured time only if nothing is counted twice or missing.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,11 +38,15 @@ __all__ = [
     "end_node",
     "last_node",
     "path_edges",
+    "path_parts",
     "path_segments",
 ]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+
+_AT_ONCE = 1 << 16
+"""Edges of a part of a path. Changes only the speed."""
 
 _BEFORE, _REST = int(Bound.LAUNCHED_BEFORE_CAPTURE), int(Bound.UNEXPLAINED)
 
@@ -212,12 +216,31 @@ def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
         (window.start_ns, window.end_ns, len(walk.edges), *_opening(dag, window, walk))
         for window, walk in pairs
     ]
+    return _filled(rows, ends, EdgeColumns.of(dag.edges.columns), BoundRules.of(dag))
+
+
+def path_parts(dag: Dag, window: Window) -> Iterator[Segments]:
+    """The segments of one window in parts, for sums: all at once are much memory."""
+    walk = _walk(dag, window)
+    edges, rules = EdgeColumns.of(dag.edges.columns), BoundRules.of(dag)
+    since, opening = window.start_ns, _opening(dag, window, walk)
+    for begin in range(0, max(len(walk.edges), 1), _AT_ONCE):
+        rows, until = walk.edges[begin : begin + _AT_ONCE], window.end_ns
+        if begin + _AT_ONCE < len(walk.edges):
+            until = max(since, int(rules.node_ts_ns[edges.head[rows[-1]]]))
+        yield _filled(rows, [(since, until, len(rows), *opening)], edges, rules)
+        since, opening = until, (until, until, Bound.UNEXPLAINED, -1)
+
+
+def _filled(
+    rows: I32, windows: list[tuple[int, ...]], edges: EdgeColumns, rules: BoundRules
+) -> Segments:
+    """Segments of some edges; of each window, the numbers that `_fill` takes."""
     found = Segments.empty(2 * len(rows) + 3 * len(windows))
-    edges = EdgeColumns.of(dag.edges.columns)
-    of_windows = np.array(ends, dtype=np.int64).reshape(-1, 7)
-    n, torn = _fill(rows, of_windows, edges, BoundRules.of(dag), found)
+    of_windows = np.array(windows, dtype=np.int64).reshape(-1, 7)
+    n, torn = _fill(rows, of_windows, edges, rules, found)
     if torn >= 0:
-        raise not_tiled("the critical path", windows[torn].start_ns, windows[torn].end_ns)
+        raise not_tiled("the critical path", *windows[torn][:2])
     for column in found:
         column.resize(n, refcheck=False)
     return found
