@@ -80,10 +80,10 @@ class InOrder(NamedTuple):
 
 @compiled
 def _count_in_order(chains: InOrder, first: I32) -> None:
-    """Count the edges of chains into each head, at the place after its own."""
+    """Count the edges of chains into each head, two places after its own."""
     for chain in range(len(chains.first) - 1):
         for position in range(chains.first[chain] + 1, chains.first[chain + 1]):
-            first[chains.node[position] + 1] += 1
+            first[chains.node[position] + 2] += 1
 
 
 @compiled
@@ -104,9 +104,9 @@ def _place_in_order(chains: InOrder, following: I32, out: EdgeColumns) -> None:
 
 @compiled
 def _count(head: I32, first: I32) -> None:
-    """Count the edges into each head, at the place after its own."""
+    """Count the edges into each head, two places after its own."""
     for edge in range(len(head)):
-        first[head[edge] + 1] += 1
+        first[head[edge] + 2] += 1
 
 
 @compiled
@@ -163,18 +163,18 @@ def by_head(tables: Sequence[EdgeColumns], chains: InOrder | None = None) -> Edg
     """
     heads = [table.head for table in tables] + ([] if chains is None else [chains.node])
     n_nodes = 1 + max((int(head.max(initial=-1)) for head in heads), default=-1)
-    first = np.zeros(n_nodes + 1, dtype=np.int32)
+    first = np.zeros(n_nodes + 2, dtype=np.int32)
     for table in tables:
         _count(table.head, first)
     if chains is not None:
         _count_in_order(chains, first)
     np.cumsum(first, dtype=np.int32, out=first)
     out = EdgeColumns.empty(int(first[-1]))
-    following = first[:-1].copy()
     for table in tables:
-        _place(table, following, out)
+        _place(table, first[1:], out)
     if chains is not None:
-        _place_in_order(chains, following, out)
+        _place_in_order(chains, first[1:], out)
+    first = first[:-1]  # each head has now been followed by its last edge
     if _insert(first, out, _MANY):
         for node in np.flatnonzero(np.diff(first) > _MANY).tolist():
             rows = slice(first[node], first[node + 1])

@@ -175,7 +175,7 @@ def compile_events(
         )
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
-    binding, _ = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
+    binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     return Dag(
         events=events,
         edges=edges,

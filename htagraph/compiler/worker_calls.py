@@ -180,17 +180,12 @@ def _sources(
         for begin in range(0, len(between), _AT_ONCE)
     ]
     chosen = np.concatenate(parts)
-    place, ts_ns = places(between.node[chosen]).astype(np.int64), between.ts_ns[chosen]
-    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(between) - 1)] - ts_ns
-    is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
-    ever = np.full(len(place), np.iinfo(np.int64).max)
-    sources = Sources(
-        np.tile(ts_ns, 2),
-        np.concatenate([place, place + place.max() + 1]),
-        np.concatenate([ever, is_last_ns]),
-        n_ways=2,
-    )
-    return sources, chosen
+    n, followed = len(chosen), np.flatnonzero(between.is_followed[chosen])
+    place, ts_ns = np.tile(places(between.node[chosen]), 2), np.tile(between.ts_ns[chosen], 2)
+    place[n:] += place.max() + 1
+    reach_ns = np.full(2 * n, np.iinfo(np.int64).max)
+    reach_ns[n + followed] = between.ts_ns[chosen[followed] + 1] - ts_ns[followed]
+    return Sources(ts_ns, place, reach_ns, n_ways=2), chosen
 
 
 def _and_last(found: Candidates, sources: Sources) -> Candidates:

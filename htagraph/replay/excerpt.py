@@ -175,7 +175,7 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
         _events(events, rows, number), samples=_samples(events.samples, start_ns, end_ns)
     )
     edges = _edges(dag.edges, kept, number)
-    binding, _ = bind(
+    binding = bind(
         edges.tail,
         edges.head,
         edges.kind,

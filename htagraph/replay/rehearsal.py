@@ -176,7 +176,7 @@ class Rehearsal:
         window = replay.window_in(times_ns, self.window)
         if window.anchor < 0:
             return {}
-        binding, _ = bind(
+        binding = bind(
             replay.tail,
             replay.head,
             replay.kind,
