@@ -11,7 +11,9 @@ __all__ = ["depths", "highest", "nearest", "parents_first", "sums_under"]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+I32 = npt.NDArray[np.int32]
 Parents = npt.NDArray[np.integer]
+Rows = npt.NDArray[np.signedinteger]
 
 
 @compiled
@@ -41,14 +43,28 @@ def _depths(parent: Parents, order: I64, depth: I64) -> None:
 
 
 @compiled
-def _inherit(parent: Parents, order: I64, holds: Bool, from_above: bool, found: I64) -> None:
-    """Fill the nearest, or from above the highest, ancestor for which something holds."""
+def _nearest(parent: Parents, events: Parents, holds: Bool, known: I32, out: Parents) -> None:
+    """Fill the nearest ancestors; `known`, all -2, keeps what is found for events on the way."""
+    for row in range(len(events)):
+        event = events[row]
+        while event >= 0 and known[event] == -2 and not holds[event]:
+            event = parent[event]
+        found = event
+        if event >= 0 and known[event] != -2:
+            found = known[event]
+        out[row] = found
+        event = events[row]
+        while event >= 0 and known[event] == -2 and not holds[event]:
+            known[event] = found
+            event = parent[event]
+
+
+@compiled
+def _highest(parent: Parents, order: I64, holds: Bool, found: I64) -> None:
+    """Fill the highest ancestor for which something holds."""
     for event in order:
         above = found[parent[event]] if parent[event] >= 0 else -1
-        if holds[event] and not (from_above and above >= 0):
-            found[event] = event
-        else:
-            found[event] = above
+        found[event] = event if holds[event] and above < 0 else above
 
 
 @compiled
@@ -126,7 +142,7 @@ def depths(parent: Parents, events: I64) -> I64:
     return depth[events]
 
 
-def nearest(parent: Parents, events: I64, holds: Bool) -> I64:
+def nearest(parent: Parents, events: Rows, holds: Bool) -> Rows:
     """Each event or its nearest ancestor for which something holds, -1 for none.
 
     Examples
@@ -135,7 +151,11 @@ def nearest(parent: Parents, events: I64, holds: Bool) -> I64:
     >>> nearest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
     [1, -1, -1]
     """
-    return _inherited(parent, events, holds, from_above=False)
+    out = np.full(len(events), -1, dtype=events.dtype)
+    if holds.any():
+        known = np.full(len(parent), -2, dtype=np.int32)
+        _nearest(parent, np.ascontiguousarray(events), holds, known, out)
+    return out
 
 
 def highest(parent: Parents, events: I64, holds: Bool) -> I64:
@@ -147,14 +167,10 @@ def highest(parent: Parents, events: I64, holds: Bool) -> I64:
     >>> highest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
     [0, -1, -1]
     """
-    return _inherited(parent, events, holds, from_above=True)
-
-
-def _inherited(parent: Parents, events: I64, holds: Bool, *, from_above: bool) -> I64:
     if not holds.any():
         return np.full(len(events), -1)
     found = np.full(len(parent) + 1, -1, dtype=np.int64)  # the last is for -1
-    _inherit(parent, parents_first(parent, events), holds, from_above, found)
+    _highest(parent, parents_first(parent, events), holds, found)
     return found[events]
 
 

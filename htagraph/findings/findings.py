@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.codes import distinct
 from htagraph.findings.advice import (
     CODE_OR_WAIT,
     TITLE_HOST_ONLY,
@@ -222,7 +223,7 @@ def _overlapped(cause: Cause, run: Context) -> str:
 
 
 def _n_segments(part: pd.DataFrame) -> int:
-    return int(part["n"].sum()) if "n" in part else part["segment"].nunique()
+    return int(part["n"].sum()) if "n" in part else len(distinct(part["segment"].to_numpy()))
 
 
 def _around(part: pd.DataFrame) -> str:

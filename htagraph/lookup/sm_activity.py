@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -163,12 +163,10 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     classes = dag.classification.kernel_class[found.event]
     full = _Fullness(waves, geometry, classes == KernelClass.COMMUNICATION, properties)
 
-    def computing() -> I64:
-        return (classes == KernelClass.COMPUTE).astype(np.int64)[waves.kernel]
+    computes = classes == KernelClass.COMPUTE
 
-    def on_tensor_cores() -> I64:
-        named = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))[found.event]
-        return computing() * named[waves.kernel]
+    def on_tensor_cores() -> Bools:
+        return computes & events.named(events.symbols.searched(TENSOR_CORE_KERNELS))[found.event]
 
     def copying() -> Curve:
         copies = mine & (events.kind == EventKind.MEMCPY)
@@ -177,8 +175,8 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
 
     curves: dict[str, Callable[[], Curve]] = {
         **full.curves,
-        "computing": lambda: full.curve(full.sums.of(computing())),
-        "tensor": lambda: full.curve(full.sums.of(on_tensor_cores())),
+        "computing": lambda: full.count(computes),
+        "tensor": lambda: full.count(on_tensor_cores()),
         **_measured(dag, found.event, full, waves.kernel),
         "copying": copying,
     }
@@ -201,7 +199,7 @@ def _measured(
         return full.curve(full.sums.of(parts) / (_MILLION * _PERCENT))
 
     return {
-        "measured": lambda: full.curve(full.sums.of(has.astype(np.int64)[of_wave])),
+        "measured": lambda: full.count(has),
         "measured_warps": weighted,
     }
 
@@ -255,11 +253,16 @@ class _Fullness:
     @cached_property
     def counted(self) -> Bools:
         """Whether the warps of all kernels that run are known."""
-        return self.known & (self.sums.of((~self.has_warps).astype(np.int64)) == 0)
+        counted: Bools = self.known & (self.sums.of((~self.has_warps).astype(np.int64)) == 0)
+        return counted
 
     def curve(self, level: npt.NDArray[np.number | np.bool_]) -> Curve:
         """Integral of what has a value from each instant to the next."""
         return self.sums.time, self.sums.integral(level)
+
+    def count(self, kernels: Bools) -> Curve:
+        """Integral of the number of some kernels that run."""
+        return self.curve(self.sums.of(kernels.astype(np.int64)[self.waves.kernel]))
 
     @property
     def curves(self) -> dict[str, Callable[[], Curve]]:
@@ -274,7 +277,10 @@ class _Fullness:
             "small": lambda: self._left_by(self._is_small),
             "tail": lambda: self._left_by(self.waves.is_tail & ~self.is_communication),
         }
-        return {name: lambda of=of: self.curve(of()) for name, of in levels.items()}
+        return {name: partial(self._curve_of, level) for name, level in levels.items()}
+
+    def _curve_of(self, level: Callable[[], npt.NDArray[np.number | np.bool_]]) -> Curve:
+        return self.curve(level())
 
     @property
     def _n_others(self) -> I64:
