@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.codes import distinct
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.findings.advice import (
     CODE_OR_WAIT,
     TITLE_HOST_ONLY,
@@ -230,11 +231,12 @@ def _n_segments(part: pd.DataFrame) -> int:
 def _around(part: pd.DataFrame) -> str:
     """Operator or annotation around most of some time; empty if none."""
     codes, texts = _coded(part["op"])
-    rows = np.flatnonzero(np.array([text != "" for text in texts], dtype=bool)[codes])
-    if not len(rows):
+    times = sum_by_code(codes, part["dur_ns"].to_numpy(np.int64), len(texts))
+    times[[text == "" for text in texts]] = 0
+    if not times.any():
         return ""
-    number, seen = pd.factorize(codes[rows])  # of two as long, the first
-    return str(texts[seen[np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()]])
+    most = np.flatnonzero(times == times.max())
+    return texts[codes[np.isin(codes, most).argmax()]]  # of two as long, the first
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
