@@ -17,7 +17,7 @@ Rows = npt.NDArray[np.signedinteger]
 
 
 @compiled
-def _parents_first(parent: Parents, events: I64, order: I64, stack: I64, seen: Bool) -> int:
+def _parents_first(parent: Parents, events: I64, order: I32, stack: I32, seen: Bool) -> int:
     """Fill the order; return its length."""
     n = 0
     for start in events:
@@ -35,7 +35,7 @@ def _parents_first(parent: Parents, events: I64, order: I64, stack: I64, seen: B
 
 
 @compiled
-def _depths(parent: Parents, order: I64, depth: I64) -> None:
+def _depths(parent: Parents, order: I32, depth: I64) -> None:
     """Fill the number of ancestors, itself included, of each event in the order."""
     for event in order:
         above = parent[event]
@@ -60,7 +60,7 @@ def _nearest(parent: Parents, events: Parents, holds: Bool, known: I32, out: Par
 
 
 @compiled
-def _highest(parent: Parents, order: I64, holds: Bool, found: I64) -> None:
+def _highest(parent: Parents, order: I32, holds: Bool, found: I64) -> None:
     """Fill the highest ancestor for which something holds."""
     for event in order:
         above = found[parent[event]] if parent[event] >= 0 else -1
@@ -69,7 +69,7 @@ def _highest(parent: Parents, order: I64, holds: Bool, found: I64) -> None:
 
 @compiled
 def _first_of_code(
-    parent: Parents, order: I64, code: I64, is_open: Bool, kin: tuple[I64, I64], out: I64
+    parent: Parents, order: I32, code: Parents, is_open: Bool, kin: tuple[I32, I32], out: Parents
 ) -> None:
     """Make the code -1 of events below another of the same code, depth first.
 
@@ -102,7 +102,7 @@ def _first_of_code(
 
 
 @compiled
-def _sum_up(parent: Parents, order: I64, value: I64) -> None:
+def _sum_up(parent: Parents, order: I32, value: I64) -> None:
     """Add the value of each event to its parent's, children first."""
     for position in range(len(order) - 1, -1, -1):
         event = order[position]
@@ -110,7 +110,7 @@ def _sum_up(parent: Parents, order: I64, value: I64) -> None:
             value[parent[event]] += value[event]
 
 
-def parents_first(parent: Parents, events: I64) -> I64:
+def parents_first(parent: Parents, events: Rows) -> I32:
     """Events and all their ancestors, each once, parents before children.
 
     Parameters
@@ -124,7 +124,7 @@ def parents_first(parent: Parents, events: I64) -> I64:
     [0, 1, 2, 3]
     """
     n = len(parent)
-    order, stack = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    order, stack = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
     events = np.ascontiguousarray(events, dtype=np.int64)
     return order[: _parents_first(parent, events, order, stack, np.zeros(n, dtype=bool))]
 
@@ -174,7 +174,7 @@ def highest(parent: Parents, events: I64, holds: Bool) -> I64:
     return found[events]
 
 
-def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
+def sums_under(parent: Parents, code: Rows, values: I64, n_codes: int) -> I64:
     """Sum of the values at and under the events of each code; a value counts once for a code.
 
     Parent, code and value are of each event, -1 for no parent or code.
@@ -188,7 +188,7 @@ def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
     [8, 5]
     """
     order = parents_first(parent, np.flatnonzero(values))
-    child, sibling = (np.full(len(parent), -1, dtype=np.int64) for _ in range(2))
+    child, sibling = (np.full(len(parent), -1, dtype=np.int32) for _ in range(2))
     top = code.copy()
     _first_of_code(parent, order, code, np.zeros(n_codes, dtype=bool), (child, sibling), top)
     total = values.copy()

@@ -65,16 +65,16 @@ class SlotShares(NamedTuple):
 
     Parameters
     ----------
-    kernel : ndarray of shape (n,), dtype=int64
+    kernel : ndarray of shape (n,), dtype=int32
         Position among the kernels.
-    use : ndarray of shape (n,), dtype=int64
+    use : ndarray of shape (n,), dtype=int8
         Codes of `SlotUse`.
     time_ns : ndarray of shape (n,), dtype=float64, unit=ns
         Time of the whole device; adds up to the time in which any kernel runs.
     """
 
-    kernel: I64
-    use: I64
+    kernel: npt.NDArray[np.int32]
+    use: npt.NDArray[np.int8]
     time_ns: F64
 
 
@@ -336,8 +336,8 @@ class _Fullness:
             (self._charged(uncounted, ~self.has_warps), np.full(n, SlotUse.NOT_RECORDED)),
         )
         found = SlotShares(
-            np.tile(waves.kernel, len(parts)),
-            np.concatenate([codes for _, codes in parts]).astype(np.int64),
+            np.tile(waves.kernel.astype(np.int32), len(parts)),
+            np.concatenate([codes.astype(np.int8) for _, codes in parts]),
             np.concatenate([time_ns for time_ns, _ in parts]),
         )
         busy_ns = float(self.curve(self.n_all > 0)[1][-1]) if n else 0.0

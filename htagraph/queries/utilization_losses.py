@@ -76,7 +76,8 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
             "use": slots.use,
             "name": names[slots.kernel],
             "share": slots.time_ns / window.dur_ns,
-        }
+        },
+        copy=False,
     )
     sums = frame.groupby(["use", "name"], sort=True)["share"].sum().reset_index()
     sums = sums[sums["share"] > _ROUNDING]
