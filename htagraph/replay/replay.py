@@ -229,6 +229,7 @@ class Replay:
             rule=np.concatenate([self.rule, more.rule])[order],
             event=np.concatenate([self.event, more.event])[order],
             row=np.concatenate([self.row, np.full(len(more), -1, dtype=np.int64)])[order],
+            kept={},
         )
         return wider, lag, extra
 
