@@ -96,6 +96,13 @@ class Run(NamedTuple):
     weight_ns: I64
     times_ns: I64
 
+    @classmethod
+    def of(cls, draft: Draft) -> Self:
+        """The run of a draft."""
+        replay, weight_ns = draft.replay, draft.weight_ns
+        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
+        return cls(replay, draft.lag_ns, weight_ns, times_ns)
+
 
 @brief
 @dataclass(frozen=True)
@@ -162,10 +169,7 @@ class Rehearsal:
         draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)
-        replay = draft.replay
-        weight_ns = draft.weight_ns
-        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
-        return Run(replay, draft.lag_ns, weight_ns, times_ns)
+        return Run.of(draft)
 
     def bounds_of(self, run: Run) -> dict[Bound, int]:
         """Time of the window's critical path in a run by bound, most first.
@@ -210,6 +214,15 @@ class Rehearsal:
             self._last[:] = [(changes, run)]
             known[key] = changes, self.window.dur_ns - self.dur_ns(run.times_ns)
         return known[key][1]
+
+    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
+        """Expected saving of the first of several changes, of the first two, and so on."""
+        draft, saved_ns = Draft(self.dag, self.expected), []
+        for made in changes:
+            for change in made:
+                change.apply(draft)
+            saved_ns.append(self.window.dur_ns - self.dur_ns(Run.of(draft).times_ns))
+        return saved_ns
 
     def then_bound(self, changes: Sequence[Change]) -> str:
         """What bounds most of the window's critical path under changes."""
