@@ -10,15 +10,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.binding import bind
+from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.algorithms.retime import retime
-from htagraph.algorithms.walks import walk_back
-from htagraph.explain.edge_bounds import edge_bounds
+from htagraph.explain.edge_bounds import BoundRules, bound_of
 from htagraph.model.dag import Dag
 from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
+from htagraph.native.passes import compiled
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
@@ -27,6 +27,7 @@ from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 
@@ -104,6 +105,30 @@ class Run(NamedTuple):
         return cls(replay, draft.lag_ns, weight_ns, times_ns)
 
 
+@compiled
+def _sum_bounds(
+    walk: tuple[int, int],
+    timed: tuple[I64, I32, I64, I64],
+    edges: EdgeColumns,
+    rules: BoundRules,
+    sums: I64,
+) -> None:
+    """Add up the time of the path from a time to a position by bound; ties as in `bind`."""
+    offsets, tail, weight, times = timed
+    since_ns, node = walk
+    while times[node] > since_ns and offsets[node] < offsets[node + 1]:
+        best = offsets[node]
+        for edge in range(best + 1, offsets[node + 1]):
+            later = times[tail[edge]] + weight[edge] - times[tail[best]] - weight[best]
+            if later == 0:
+                later = times[tail[edge]] - times[tail[best]]
+            if later > 0 or (later == 0 and edges.kind[edge] > edges.kind[best]):
+                best = edge
+        begin = times[tail[best]]
+        sums[bound_of(best, edges, rules)] += times[node] - max(begin, since_ns)
+        node = tail[best]
+
+
 @brief
 @dataclass(frozen=True)
 class Rehearsal:
@@ -137,6 +162,11 @@ class Rehearsal:
     def _last(self) -> list[tuple[Sequence[Change], Run]]:
         """The last expected run, since its bottleneck is asked right after its saving."""
         return []
+
+    @cached_property
+    def _rules(self) -> BoundRules:
+        """What bounds of edges follow from."""
+        return BoundRules.of(self.dag)
 
     @cached_property
     def hold_out(self) -> HoldOut:
@@ -180,20 +210,11 @@ class Rehearsal:
         window = replay.window_in(times_ns, self.window)
         if window.anchor < 0:
             return {}
-        binding, _ = bind(
-            replay.tail,
-            replay.head,
-            replay.kind,
-            run.weight_ns,
-            times_ns,
-            np.zeros(len(times_ns), dtype=np.int64),
-        )
-        last = int(replay.places[window.anchor])
-        walked = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
-        bound = edge_bounds(self.dag, replay.edges_at(walked))
-        since = np.maximum(times_ns[replay.tail[walked]], window.start_ns)
+        edges = replay.once("edges", lambda: EdgeColumns.of(replay.edges.columns))
+        timed = replay.offsets, replay.tail, run.weight_ns, times_ns
         sums = np.zeros(len(Bound), dtype=np.int64)
-        np.add.at(sums, bound, times_ns[replay.head[walked]] - since)
+        walk = window.start_ns, int(replay.places[window.anchor])
+        _sum_bounds(walk, timed, edges, self._rules, sums)
         found = {member: int(sums[member]) for member in Bound if sums[member]}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
