@@ -142,7 +142,10 @@ class Replay:
 
     def rows_into(self, nodes: I64) -> I64:
         """The edges that lead to some nodes of the graph."""
-        places = self.places[nodes]
+        return self.rows_at(self.places[nodes])
+
+    def rows_at(self, places: I64) -> I64:
+        """The edges that lead to some positions, of which -1 is none."""
         return _within(self.offsets, places[places >= 0])
 
     def rows_owned(self, chosen: Bools) -> I64:
