@@ -226,7 +226,7 @@ class JobRehearsal:
     def _run(self, drafts: Mapping[int, Draft]) -> JobRun:
         times = self.merged.times_ns(drafts)
         return {
-            rank: Run(one.replay, one.lag_ns, one.weight_ns, times[rank])
+            rank: Run(one.replay, one.lag_ns, one.extra_ns, times[rank])
             for rank, one in drafts.items()
         }
 

@@ -22,7 +22,7 @@ from htagraph.replay.collective_members import Members, Transfers, transfers
 from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.host_code import Frames
 
-__all__ = ["Draft", "EventSet", "Events", "Parts"]
+__all__ = ["Draft", "EventSet", "Events", "Parts", "weights"]
 
 Bools = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
@@ -48,6 +48,11 @@ class EventSet(Protocol):
 
 Events = str | re.Pattern[str] | EventSet | EventGroup
 """Events by name (a glob or regex), as a set, or as a group of any graph."""
+
+
+def weights(lag_ns: I64, extra_ns: I64) -> I64:
+    """Weights of edges: their lags and unexplained time, `DROPPED` of those that are not there."""
+    return np.where(lag_ns == DROPPED, DROPPED, lag_ns + extra_ns)
 
 
 class Parts(NamedTuple):
@@ -81,7 +86,7 @@ class Draft:
         self.replay = reading.replay
         self.lag_ns = reading.replay.lag_ns.copy()
         self.extra_ns = reading.replay.extra_ns.copy()
-        self.release_ns = reading.replay.release_ns.copy()
+        self.release_ns = reading.replay.release_ns
         self.is_out = np.zeros(len(dag.events), dtype=bool)
         """Whether each event was removed."""
 
@@ -103,7 +108,7 @@ class Draft:
     @property
     def weight_ns(self) -> I64:
         """Current weights of the edges."""
-        return np.where(self.lag_ns == DROPPED, DROPPED, self.lag_ns + self.extra_ns)
+        return weights(self.lag_ns, self.extra_ns)
 
     @property
     def transfers(self) -> Transfers:
@@ -237,6 +242,7 @@ class Draft:
 
     def release(self, work: I64) -> None:
         """Let some device work start as soon as its stream allows."""
+        self.release_ns = self.release_ns.copy()
         self.release_ns[self.replay.places[2 * work]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:

@@ -21,7 +21,7 @@ from htagraph.model.window import Window
 from htagraph.native.passes import compiled
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
-from htagraph.replay.draft import Draft
+from htagraph.replay.draft import Draft, weights
 from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
@@ -87,22 +87,27 @@ class Run(NamedTuple):
     ----------
     replay : Replay
         With the edges that the changes added.
-    lag_ns, weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Of each edge, without and with its unexplained time.
+    lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
+        Of each edge, and its unexplained time.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
     replay: Replay
     lag_ns: I64
-    weight_ns: I64
+    extra_ns: I64
     times_ns: I64
+
+    @property
+    def weight_ns(self) -> I64:
+        """Time from the tail of each edge to its head."""
+        return weights(self.lag_ns, self.extra_ns)
 
     @classmethod
     def of(cls, draft: Draft) -> Self:
         """The run of a draft."""
-        replay, weight_ns = draft.replay, draft.weight_ns
-        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
-        return cls(replay, draft.lag_ns, weight_ns, times_ns)
+        replay, lag_ns, extra_ns = draft.replay, draft.lag_ns, draft.extra_ns
+        times_ns = retime(replay.offsets, replay.tail, lag_ns, draft.release_ns, extra_ns=extra_ns)
+        return cls(replay, lag_ns, extra_ns, times_ns)
 
 
 @compiled
