@@ -74,6 +74,8 @@ def write_files(
             files["dot"] = folder / "critical.dot"
             begin_stage(f"Writing {files['dot']}")
             summary.path.to_dot(files["dot"])
+            if page:
+                _ = summary.speed_ups  # by the same replays as the opportunities
             text = markdown_summary(summary)
         else:
             begin_stage(f"Writing {files['perfetto']}")
