@@ -47,6 +47,7 @@ from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, begin_stage, listening
+from htagraph.model.recording import STACKS
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
@@ -304,13 +305,14 @@ class _Run:
         """Number of parts."""
         return len(self.starts_ns)
 
-    def _around_ns(self, number: int) -> int:
+    @cached_property
+    def _around_ns(self) -> int:
         """How much before and after a part is read at first."""
-        lengths = np.diff(self.starts_ns[1:]) if self.n_parts > 2 else np.zeros(1, dtype=np.int64)
-        at = min(max(number - 1, 0), len(lengths) - 1)
-        usual_ns = int(max(lengths[at], np.median(lengths)))
         step_ns = int(self.steps["dur_ns"].max()) if len(self.steps) else 0
-        return max(min(step_ns, usual_ns or step_ns), int(_AROUND * usual_ns))
+        if self.n_parts <= 2:
+            return step_ns
+        usual_ns = int(np.median(np.diff(self.starts_ns[1:])))
+        return max(min(step_ns, usual_ns), int(_AROUND * usual_ns))
 
     def judged(self) -> Stepwise:
         """The parts, from the last to the first, and what they say together."""
@@ -359,10 +361,8 @@ class _Run:
             calibration, keys = _unpacked(kept["facts"])
             return Learnt(Calibration(**calibration), frozenset(keys))
         begin_stage("Learning from several parts")
-        ends_ns = [*self.starts_ns[1:], _FAR]
-        windows = [(self.starts_ns[number], ends_ns[number]) for number in self.learned_from]
-        events = self.index.devices(windows)
-        found = learnt_from(events, infer=self.options.infer)
+        windows = [(self.starts_ns[some], self._end_ns(some)) for some in self.learned_from]
+        found = learnt_from(self.index.devices(windows), infer=self.options.infer)
         self._keep("all", {"facts": _packed((asdict(found.calibration), sorted(found.keys)))})
         return found
 
@@ -379,43 +379,39 @@ class _Run:
     def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
 
-        If what was read lacks launches or device work, two parts before it are read as well.
+        If launches of what is on the path were not read, two parts before it are read as well.
         """
-        start_ns, end_ns = self._nominal(number, place)
-        around_ns = self._around_ns(number)
-        times = start_ns - around_ns, end_ns + around_ns
-        path, entered = self._path_within(number, place, times)
-        if number > 0 and _lacks_work(path):
+        start_ns, around_ns = self.starts_ns[number], self._around_ns
+        since_ns = start_ns - around_ns
+        until_ns = (self._end_ns(number) if place is None else place.time_ns) + around_ns
+        path, entered = self._path_within(number, place, (since_ns, until_ns))
+        if number > 0 and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
             del path  # its memory is needed
-            times = min(times[0], self.starts_ns[max(number - _MORE, 0)]), times[1]
-            path, entered = self._path_within(number, place, times)
+            since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
+            path, entered = self._path_within(number, place, (since_ns, until_ns))
         return path, entered
 
-    def _nominal(self, number: int, place: _Place | None) -> tuple[int, int]:
-        """Where a part begins, and where the next one is entered."""
-        if place is not None:
-            return self.starts_ns[number], place.time_ns
-        return self.starts_ns[number], [*self.starts_ns, _FAR][number + 1]
+    def _end_ns(self, number: int) -> int:
+        return [*self.starts_ns, _FAR][number + 1]
 
     def _path_within(
         self, number: int, place: _Place | None, times: tuple[int, int]
     ) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, if only a window of the file is read."""
-        is_first, is_last = number == 0, number == self.n_parts - 1
-        start_ns, end_ns = self._nominal(number, place)
         times = max(times[0], -_FAR), min(times[1], _FAR)
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
         begin_stage("Compiling the graph")
         dag = compile_events(recording.events, infer=self.options.infer, learnt=self.learnt)
-        dag = replace(dag, repairs=recording.repairs)
+        notes = {**dag.notes, "n_unread_stacks": recording.skipped.get(STACKS, 0)}
+        dag = replace(dag, notes=notes, repairs=recording.repairs)
         args = recording.origin.args if recording.origin else None
         assert isinstance(args, ArgsIndex)
-        start_ns = dag.span.start_ns if is_first else start_ns
+        start_ns = self.starts_ns[number] if number else dag.span.start_ns
         node = -1 if place is None else _node_at(place, args)
-        end_ns = dag.span.end_ns if is_last else end_ns
+        end_ns = min(self._end_ns(number), dag.span.end_ns)
         end_ns = int(dag.events.node_ts_ns[node]) if node >= 0 else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
-        first = -1 if is_first else _entering(dag, window, start_ns - times[0])
+        first = _entering(dag, window, start_ns - times[0]) if number else -1
         entered = None
         if first >= 0:
             time_ns = int(dag.events.node_ts_ns[first])
@@ -546,13 +542,6 @@ def _is_of(one: Damage, path: CriticalPath, is_first: bool, is_last: bool) -> bo
     ran_ns, launched_ns = dag.events.ts_ns[work], dag.events.ts_ns[dag.launch[work]]
     begins = is_first or bool((ran_ns < one.start_ns).any())
     return one.kind not in HOLES or (begins and (is_last or bool((launched_ns > one.end_ns).any())))
-
-
-def _lacks_work(path: CriticalPath) -> bool:
-    """Whether launches or device work of a path are not there: lost, or not read."""
-    if (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
-        return True
-    return any(one.kind in HOLES for one in damage_of(path.dag, path.window))
 
 
 def _sample(path: CriticalPath) -> CriticalPath:
