@@ -73,7 +73,7 @@ class Times(NamedTuple):
 
     @classmethod
     def of(cls, by_rank: Mapping[int, RankTimes], more: Iterable[CauseName] = ()) -> Self:
-        """Of all ranks; with causes that are none of theirs."""
+        """Of all ranks, and of causes that none of them has."""
         causes = sorted({*more, *(cause for one in by_rank.values() for cause in one.causes)})
         number = {cause: place for place, cause in enumerate(causes)}
         parts = [
