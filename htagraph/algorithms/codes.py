@@ -1,16 +1,18 @@
-"""Columns of small numbers, such as lanes, symbols and rows: which occur, and where.
+"""Columns of numbers: which occur, where, and the largest.
 
-A table with a place for each number answers in one pass, without a sort or a hash.
+A table with a place for each small number answers in one pass, without a sort or a hash.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 
-__all__ = ["as_narrow", "distinct", "is_in", "n_alike"]
+__all__ = ["as_narrow", "distinct", "is_in", "largest", "n_alike"]
 
 I64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer]
@@ -47,6 +49,21 @@ def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
     """
     n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
     return gather(_marked(wanted, n), codes)
+
+
+def largest(values: npt.NDArray[Any], n: int) -> I64:
+    """Rows of the largest values, the largest first; of equal ones, the first first.
+
+    Examples
+    --------
+    >>> largest(np.array([4, 7, 2, 7]), 3).tolist()
+    [1, 3, 0]
+    """
+    rows = np.arange(len(values))
+    if n < len(values):
+        least = np.partition(values, len(values) - n)[len(values) - n] if n else values.max() + 1
+        rows = np.flatnonzero(values >= least)
+    return rows[np.argsort(-values[rows], kind="stable")[:n]]
 
 
 def n_alike(codes: Codes) -> I64:

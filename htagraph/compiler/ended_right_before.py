@@ -28,10 +28,10 @@ from htagraph.compiler.late_starts import (
     most_used_streams,
 )
 from htagraph.compiler.places import work_label, work_places
-from htagraph.compiler.recurrences import Candidates, Sources, Waits, recurring
+from htagraph.compiler.recurrences import Candidates, Sources, Waits, learnt_pairs, recurring
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred
+from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
 __all__ = ["ended_right_before", "recurring_waits"]
@@ -123,14 +123,18 @@ def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
     if not len(found.wait):
         return Inferred()
     events, device, place = structure.events, structure.queue, work_places(structure)
-    found, support = recurring(
-        Rule.RECURRING_IN_REPLAYS,
-        Waits(start_node(late.event), late.ready_ns, events.ts_ns[late.event], place[late.event]),
-        found,
-        (Sources.of(events.end_ns[device], place[device]).only, place[found.source >> 1]),
-        lambda node: work_label(structure, node >> 1),
-    )
-    edges = stream_wait_edges_from(
-        structure, Rule.RECURRING_IN_REPLAYS, found.source >> 1, late.event[found.wait]
-    )
+    rule, source = Rule.RECURRING_IN_REPLAYS, place[found.source >> 1]
+    start_ns = events.ts_ns[late.event]
+    waits = Waits(start_node(late.event), late.ready_ns, start_ns, place[late.event])
+    support: tuple[Support, ...] = ()
+
+    def label(node: int) -> str:
+        return work_label(structure, node >> 1)
+
+    if structure.learnt is None:
+        sources = Sources.of(events.end_ns[device], place[device])
+        found, support = recurring(rule, waits, found, (sources.only, source), label)
+    else:
+        found = learnt_pairs(waits, found, source, label, structure.learnt.keys)
+    edges = stream_wait_edges_from(structure, rule, found.source >> 1, late.event[found.wait])
     return Inferred(edges, support)

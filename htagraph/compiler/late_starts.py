@@ -50,11 +50,21 @@ class LateStarts(NamedTuple):
 def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     """Device work that began later than usual after the last of the edges into its start.
 
+    Found once for the same edges: most passes find none.
+
     Parameters
     ----------
     known : EdgeTable
         All edges into starts of device work so far; those that run backward count for nothing.
     """
+    made = vars(structure)
+    if "late_starts" not in made or made["late_starts"][0] is not known:
+        made["late_starts"] = known, _late_starts(structure, known)
+    found: LateStarts = made["late_starts"][1]
+    return found
+
+
+def _late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     events, calibration = structure.events, structure.calibration
     times, device = events.node_ts_ns, structure.queue
     tail_ns = times[known.tail]

@@ -21,7 +21,7 @@ from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.model.inference import Support
 from htagraph.model.rules import Rule
 
-__all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "recurring"]
+__all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "learnt_pairs", "recurring"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -259,16 +259,41 @@ def recurring(
     support = []
     for number in np.unique(pairs.number[rows]).tolist():
         first, behind = np.searchsorted(pairs.number, [number, number + 1]).tolist()
+        source = label(int(pairs.found.source[first]))
+        target = label(int(waits.until[pairs.found.wait[first]]))
         support.append(
             Support(
                 rule,
-                label(int(pairs.found.source[first])),
-                label(int(waits.until[pairs.found.wait[first]])),
+                source,
+                target,
                 int(pairs.n_matched[number]),
                 int(pairs.n_all[number]),
                 int(np.median(distance_ns[first:behind])),
                 int(np.ptp(distance_ns[first:behind])),
                 float(chance[number]),
+                _key(source, target),
             )
         )
     return pairs.found.take(rows), tuple(support)
+
+
+def _key(source: str, target: str) -> str:
+    """What tells a pair in the graph of another part."""
+    return f"{source} > {target}"
+
+
+def learnt_pairs(
+    waits: Waits,
+    found: Candidates,
+    source: I64,
+    label: Callable[[int], str],
+    keys: frozenset[str],
+) -> Candidates:
+    """Candidates of pairs that all of a trace has shown to recur, the nearest of each wait."""
+    pair = waits.place[found.wait] * (int(source.max(initial=0)) + 1) + source
+    _, first, number = np.unique(pair, return_index=True, return_inverse=True)
+    nodes = zip(found.source[first].tolist(), waits.until[found.wait[first]].tolist(), strict=True)
+    recurs = np.array([_key(label(a), label(b)) in keys for a, b in nodes], dtype=bool)
+    found = found.take(recurs[number])
+    rows = np.lexsort((np.abs(found.distance_ns), found.wait))
+    return found.take(rows[group_starts(found.wait[rows])])

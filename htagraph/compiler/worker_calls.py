@@ -63,6 +63,8 @@ wakes."""
 _NEXT_SCALE = 4
 """From one scale of waits to the next (chosen; 2 finds 1% more of the waits of simulated servers, 8
 2% less)."""
+_AT_ONCE = 1 << 16
+"""Boundaries whose places are in memory at once. A limit of memory, not of the answer."""
 _BOUNDARIES_OF_PLACE = 4
 """Boundaries after a wait that tell its place: stages of a server begin alike."""
 
@@ -200,13 +202,18 @@ class _Done(NamedTuple):
 
     def at(self, places: I64) -> Sources:
         """All that was done at some places."""
-        place, n = self.place(np.arange(len(self.between))), self.n_places
-        ever = np.flatnonzero(is_in(place, places))
-        last = np.flatnonzero(is_in(place + n, places))
+        begins, wanted = range(0, len(self.between), _AT_ONCE), places % self.n_places
+        blocks = (np.arange(begin, min(begin + _AT_ONCE, len(self.between))) for begin in begins)
+        rows = np.concatenate([block[is_in(self.place(block), wanted)] for block in blocks])
+        place, n = self.place(rows), self.n_places
+        ever, last = is_in(place, places), is_in(place + n, places)
         return Sources(
-            self.between.ts_ns[np.concatenate([ever, last])],
+            self.between.ts_ns[np.concatenate([rows[ever], rows[last]])],
             np.concatenate([place[ever], place[last] + n]),
-            np.concatenate([np.full(len(ever), np.iinfo(np.int64).max), self.until_next_ns(last)]),
+            np.append(
+                np.full(np.count_nonzero(ever), np.iinfo(np.int64).max),
+                self.until_next_ns(rows[last]),
+            ),
         ).only(places)
 
 

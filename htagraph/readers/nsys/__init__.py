@@ -2,6 +2,6 @@
 
 The path of the rows: `reports` (which file, which part) -> `export` (tables as columns, from
 `table_pages`) -> one reader per table (`device_work`, `host_calls`, `waits`, `ranges` with
-`range_texts`) with names from `numbered_names` -> `table_rows` (one event table). `ranks` finds the processes that are ranks, `devices` their
-devices and sampled counters.
+`range_texts`) with names from `numbered_names` -> `table_rows` (one event table). `ranks` finds the
+processes that are ranks, `devices` their devices and sampled counters.
 """
