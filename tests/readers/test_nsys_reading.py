@@ -46,6 +46,27 @@ def named(trace: Trace, kind: EventKind) -> list[str]:
     return events.names(np.flatnonzero(events.kind == kind)).tolist()
 
 
+def test_a_table_with_cells_of_other_types_is_read_as_sqlite_casts_them(file, tmp_path):
+    """Numbers that are no integers are cut off, bytes are a text."""
+    file.add(
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        **PLACE,
+        start=3000.5,
+        end=4000,
+        demangledName=file.string("l"),
+        registersPerThread="many",
+    )
+    range_ = {"start": 500, "end": 2500, "eventType": 59, "globalTid": THREAD}
+    file.add("NVTX_EVENTS", **range_, text=b"aten::mm, seq = 7")
+
+    events = read(file, tmp_path).recording.events
+
+    assert sorted(events.names().tolist()) == ["aten::mm", "k", "l"]
+    assert sorted(events.dur_ns.tolist()) == [1000, 1000, 2000]
+    assert events.column("sequence").max() == 7
+    assert "registers" not in events.columns
+
+
 @pytest.mark.parametrize("old", [False, True], ids=["today", "old"])
 @pytest.mark.parametrize("fault", ["none", "sync_in_loop", "blocking_copy"])
 def test_an_export_has_the_path_of_the_run_that_was_simulated(tmp_path, fault, old):

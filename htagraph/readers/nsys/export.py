@@ -92,7 +92,10 @@ class Export:
         if self.content is not None or self.path is None:
             return np.frombuffer(self.content or b"", dtype=np.uint8)
         with self.path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            try:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except OSError:  # some file systems cannot
+                return np.fromfile(file, dtype=np.uint8)
         return np.frombuffer(mapped, dtype=np.uint8)
 
     @cached_property
