@@ -245,7 +245,7 @@ def read_table(file: U8, wanted: Wanted) -> tuple[I64, U8] | None:
     n_columns = int(wanted.row.max()) + 1
     out = np.empty((n_columns, 0), dtype=np.int64)
     n, n_bytes, longest = _fill(file, page_bytes, usable, wanted, False, stack, none, out, none)
-    if n < 0:
+    if n < 0 or n_bytes > len(file):  # damaged sizes would take any memory
         return None
     texts = np.empty(n_bytes if wanted.text >= 0 else 0, dtype=np.uint8)
     whole, out = np.empty(longest, dtype=np.uint8), np.empty((n_columns, n), dtype=np.int64)
