@@ -142,7 +142,8 @@ def _unpacked(
                 path=path,
                 hint="record it without compression if you trust it.",
             )
-    return out + data[kept_to:]
+    out += data[kept_to:]
+    return out
 
 
 def _inflated(packet: bytes, most: int) -> bytes:
