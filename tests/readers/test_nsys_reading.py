@@ -67,6 +67,15 @@ def test_a_table_with_cells_of_other_types_is_read_as_sqlite_casts_them(file, tm
     assert "registers" not in events.columns
 
 
+def test_a_process_with_a_damaged_number_is_read(tmp_path, file):
+    """Numbers of its threads would have more than 64 bits."""
+    process = (1 << 63) - 5
+    file.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["globalPid"] = process
+    file.add_range("aten::mm, seq = 7", start=500, end=2500, globalTid=process + 1)
+
+    assert named(read(file, tmp_path), EventKind.OP) == ["aten::mm"]
+
+
 @pytest.mark.parametrize("old", [False, True], ids=["today", "old"])
 @pytest.mark.parametrize("fault", ["none", "sync_in_loop", "blocking_copy"])
 def test_an_export_has_the_path_of_the_run_that_was_simulated(tmp_path, fault, old):

@@ -32,6 +32,8 @@ U8 = npt.NDArray[np.uint8]
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""
 
+_LARGEST = np.iinfo(np.int64).max
+
 _TID_BITS = 24
 TIDS = 1 << _TID_BITS
 """Number of thread ids per process."""
@@ -208,7 +210,7 @@ class Export:
                 text=places.get(text, -1),
                 owner=read.index(owner) if owner else -1,
                 low=first,
-                high=first + _OWNERS[owner] - 1 if owner else 0,
+                high=min(first + _OWNERS[owner] - 1, _LARGEST) if owner else 0,
                 absent=ABSENT,
             ),
         )
