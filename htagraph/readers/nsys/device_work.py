@@ -60,7 +60,9 @@ def kernels(export: Export, process: Process, state: ReadState) -> TableRows:
     }  # fmt: skip
     shared = ("staticSharedMemory", "dynamicSharedMemory")
     names = ("demangledName", "shortName")
-    found = export.integers(KERNELS, (*_PLACE, *names, *shared, *geometry.values()), process)
+    found = export.integers(
+        KERNELS, (*_PLACE, *names, *shared, *geometry.values()), export.of_process(KERNELS, process)
+    )
     name = np.where(found["demangledName"] == ABSENT, found["shortName"], found["demangledName"])
     sparse = {column: found[name] for column, name in geometry.items()}
     static, dynamic = (found[column] for column in shared)
@@ -77,7 +79,7 @@ def copies(export: Export, process: Process, state: ReadState) -> TableRows:
     found = export.integers(
         COPIES,
         (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind", "graphNodeId"),
-        process,
+        export.of_process(COPIES, process),
     )
     memories = enumeration(export, "ENUM_CUDA_MEM_KIND", _MEMORIES)
     direction, source, target = (
@@ -98,7 +100,9 @@ def copies(export: Export, process: Process, state: ReadState) -> TableRows:
 
 def fills(export: Export, process: Process, state: ReadState) -> TableRows:
     """Fills: ``Memset (Device)``."""
-    found = export.integers(FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), process)
+    found = export.integers(
+        FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), export.of_process(FILLS, process)
+    )
     memories = enumeration(export, "ENUM_CUDA_MEM_KIND", _MEMORIES)
     names = state.names.of_numbers(
         found["memKind"], lambda memory: f"Memset ({memories.get(memory, 'Unknown')})"
@@ -113,7 +117,7 @@ def graph_launches(export: Export, process: Process, state: ReadState) -> TableR
     launch. Its parts are unknown, so it counts as computation.
     """
     wanted = (*_PLACE, "graphId", "graphExecId")
-    found = export.integers(GRAPHS, wanted, process)
+    found = export.integers(GRAPHS, wanted, export.of_process(GRAPHS, process))
     untimed = (found["start"] == 0) & (found["end"] == 0)
     state.skip(f"{GRAPHS} without times", np.count_nonzero(untimed))
     found = {column: values[~untimed] for column, values in found.items()}

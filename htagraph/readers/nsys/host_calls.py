@@ -40,7 +40,8 @@ def plain_name(name: str) -> str:
 
 def api_calls(export: Export, process: Process, state: ReadState) -> TableRows:
     """Calls of CUDA's runtime and driver API."""
-    found = export.integers(CALLS, (*_COLUMNS, "correlationId"), process)
+    where = export.of_process(CALLS, process)
+    found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
     name = state.names.of_ids(found["nameId"], plain_name)
     is_runtime = state.names.table().mask(lambda text: text.startswith("cuda"))
     codes = [state.names.code(category) for category in ("cuda_driver", "cuda_runtime")]
@@ -62,7 +63,8 @@ def os_calls(export: Export, process: Process, state: ReadState) -> TableRows:
 
     What a CUDA call waits for is known from the device; how its driver waits tells less.
     """
-    found = export.integers(OS_TABLE, _COLUMNS, process)
+    where = export.of_process(OS_TABLE, process)
+    found = export.integers(OS_TABLE, _COLUMNS, where)
     part = TableRows(
         found["start"],
         found["end"],
@@ -94,7 +96,7 @@ def _inside(part: TableRows, outer: TableRows) -> npt.NDArray[np.bool_]:
 
 def overhead(export: Export, process: Process, state: ReadState, table: str) -> TableRows:
     """The profiler's own work."""
-    found = export.integers(table, _COLUMNS, process)
+    found = export.integers(table, _COLUMNS, export.of_process(table, process))
     return TableRows(
         found["start"],
         found["end"],
