@@ -225,8 +225,8 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     parts: list[EdgeTable] = []
     support: list[Support] = []
     by_time = among(known.rule, _BY_TIME)
-    others = (late_starts(structure, known.take(~by_time)),) if by_time.any() else ()
-    for late in (*others, left):
+    others = late_starts(structure, known.take(~by_time)) if by_time.any() else left
+    for late in (others,) if others is left else (others, left):
         met = _meetings(structure, late, traits)
         for place in places:
             for found, learnt in _fillers(structure, met, place, traits):

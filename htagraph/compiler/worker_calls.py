@@ -180,6 +180,7 @@ def _sources(
         for begin in range(0, len(between), _AT_ONCE)
     ]
     chosen = np.concatenate(parts)
+    del parts
     n, followed = len(chosen), np.flatnonzero(between.is_followed[chosen])
     place, ts_ns = np.tile(places(between.node[chosen]), 2), np.tile(between.ts_ns[chosen], 2)
     place[n:] += place.max() + 1
