@@ -167,17 +167,22 @@ def topological_order(
         left = _levels(by_tail, offsets, indegree, depth, queue)
         if left:
             cyclic[instant] = (depth[after] < 0) & (depth[before] < 0)
-        nodes = _by_depth(nodes, touched.astype(np.int32), depth)
-    return nodes[np.argsort(node_ts[nodes], kind="stable")], cyclic
+    order = np.argsort(node_ts, kind="stable")
+    if len(instant) and depth.any():
+        _deepen(order, node_ts, touched, depth)
+    order = order.astype(np.int32)
+    is_wanted = np.zeros(len(node_ts), dtype=bool)
+    is_wanted[nodes] = True
+    return order if is_wanted.all() else order[is_wanted[order]], cyclic
 
 
-def _by_depth(nodes: I32, touched: I32, depth: I32) -> I32:
-    """Nodes by depth, then as they are; those that are not touched have none."""
-    is_deep = np.zeros(max(int(nodes.max(initial=-1)), int(touched[-1])) + 1, dtype=bool)
-    is_deep[touched[depth != 0]] = True
-    deep = nodes[is_deep[nodes]]
-    level = depth[np.searchsorted(touched, deep)]
-    order = np.argsort(level, kind="stable")
-    n_before = np.count_nonzero(level < 0)
-    parts = deep[order[:n_before]], nodes[~is_deep[nodes]], deep[order[n_before:]]
-    return np.concatenate(parts)
+def _deepen(order: I64, node_ts: I64, touched: I64, depth: I32) -> None:
+    """Put nodes of one time in the order of their depth; those that are not touched have none."""
+    times = np.unique(node_ts[touched[depth != 0]])
+    first, behind = (np.searchsorted(node_ts, times, side, order) for side in ("left", "right"))
+    n = behind - first
+    rows = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
+    nodes = order[rows]
+    place = np.minimum(np.searchsorted(touched, nodes), len(touched) - 1)
+    level = np.where(touched[place] == nodes, depth[place], 0)
+    order[rows] = nodes[np.lexsort((nodes, level, node_ts[nodes]))]
