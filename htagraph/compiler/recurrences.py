@@ -76,22 +76,39 @@ class Sources(NamedTuple):
     """All that may end waits, near one or not, with the numbers of their places."""
 
     ts_ns: I64
-    place: I64
+    place: npt.NDArray[np.integer]
     reach_ns: I64
     """How long after it a wait that ends may be matched with it."""
-    n_ways: int = 1
-    """How often each is listed; a pair that is tried in two ways is one."""
+    n_places: int = 0
+    """If above 0, each counts twice: it reaches any distance, and as far as that from its place
+    plus this number."""
 
     @classmethod
     def of(cls, ts_ns: I64, place: I64) -> Sources:
         """Sources that reach any distance."""
         return cls(ts_ns, place, np.full(len(ts_ns), np.iinfo(np.int64).max))
 
+    def place_of(self, sources: I64) -> I64:
+        """Place of each source; those beyond the last are the same, counted again."""
+        again, row = np.divmod(sources, max(len(self.place), 1))
+        return self.place[row] + self.n_places * again
+
     def only(self, places: I64) -> Sources:
         """Those at some places, by place and time."""
-        rows = np.flatnonzero(is_in(self.place, places))
-        rows = rows[np.lexsort((self.ts_ns[rows], self.place[rows]))]
-        return Sources(self.ts_ns[rows], self.place[rows], self.reach_ns[rows])
+        if self.n_places:
+            rows, again = (
+                np.flatnonzero(is_in(self.place, of_way % self.n_places))
+                for of_way in (places[places < self.n_places], places[places >= self.n_places])
+            )
+            ever = np.full(len(rows), np.iinfo(np.int64).max)
+            reach_ns = np.concatenate([ever, self.reach_ns[again]])
+            place = self.place_of(np.concatenate([rows, len(self.place) + again]))
+            rows = np.concatenate([rows, again])
+        else:
+            rows = np.flatnonzero(is_in(self.place, places))
+            place, reach_ns = self.place[rows], self.reach_ns[rows]
+        order = np.lexsort((self.ts_ns[rows], place))
+        return Sources(self.ts_ns[rows[order]], place[order], reach_ns[order])
 
 
 class _Pairs(NamedTuple):
@@ -229,7 +246,8 @@ def recurring(
         Thread of each wait, where threads may have a rhythm of their own.
     """
     pairs = _pairs(waits, found, sources[1])
-    false_share = _FALSE_PAIRS * sources[0].n_ways / max(len(pairs.n_all), 1)
+    # A pair that is tried in two ways is one.
+    false_share = _FALSE_PAIRS * (2 if sources[0].n_places else 1) / max(len(pairs.n_all), 1)
     # With one source in each wait, most pairs are no evidence already.
     least = _chances(waits, pairs, np.zeros(len(pairs.number), dtype=np.int64))
     pairs = pairs.only(_is_evidence(pairs, least, false_share))

@@ -181,18 +181,16 @@ def _sources(
     ]
     chosen = np.concatenate(parts)
     del parts
-    n, followed = len(chosen), np.flatnonzero(between.is_followed[chosen])
-    place, ts_ns = np.tile(places(between.node[chosen]), 2), np.tile(between.ts_ns[chosen], 2)
-    place[n:] += place.max() + 1
-    reach_ns = np.full(2 * n, np.iinfo(np.int64).max)
-    reach_ns[n + followed] = between.ts_ns[chosen[followed] + 1] - ts_ns[followed]
-    return Sources(ts_ns, place, reach_ns, n_ways=2), chosen
+    place, ts_ns = places(between.node[chosen]), between.ts_ns[chosen]
+    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(between) - 1)] - ts_ns
+    is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
+    return Sources(ts_ns, place, is_last_ns, n_places=int(place.max()) + 1), chosen
 
 
 def _and_last(found: Candidates, sources: Sources) -> Candidates:
     """The candidates, and again those that are the last that their thread did so far."""
-    as_last = found.source + len(sources.place) // 2
-    last = found._replace(source=as_last).take(sources.reach_ns[as_last] >= found.distance_ns)
+    is_near = sources.reach_ns[found.source] >= found.distance_ns
+    last = found._replace(source=found.source + len(sources.place)).take(is_near)
     return Candidates(*(np.concatenate(columns) for columns in zip(found, last, strict=True)))
 
 
@@ -243,7 +241,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     ends = n_sources + quiet.end
     waits = Waits(ends, since_ns, until_ns, _places(structure, quiet, names))
     found = found._replace(source=np.searchsorted(chosen, found.source))
-    dur_ns, n_places = until_ns - since_ns, int(sources.place.max()) + 1
+    dur_ns, n_places = until_ns - since_ns, 2 * sources.n_places
 
     def label(position: int) -> str:
         is_source = position < n_sources
@@ -264,7 +262,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
             Rule.WORKER_CALLED,
             waits.take(left),
             prompt._replace(wait=np.searchsorted(left, prompt.wait)),
-            (sources, sources.place[prompt.source]),
+            (sources, sources.place_of(prompt.source)),
             label,
             thread=thread[left],
         )
@@ -272,8 +270,8 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
             found = found.take(caller[found.wait] < 0)
             is_near = found.distance_ns <= MOST_CHANCE * dur_ns[found.wait]
             late = _and_last(found.take(is_near | is_open[found.wait]), sources)
-            pair = waits.place[late.wait] * n_places + sources.place[late.source]
-            learnt = waits.place[left[calls.wait]] * n_places + sources.place[calls.source]
+            pair = waits.place[late.wait] * n_places + sources.place_of(late.source)
+            learnt = waits.place[left[calls.wait]] * n_places + sources.place_of(calls.source)
             for some in (_late_ones(late, pair, learnt), calls._replace(wait=left[calls.wait])):
                 caller[some.wait] = node[chosen[some.source % len(chosen)]]
             support += more
