@@ -21,6 +21,7 @@ __all__ = ["bind", "topological_order"]
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @compiled
@@ -124,8 +125,8 @@ def _levels(head: I32, offsets: I64, indegree: I64, level: I32, queue: I32) -> i
 
 
 def topological_order(
-    tail: I32, head: I32, node_ts: I64, nodes: I32
-) -> tuple[I32, npt.NDArray[np.bool_]]:
+    tail: I32, head: I32, node_ts: I64, is_node: Bools | None = None
+) -> tuple[I32, Bools]:
     """Nodes in a topological order, and the edges that contradict every such order.
 
     Time orders all edges but those that take no time; these are ordered by depth (Kahn, 1962).
@@ -135,8 +136,8 @@ def topological_order(
     tail, head : ndarray of shape (n_edges,), dtype=int32
         Edges forward in time: ``node_ts[tail] <= node_ts[head]``.
     node_ts : ndarray of shape (n_nodes,), dtype=int64
-    nodes : ndarray of shape (k,), dtype=int32
-        Nodes to be ordered, ascending.
+    is_node : ndarray of shape (n_nodes,), dtype=bool, optional
+        Nodes to be ordered; all by default.
 
     Returns
     -------
@@ -147,8 +148,8 @@ def topological_order(
 
     Examples
     --------
-    >>> tail, head, nodes = (np.array(rows, np.int32) for rows in ([2], [0], [0, 1, 2]))
-    >>> order, cyclic = topological_order(tail, head, np.array([5, 1, 5]), nodes)
+    >>> tail, head, times = np.array([2], np.int32), np.array([0], np.int32), np.array([5, 1, 5])
+    >>> order, cyclic = topological_order(tail, head, times)
     >>> order.tolist(), cyclic.tolist()
     ([1, 2, 0], [False])
     """
@@ -171,9 +172,7 @@ def topological_order(
     if len(instant) and depth.any():
         _deepen(order, node_ts, touched, depth)
     order = order.astype(np.int32)
-    is_wanted = np.zeros(len(node_ts), dtype=bool)
-    is_wanted[nodes] = True
-    return order if is_wanted.all() else order[is_wanted[order]], cyclic
+    return order if is_node is None else order[is_node[order]], cyclic
 
 
 def _deepen(order: I64, node_ts: I64, touched: I64, depth: I32) -> None:
