@@ -85,11 +85,12 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
 
 @compiled
 def _instant(tail: I32, head: I32, node_ts: I64, out: I32) -> int:
-    """Fill the edges that take no time; return their number."""
+    """Fill edges that take no time, as many as there is room for; return the number of all."""
     n = 0
     for edge in range(len(tail)):
         if node_ts[tail[edge]] == node_ts[head[edge]]:
-            out[n] = edge
+            if n < len(out):
+                out[n] = edge
             n += 1
     return n
 
@@ -153,8 +154,11 @@ def topological_order(
     >>> order.tolist(), cyclic.tolist()
     ([1, 2, 0], [False])
     """
-    instant = np.empty(len(tail), dtype=np.int32)
-    instant = instant[: _instant(tail, head, node_ts, instant)]
+    instant = np.empty(0, dtype=np.int32)
+    by_time = np.argsort(node_ts, kind="stable")
+    if n_instant := _instant(tail, head, node_ts, instant):
+        instant = np.empty(n_instant, dtype=np.int32)
+        _instant(tail, head, node_ts, instant)
     cyclic = np.zeros(len(tail), dtype=bool)
     if len(instant):
         touched, compact = np.unique(
@@ -168,10 +172,10 @@ def topological_order(
         left = _levels(by_tail, offsets, indegree, depth, queue)
         if left:
             cyclic[instant] = (depth[after] < 0) & (depth[before] < 0)
-    order = np.argsort(node_ts, kind="stable")
-    if len(instant) and depth.any():
-        _deepen(order, node_ts, touched, depth)
-    order = order.astype(np.int32)
+        if depth.any():
+            _deepen(by_time, node_ts, touched, depth)
+    order: I32 = by_time.astype(np.int32)
+    del by_time
     return order if is_node is None else order[is_node[order]], cyclic
 
 

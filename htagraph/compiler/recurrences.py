@@ -91,7 +91,8 @@ class Sources(NamedTuple):
     def place_of(self, sources: I64) -> I64:
         """Place of each source; those beyond the last are the same, counted again."""
         again, row = np.divmod(sources, max(len(self.place), 1))
-        return self.place[row] + self.n_places * again
+        places: I64 = self.place[row] + self.n_places * again
+        return places
 
     def only(self, places: I64) -> Sources:
         """Those at some places, by place and time."""
@@ -106,7 +107,7 @@ class Sources(NamedTuple):
             rows = np.concatenate([rows, again])
         else:
             rows = np.flatnonzero(is_in(self.place, places))
-            place, reach_ns = self.place[rows], self.reach_ns[rows]
+            place, reach_ns = self.place_of(rows), self.reach_ns[rows]
         order = np.lexsort((self.ts_ns[rows], place))
         return Sources(self.ts_ns[rows[order]], place[order], reach_ns[order])
 

@@ -172,7 +172,8 @@ def _sources(
     between = structure.boundaries
 
     def places(node: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        return 2 * gather(names, node >> 1) + (node & 1)
+        found: npt.NDArray[np.int32] = 2 * gather(names, node >> 1) + (node & 1)
+        return found
 
     wanted = places(between.node[candidates])
     parts = [

@@ -78,7 +78,9 @@ def test_a_topological_order_keeps_time_and_edges_that_take_none(edges, times):
         times[a] == times[b] and a in behind and b in behind for a, b in edges
     ]
     assert sorted(order.tolist()) == np.flatnonzero(is_node).tolist()
-    assert [times[node] for node in order] == sorted(times[node] for node in np.flatnonzero(is_node))
+    assert [times[node] for node in order] == sorted(
+        times[node] for node in np.flatnonzero(is_node)
+    )
     place = {node: at for at, node in enumerate(order.tolist())}
     assert all(
         place[a] < place[b] for a, b in edges if min(a, b) > 0 and b not in behind and a != b
