@@ -192,7 +192,9 @@ def until_resumed(structure: Structure) -> Structure:
         return structure
     events, dur_ns = structure.events, structure.events.dur_ns.copy()
     dur_ns[ranges] = until - events.ts_ns[ranges]
-    return examine(replace(events, dur_ns=dur_ns)).calibrated(structure.calibration)
+    return examine(replace(events, dur_ns=dur_ns)).calibrated(
+        structure.calibration, structure.learnt
+    )
 
 
 def host_collective_edges(structure: Structure) -> EdgeTable:

@@ -26,7 +26,7 @@ from htagraph.compiler.recorded_flows import recorded_flow_edges
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
 from htagraph.compiler.streams import stream_edges
-from htagraph.compiler.structure import Structure, examine
+from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
 from htagraph.compiler.worker_calls import worker_call_edges
@@ -39,7 +39,7 @@ from htagraph.model.progress import report_progress
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
-__all__ = ["OF_DEVICES", "OF_HOSTS", "PASSES", "compile_events"]
+__all__ = ["OF_DEVICES", "OF_HOSTS", "PASSES", "compile_events", "learnt_from"]
 
 PASSES = (
     span_edges,
@@ -132,8 +132,22 @@ def _inferred(
     return known, support
 
 
+def learnt_from(events: EventTable, *, infer: bool = True) -> Learnt:
+    """What work of devices and API calls show, for graphs of parts of their trace.
+
+    Operators and annotations change nothing of it.
+    """
+    structure = on_host_clock(examine(events))
+    _, support = _waits(structure, infer=infer)
+    return Learnt(structure.calibration, frozenset(one.key for one in support if one.key))
+
+
 def compile_events(
-    events: EventTable, *, class_rules: Sequence[ClassRule] = (), infer: bool = True
+    events: EventTable,
+    *,
+    class_rules: Sequence[ClassRule] = (),
+    infer: bool = True,
+    learnt: Learnt | None = None,
 ) -> Dag:
     """Graph of a trace.
 
@@ -143,13 +157,15 @@ def compile_events(
         Rules that say what a kernel is, tried before the built-in ones.
     infer : bool, default=True
         Whether to add the edges that rest on order and times of events, not on a record.
+    learnt : Learnt, optional
+        By `learnt_from`, if these events are a part of a trace.
 
     Notes
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
     events = replace(events)  # what is derived from them ends with the structure, if clocks differ
-    structure = _reported(on_host_clock)(_reported(examine)(events))
+    structure = _reported(on_host_clock)(_reported(examine)(events), learnt)
     if infer:
         structure = _reported(until_resumed)(structure)
     n_cut_ranges = int((structure.events.dur_ns != events.dur_ns).sum())

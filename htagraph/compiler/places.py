@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from htagraph.compiler.structure import Structure
 
-__all__ = ["work_label", "work_places"]
+__all__ = ["stream_label", "work_label", "work_places"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -24,4 +24,9 @@ def work_places(structure: Structure) -> I64:
 def work_label(structure: Structure, event: int) -> str:
     """Name and stream of a piece of device work, as a person reads them."""
     events = structure.events
-    return f"{events.symbols.texts[events.name[event]]} (stream {events.stream[event]})"
+    return f"{events.symbols.texts[events.name[event]]} ({stream_label(structure, event)})"
+
+
+def stream_label(structure: Structure, event: int) -> str:
+    """Stream of a piece of device work, as a person reads it."""
+    return f"stream {structure.events.stream[event]}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, wraps
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from htagraph.model.step_markers import PROFILER_STEP
 __all__ = [
     "FEWEST_IDLE_LAUNCHES",
     "MAX_STREAMS",
+    "Learnt",
     "Structure",
     "end_node",
     "examine",
@@ -106,6 +107,19 @@ def end_node(events: npt.NDArray[np.integer]) -> I64:
     return 2 * events.astype(np.int64) + 1
 
 
+class Learnt(NamedTuple):
+    """What a graph learns from all its events, for the graph of a part of them.
+
+    Parameters
+    ----------
+    keys : frozenset of str
+        Of `Support`.
+    """
+
+    calibration: Calibration
+    keys: frozenset[str]
+
+
 @dataclass(frozen=True)
 class Structure:
     """A trace, indexed for the passes.
@@ -125,6 +139,8 @@ class Structure:
         Device events by device, stream, start, end.
     n_ambiguous_correlations : int
         Correlation ids that several runtime calls carry; the earliest call is taken as the launch.
+    learnt : Learnt, optional
+        From more events than these.
     """
 
     events: EventTable
@@ -135,10 +151,11 @@ class Structure:
     queue: I64
     calibration: Calibration
     n_ambiguous_correlations: int
+    learnt: Learnt | None = None
 
-    def calibrated(self, calibration: Calibration) -> Structure:
+    def calibrated(self, calibration: Calibration, learnt: Learnt | None) -> Structure:
         """The same structure with other scales; what was derived from its events is kept."""
-        other = replace(self, calibration=calibration)
+        other = replace(self, calibration=calibration, learnt=learnt)
         own = {item.name for item in fields(self)}
         vars(other).update({name: made for name, made in vars(self).items() if name not in own})
         return other

@@ -19,14 +19,13 @@ called by none. Autograd threads need no learning (`htagraph.compiler.flows`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import is_in
+from htagraph.algorithms.codes import as_narrow, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts
+from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import (
     MOST_CHANCE,
@@ -142,21 +141,25 @@ def _elsewhere(structure: Structure, quiet: Stretches, threads: list[int]) -> Ca
     """The last boundaries of every other thread in each stretch."""
     times, between = structure.events.node_ts_ns, structure.boundaries
     since_ns, until_ns = times[quiet.since], times[quiet.until]
-    own = structure.events.lane[quiet.until >> 1]
-    none = np.empty(0, dtype=np.int64)
-    parts = [(none, none)]
-    bounds = list(pairwise(between.first.tolist()))
-    for lane in threads:
-        begin, end = bounds[lane]
-        rows = np.flatnonzero(own != lane)
-        last = begin + np.searchsorted(between.ts_ns[begin:end], until_ns[rows], side="right") - 1
-        for _ in range(_NEAREST_BOUNDARIES):
-            fits = last >= begin
-            fits[fits] = between.ts_ns[last[fits]] >= since_ns[rows[fits]]
-            rows, last = rows[fits], last[fits]
-            parts.append((rows, last))
-            last = last - 1
-    wait, source = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(until_ns, kind="stable")
+    last = np.empty((len(threads), len(order)), dtype=np.int64)
+    until = np.tile(until_ns[order] + 1, len(threads))
+    last[:, order] = last_before(
+        between.lane, between.ts_ns, np.repeat(threads, len(order)), until
+    ).reshape(last.shape)
+    last[structure.events.lane[quiet.until >> 1] == np.array(threads)[:, None]] = -1
+    thread, row = np.nonzero(last >= 0)
+    source, first = last[thread, row], between.first[threads][thread]
+    parts = []
+    for _ in range(_NEAREST_BOUNDARIES):
+        fits = np.flatnonzero(source >= first)
+        fits = fits[between.ts_ns[source[fits]] >= since_ns[row[fits]]]
+        thread, row, source, first = (column[fits] for column in (thread, row, source, first))
+        parts.append((thread, row, source))
+        source = source - 1
+    thread, row, source = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    by_thread = np.argsort(as_narrow(thread), kind="stable")
+    wait, source = row[by_thread], source[by_thread]
     return Candidates(wait, source, until_ns[wait] - between.ts_ns[source])
 
 
@@ -241,7 +244,10 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     node, n_sources = structure.boundaries.node, 2 * len(chosen)
     ends = n_sources + quiet.end
     waits = Waits(ends, since_ns, until_ns, _places(structure, quiet, names))
-    found = found._replace(source=np.searchsorted(chosen, found.source))
+    position = np.empty(len(node), dtype=np.int32)
+    position[chosen] = np.arange(len(chosen), dtype=np.int32)
+    found = found._replace(source=position[found.source].astype(np.int64))
+    del position
     dur_ns, n_places = until_ns - since_ns, 2 * sources.n_places
 
     def label(position: int) -> str:
@@ -262,7 +268,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
         calls, more = recurring(
             Rule.WORKER_CALLED,
             waits.take(left),
-            prompt._replace(wait=np.searchsorted(left, prompt.wait)),
+            prompt._replace(wait=(np.cumsum(is_open) - 1)[prompt.wait]),
             (sources, sources.place_of(prompt.source)),
             label,
             thread=thread[left],

@@ -139,7 +139,7 @@ def split_by_steps(
     -------
     DataFrame
         Pieces in order of time: ``segment``, the row of its segment; ``row``, that of `steps`, -1
-        outside them; ``step``, its name; and ``dur_ns``.
+        outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
     """
     step_begin = steps["start_ns"].to_numpy(np.int64)
     bounds = np.append(step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64))
@@ -149,15 +149,21 @@ def split_by_steps(
     inner = begin[after - 1] != bounds
     after, bounds = after[inner], bounds[inner]
     start_ns = np.insert(begin, after, bounds)
-    row = step_at(steps, start_ns)
+    row = step_at(steps, start_ns).astype(np.int32)
     number, names = pd.factorize(np.append(steps["name"].to_numpy(object), OUTSIDE_STEPS))
+    number = number.astype(np.min_scalar_type(-len(names)))
+    dur_ns = np.empty_like(start_ns)
+    np.subtract(start_ns[1:], start_ns[:-1], out=dur_ns[:-1])
+    dur_ns[-1:] = end - start_ns[-1:]
     return pd.DataFrame(
         {
-            "segment": np.insert(np.arange(len(begin)), after, after - 1),
+            "segment": np.insert(np.arange(len(begin), dtype=np.int32), after, after - 1),
             "row": row,
-            "step": categorical(number[row], names.tolist()),
-            "dur_ns": np.diff(start_ns, append=end),
-        }
+            "step": categorical(gather(number, row, number[-1]), names.tolist()),
+            "start_ns": start_ns,
+            "dur_ns": dur_ns,
+        },
+        copy=False,
     )
 
 
