@@ -244,6 +244,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     node, n_sources = structure.boundaries.node, 2 * len(chosen)
     ends = n_sources + quiet.end
     waits = Waits(ends, since_ns, until_ns, _places(structure, quiet, names))
+    del names  # one of all events
     position = np.empty(len(node), dtype=np.int32)
     position[chosen] = np.arange(len(chosen), dtype=np.int32)
     found = found._replace(source=position[found.source].astype(np.int64))
