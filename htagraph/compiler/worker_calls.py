@@ -186,7 +186,10 @@ def _sources(
     chosen = np.concatenate(parts)
     del parts
     place, ts_ns = places(between.node[chosen]), between.ts_ns[chosen]
-    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(between) - 1)] - ts_ns
+    following = np.minimum(chosen + 1, len(between) - 1)
+    is_last_ns = gather(between.ts_ns, following)
+    del following
+    is_last_ns -= ts_ns
     is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
     return Sources(ts_ns, place, is_last_ns, n_places=int(place.max()) + 1), chosen
 
