@@ -21,6 +21,7 @@ __all__ = ["bind", "topological_order"]
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @compiled
@@ -84,11 +85,12 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
 
 @compiled
 def _instant(tail: I32, head: I32, node_ts: I64, out: I32) -> int:
-    """Fill the edges that take no time; return their number."""
+    """Fill edges that take no time, as many as there is room for; return the number of all."""
     n = 0
     for edge in range(len(tail)):
         if node_ts[tail[edge]] == node_ts[head[edge]]:
-            out[n] = edge
+            if n < len(out):
+                out[n] = edge
             n += 1
     return n
 
@@ -124,8 +126,8 @@ def _levels(head: I32, offsets: I64, indegree: I64, level: I32, queue: I32) -> i
 
 
 def topological_order(
-    tail: I32, head: I32, node_ts: I64, nodes: I32
-) -> tuple[I32, npt.NDArray[np.bool_]]:
+    tail: I32, head: I32, node_ts: I64, is_node: Bools | None = None
+) -> tuple[I32, Bools]:
     """Nodes in a topological order, and the edges that contradict every such order.
 
     Time orders all edges but those that take no time; these are ordered by depth (Kahn, 1962).
@@ -135,8 +137,8 @@ def topological_order(
     tail, head : ndarray of shape (n_edges,), dtype=int32
         Edges forward in time: ``node_ts[tail] <= node_ts[head]``.
     node_ts : ndarray of shape (n_nodes,), dtype=int64
-    nodes : ndarray of shape (k,), dtype=int32
-        Nodes to be ordered, ascending.
+    is_node : ndarray of shape (n_nodes,), dtype=bool, optional
+        Nodes to be ordered; all by default.
 
     Returns
     -------
@@ -147,13 +149,16 @@ def topological_order(
 
     Examples
     --------
-    >>> tail, head, nodes = (np.array(rows, np.int32) for rows in ([2], [0], [0, 1, 2]))
-    >>> order, cyclic = topological_order(tail, head, np.array([5, 1, 5]), nodes)
+    >>> tail, head, times = np.array([2], np.int32), np.array([0], np.int32), np.array([5, 1, 5])
+    >>> order, cyclic = topological_order(tail, head, times)
     >>> order.tolist(), cyclic.tolist()
     ([1, 2, 0], [False])
     """
-    instant = np.empty(len(tail), dtype=np.int32)
-    instant = instant[: _instant(tail, head, node_ts, instant)]
+    instant = np.empty(0, dtype=np.int32)
+    by_time = np.argsort(node_ts, kind="stable")
+    if n_instant := _instant(tail, head, node_ts, instant):
+        instant = np.empty(n_instant, dtype=np.int32)
+        _instant(tail, head, node_ts, instant)
     cyclic = np.zeros(len(tail), dtype=bool)
     if len(instant):
         touched, compact = np.unique(
@@ -167,17 +172,20 @@ def topological_order(
         left = _levels(by_tail, offsets, indegree, depth, queue)
         if left:
             cyclic[instant] = (depth[after] < 0) & (depth[before] < 0)
-        nodes = _by_depth(nodes, touched.astype(np.int32), depth)
-    return nodes[np.argsort(node_ts[nodes], kind="stable")], cyclic
+        if depth.any():
+            _deepen(by_time, node_ts, touched, depth)
+    order: I32 = by_time.astype(np.int32)
+    del by_time
+    return order if is_node is None else order[is_node[order]], cyclic
 
 
-def _by_depth(nodes: I32, touched: I32, depth: I32) -> I32:
-    """Nodes by depth, then as they are; those that are not touched have none."""
-    is_deep = np.zeros(max(int(nodes.max(initial=-1)), int(touched[-1])) + 1, dtype=bool)
-    is_deep[touched[depth != 0]] = True
-    deep = nodes[is_deep[nodes]]
-    level = depth[np.searchsorted(touched, deep)]
-    order = np.argsort(level, kind="stable")
-    n_before = np.count_nonzero(level < 0)
-    parts = deep[order[:n_before]], nodes[~is_deep[nodes]], deep[order[n_before:]]
-    return np.concatenate(parts)
+def _deepen(order: I64, node_ts: I64, touched: I64, depth: I32) -> None:
+    """Put nodes of one time in the order of their depth; those that are not touched have none."""
+    times = np.unique(node_ts[touched[depth != 0]])
+    first, behind = (np.searchsorted(node_ts, times, side, order) for side in ("left", "right"))
+    n = behind - first
+    rows = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
+    nodes = order[rows]
+    place = np.minimum(np.searchsorted(touched, nodes), len(touched) - 1)
+    level = np.where(touched[place] == nodes, depth[place], 0)
+    order[rows] = nodes[np.lexsort((nodes, level, node_ts[nodes]))]

@@ -183,9 +183,7 @@ def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule |
     tails = np.concatenate([before, needs])
     there = tails >= 0
     tail, head = tails[there].astype(np.int32), np.tile(place, 2)[there].astype(np.int32)
-    order, cyclic = topological_order(
-        tail, head, np.zeros_like(worker), np.arange(len(worker), dtype=np.int32)
-    )
+    order, cyclic = topological_order(tail, head, np.zeros_like(worker))
     if cyclic.any():
         return None
     at = np.full(len(order) + 1, -1, dtype=np.int64)

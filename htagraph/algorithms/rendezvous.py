@@ -72,7 +72,6 @@ def rendezvous_of(group: I64, before: I64, after: I64) -> Rendezvous:
     by_head = np.argsort(head, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(head, minlength=n))])
     tails, heads = tail.astype(np.int32), head.astype(np.int32)
-    nodes, same_time = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int64)
-    order, is_cyclic = topological_order(tails, heads, same_time, nodes)
+    order, is_cyclic = topological_order(tails, heads, np.zeros(n, dtype=np.int64))
     cyclic = np.unique(head[is_cyclic])
     return Rendezvous(group, before[by_head], offsets, tails[by_head], order, cyclic)

@@ -73,7 +73,7 @@ def _ended_last(structure: Structure, steps: Stretches) -> I64:
         n_streams += ended
     left_ns = until_ns - gather(events.end_ns, found)
     waited = (n_streams == 1) & (_PART_OF_WAIT * left_ns <= until_ns - since_ns)
-    waited &= gather(structure.launch_time_ns, found) <= since_ns
+    waited &= structure.launched_ns(found) <= since_ns
     return np.where(waited, found, -1)
 
 

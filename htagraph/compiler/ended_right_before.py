@@ -73,7 +73,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
-    launched_ns = structure.launch_time_ns[late.event]
+    launched_ns = structure.launched_ns(late.event)
     found = np.full(len(late.event), -1, dtype=np.int64)
     latest = np.full(len(late.event), np.iinfo(np.int64).min)
     queue_device = events.device[structure.queue[structure.queue_starts]]
@@ -101,7 +101,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
 def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
     """What ended last on each other stream, right before a late start and launched before it."""
     events, usual = structure.events, structure.calibration.launch_usual_ns
-    start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
+    start_ns, launched_ns = events.ts_ns[late.event], structure.launched_ns
     device = events.device[structure.queue[structure.queue_starts]]
     none = np.empty(0, dtype=np.int64)
     parts = [(none, none)]
@@ -110,7 +110,7 @@ def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
         rows = np.flatnonzero((start_ns - end_ns <= usual) & (end_ns > late.ready_ns))
         other, work = other[rows], late.event[rows]
         fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
-        fits &= (events.ts_ns[other] < start_ns[rows]) & (launched_ns[other] <= launched_ns[work])
+        fits &= (events.ts_ns[other] < start_ns[rows]) & (launched_ns(other) <= launched_ns(work))
         parts.append((rows[fits], other[fits]))
     row, work = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Candidates(row, end_node(work), start_ns[row] - events.end_ns[work])

@@ -57,11 +57,10 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     known : EdgeTable
         All edges into starts of device work so far; those that run backward count for nothing.
     """
-    made = vars(structure)
-    if "late_starts" not in made or made["late_starts"][0] is not known:
-        made["late_starts"] = known, _late_starts(structure, known)
-    found: LateStarts = made["late_starts"][1]
-    return found
+    made: dict[str, LateStarts] = vars(known)
+    if "late_starts" not in made:
+        made["late_starts"] = _late_starts(structure, known)
+    return made["late_starts"]
 
 
 def _late_starts(structure: Structure, known: EdgeTable) -> LateStarts:

@@ -180,9 +180,8 @@ def compile_events(
     edges = EdgeTable(*by_head([EdgeColumns.of(waits.columns)], threads))
     del found, waits, threads
     times = events.node_ts_ns
-    nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
-    nodes[1::2] += 1
-    order, cyclic = _reported(topological_order)(edges.tail, edges.head, times, nodes)
+    is_node = np.repeat(events.is_host | events.is_device, 2)
+    order, cyclic = _reported(topological_order)(edges.tail, edges.head, times, is_node)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
         backward = RejectedEdges(
@@ -190,7 +189,7 @@ def compile_events(
             np.concatenate([backward.skew_ns, knots.skew_ns]),
         )
         edges = edges.take(~cyclic)
-        order, _ = topological_order(edges.tail, edges.head, times, nodes)
+        order, _ = topological_order(edges.tail, edges.head, times, is_node)
     binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     return Dag(
         events=events,

@@ -33,7 +33,7 @@ def stream_edges(structure: Structure) -> EdgeTable:
     later, earlier = queue[follows], queue[best[follows - 1]]
     gap = events.ts_ns[later] - events.end_ns[earlier]
     overlaps = gap < 0
-    was_queued = structure.launch_time_ns[later] <= events.ts_ns[earlier]
+    was_queued = structure.launched_ns(later) <= events.ts_ns[earlier]
     alone = np.where(was_queued, events.ts_ns[later] - events.ts_ns[earlier], 0)
     return EdgeTable.of(
         np.where(overlaps, Rule.STREAM_OVERLAP, Rule.STREAM_ORDER),

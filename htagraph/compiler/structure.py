@@ -250,10 +250,9 @@ class Structure:
         out[self.queue] = np.cumsum(self.queue_starts) - 1
         return out
 
-    @cached_property
-    def launch_time_ns(self) -> I64:
+    def launched_ns(self, work: I64) -> I64:
         """Time at which each device event was enqueued; long before the trace if not known."""
-        return gather(self.events.ts_ns, self.launch, _NEVER)
+        return gather(self.events.ts_ns, gather(self.launch, work), _NEVER)
 
     @cached_property
     def enqueued(self) -> I64:
@@ -264,11 +263,16 @@ class Structure:
             (
                 events.end_ns[device],
                 events.ts_ns[device],
-                self.launch_time_ns[device],
+                self.launched_ns(device),
                 self.queue_id[device],
             )
         )
         return device[order]
+
+    @cached_property
+    def enqueued_ns(self) -> I64:
+        """Time of each of `enqueued`; ascending on each stream."""
+        return self.launched_ns(self.enqueued)
 
     @cached_property
     def enqueued_latest(self) -> I64:
@@ -290,7 +294,7 @@ class Structure:
     def covered_on(self, stream: int, before_ns: I64) -> I64:
         """`covered` for many times on one stream, by its dense number."""
         begin, end = self.enqueued_bounds[stream : stream + 2]
-        times = self.launch_time_ns[self.enqueued[begin:end]]
+        times = self.enqueued_ns[begin:end]
         position = begin + np.searchsorted(times, before_ns) - 1
         latest = gather(self.enqueued_latest, np.where(position >= begin, position, -1))
         return gather(self.enqueued, latest)
@@ -309,14 +313,14 @@ class Structure:
         ndarray of shape (n,), dtype=int64
         """
         rows = self.enqueued
-        group, time = self.queue_id[rows], self.launch_time_ns[rows]
+        group, time = self.queue_id[rows], self.enqueued_ns
         position = last_before(group, time, queue_id, before_ns)
         return gather(rows, gather(self.enqueued_latest, position))
 
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
         """First device event enqueued on a stream at or after a time, -1 for none."""
         rows = self.enqueued
-        group, time = self.queue_id[rows], self.launch_time_ns[rows]
+        group, time = self.queue_id[rows], self.enqueued_ns
         position = last_before(group, time, queue_id, since_ns) + 1
         position = np.maximum(position, np.searchsorted(group, queue_id))
         position[position == len(rows)] = -1

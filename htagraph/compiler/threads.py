@@ -91,7 +91,8 @@ def _arrives(structure: Structure, waits: EdgeTable) -> I64:
     at = np.flatnonzero(between.is_followed)
     kind = gather(structure.events.kind, between.inside[at], EventKind.ANNOTATION)
     arrived = sent_ns[between.node[at + 1]] >= between.ts_ns[at]
-    return at[(kind == EventKind.ANNOTATION) & arrived]
+    arrives: I64 = at[(kind == EventKind.ANNOTATION) & arrived]
+    return arrives
 
 
 def _is_blocked(structure: Structure, waits: EdgeTable) -> Bools:

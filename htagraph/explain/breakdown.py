@@ -56,11 +56,11 @@ def label_sums(
     >>> [column.tolist() for column in sums.values()]
     [['b', 'a'], [6, 4], [0.6, 0.4], [2, 1]]
     """
-    sums, n = np.empty((0, 0), dtype=np.int64), 0
+    n_segments, dur, first = np.zeros((3, 0), dtype=np.int64)
+    n = 0
     for codes, labels, dur_ns in parts:
         if not n:
-            sums = np.zeros((3, len(labels)), dtype=np.int64)
-        n_segments, dur, first = sums
+            n_segments, dur, first = np.zeros((3, len(labels)), dtype=np.int64)
         for begin in range(0, len(codes), _AT_ONCE):
             part = codes[begin : begin + _AT_ONCE]
             place = first.copy()

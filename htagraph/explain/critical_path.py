@@ -254,7 +254,7 @@ def path_parts(dag: Dag, window: Window) -> Iterator[Segments]:
 
 
 def _filled(
-    rows: I32, windows: list[tuple[int, ...]], edges: EdgeColumns, rules: BoundRules
+    rows: I32, windows: Sequence[tuple[int, ...]], edges: EdgeColumns, rules: BoundRules
 ) -> Segments:
     """Segments of some edges; of each window, the numbers that `_fill` takes."""
     found = Segments.empty(2 * len(rows) + 3 * len(windows))

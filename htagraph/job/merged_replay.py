@@ -103,7 +103,7 @@ class MergedReplay:
             for ends in zip(*edges, strict=True)
         )
         times = np.concatenate([*(replay.ts_ns for replay in replays.values()), met_ns])
-        order, cyclic = topological_order(tail, head, times, np.arange(len(times), dtype=np.int32))
+        order, cyclic = topological_order(tail, head, times)
         if cyclic.any():  # collectives at one instant, in another order on each rank
             unclear = np.maximum(tail[cyclic], head[cyclic]) - n_nodes
             return cls.of(replays, {r: own.without(unclear) for r, own in members.items()})

@@ -47,7 +47,9 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     )
     edges = EdgeTable(*by_head([EdgeColumns.of(edges.columns)]))
     times = events.node_ts_ns
-    order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
+    is_node = np.zeros(len(times), dtype=bool)
+    is_node[dag.order] = True
+    order, cyclic = topological_order(edges.tail, edges.head, times, is_node)
     edges = edges.take(~cyclic)
     binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     work = np.flatnonzero(dag.is_work)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.by_head import EdgeColumns, by_head
+from htagraph.algorithms.by_head import EdgeColumns, InOrder, by_head
 
 _table = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), max_size=8)
 
@@ -39,3 +39,22 @@ def test_heads_of_very_many_edges_are_sorted_as_others():
     drawn = np.random.default_rng(1).integers(0, [9, 3, 3], (200, 3))
 
     _check([[tuple(row) for row in drawn.tolist()]])
+
+
+def test_edges_of_chains_need_no_columns():
+    """Nodes 0, 2, 5 in order and 1, 3: edges after those of tables, with the time between as lag.
+
+    The second edge waits, so its lag is 0.
+    """
+    rule, first, times = np.array([7, 9, 0, 7, 0], np.int8), np.array([0, 3, 5]), 10 * np.arange(6)
+    nodes, events = np.array([0, 2, 5, 1, 3], np.int32), np.array([4, -1, 0, 6, 0], np.int32)
+
+    found = by_head(
+        [_columns([(1, 2, 1), (4, 5, 0)], 50)], InOrder(nodes, events, rule, first, times, 1, 9)
+    )
+
+    assert np.array(found[:2]).T.tolist() == [[0, 2], [1, 2], [1, 3], [4, 5], [2, 5]]
+    assert found.kind.tolist() == [1, 1, 1, 0, 1]
+    assert found.lag_ns.tolist() == [20, 50, 20, 51, 0]
+    assert found.event.tolist() == [4, 50, 6, 51, -1]
+    assert found.rule.tolist() == [7, 50, 7, 51, 9]

@@ -38,7 +38,7 @@ def names(structure: Structure, events: np.ndarray) -> list[str]:
 def test_launches_are_found_by_their_correlation(given):
     """And the time at which they began."""
     assert names(given, given.queue) == ["k0", "k1", "k2", "k3"]
-    assert (given.launch_time_ns[given.queue] // 1_000).tolist() == [0, 11, 33, 22]
+    assert (given.launched_ns(given.queue) // 1_000).tolist() == [0, 11, 33, 22]
     assert given.queue_starts.tolist() == [True, False, False, True]
     assert given.queue_id.tolist() == [-1, -1, -1, -1, 0, 0, 0, 1]
 

@@ -6,12 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 
+import htagraph as hg
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.critical_path import critical_path, critical_paths
+from htagraph.explain import critical_path as module
+from htagraph.explain.critical_path import (
+    critical_path,
+    critical_paths,
+    path_parts,
+    path_segments,
+)
 from htagraph.lookup.find_window import find_window
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def _path(
@@ -302,3 +311,18 @@ def test_python_before_the_first_host_event_launched_nothing():
         ["unexplained", 10_000],
         ["host", 14_000],
     ]
+
+
+def test_the_parts_of_a_path_are_its_segments(monkeypatch):
+    """Of the whole trace, and of a window that cuts the first and the last segment."""
+    monkeypatch.setattr(module, "_AT_ONCE", 3)
+    dag = hg.Trace.from_events(simulate(training_rank(steps=2)).events).compile().dag
+    start_ns, third_ns = dag.span.start_ns, dag.span.dur_ns // 3
+    for window in (dag.span, Window(start_ns + third_ns, start_ns + 2 * third_ns, "")):
+        parts = list(path_parts(dag, window))
+
+        assert len(parts) > 9
+        for of_parts, column in zip(
+            zip(*parts, strict=True), path_segments(dag, [window]), strict=True
+        ):
+            assert np.concatenate(of_parts).tolist() == column.tolist()

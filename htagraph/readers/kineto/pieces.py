@@ -146,4 +146,4 @@ class PieceStream:
         for place, buf in enumerate(self._buffers):
             if len(buf) >= n_bytes + PADDING:
                 return self._buffers.pop(place)
-        return np.empty(max(n_bytes, BLOCK + _READ) + PADDING, dtype=np.uint8)
+        return np.empty(n_bytes + PADDING, dtype=np.uint8)

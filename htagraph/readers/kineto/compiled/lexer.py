@@ -46,6 +46,11 @@ _HIGHS = np.uint64(0x8080808080808080)
 _QUOTES = np.uint64(QUOTE * 0x0101010101010101)
 _BACKSLASHES = np.uint64(BACKSLASH * 0x0101010101010101)
 _SPACES = np.uint64(32 * 0x0101010101010101)
+_ZEROS = np.uint64(ord("0") * 0x0101010101010101)
+_SIXES = np.uint64(6 * 0x0101010101010101)
+_HIGH_HALVES = np.uint64(0xF0F0F0F0F0F0F0F0)
+_PAIRS = np.uint64(0x00FF00FF00FF00FF)
+_FOURS = np.uint64(0x0000FFFF0000FFFF)
 _TEN = np.uint64(10)
 _POWERS = np.array([10**k for k in range(20)], dtype=np.uint64)
 _MAX = np.uint64(2**64 - 1)
@@ -54,7 +59,7 @@ _MAX = np.uint64(2**64 - 1)
 @inlined
 def skip_space(buf: U8, i: int) -> int:
     """The position of the next byte that is not white space."""
-    while buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9:
+    while buf[i] <= 32 and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
         i += 1
     return i
 
@@ -152,6 +157,27 @@ def string_end(buf: U8, i: int) -> int:
 
 
 @inlined
+def _digits(buf: U8, i: int) -> tuple[int, np.uint64]:
+    """The number of decimal digits from here, up to eight, and what they spell.
+
+    A byte is no digit if ``x ^ '0'``, or that plus 6, has one of the higher four bits. Then digits
+    are added up in pairs, pairs of pairs and halves.
+    """
+    word = word_at(buf, i) ^ _ZEROS
+    marks = (word | (word + _SIXES)) & _HIGH_HALVES
+    n = 8
+    if marks:
+        n = trailing_zeros(marks) >> 3
+        if n == 0:
+            return 0, np.uint64(0)
+        word <<= np.uint64(64 - 8 * n)  # zeros in front
+    word = (word * np.uint64(10 * 256 + 1)) >> np.uint64(8)
+    word = ((word & _PAIRS) * np.uint64(100 * 65_536 + 1)) >> np.uint64(16)
+    word = ((word & _FOURS) * np.uint64(10_000 * 2**32 + 1)) >> np.uint64(32)
+    return n, word
+
+
+@inlined
 def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
     """Read a number.
 
@@ -161,9 +187,20 @@ def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
     negative = buf[i] == MINUS
     if negative:
         i += 1
-    digits = np.uint64(0)
     power, lost, start = 0, False, i
     point = -1
+    n, digits = _digits(buf, i)
+    i += n
+    if n == 8:
+        n, more = _digits(buf, i)
+        digits = digits * _POWERS[n] + more
+        i += n
+    if buf[i] == POINT and i > start:
+        n, more = _digits(buf, i + 1)
+        if i - start + n < 19:
+            point, power = i, -n
+            digits = digits * _POWERS[n] + more
+            i += 1 + n
     while True:
         c = buf[i]
         if c == POINT and point < 0 and i > start:
