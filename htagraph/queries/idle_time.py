@@ -68,12 +68,17 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     queue, n_intervals = gap.group[parts.interval], len(gap.start)
     code = queue * len(IdleCause) + parts.cause
     for key in (op, name, frame_name):
-        code = pd.factorize(code * (len(dag.events.symbols) + 1) + key + 1)[0]
+        code *= len(dag.events.symbols) + 1
+        code += key + 1
+        code = pd.factorize(code)[0]
     n = int(code.max(initial=-1)) + 1
     time = sum_by_code(code, parts.end_ns - parts.start_ns, n)
-    of_intervals = np.sort(code * n_intervals + parts.interval)
-    of_intervals = of_intervals[group_starts(of_intervals)]
-    n_gaps = np.bincount(of_intervals // max(n_intervals, 1), minlength=n)
+    of_intervals = code * n_intervals
+    of_intervals += parts.interval
+    of_intervals.sort()
+    is_first = group_starts(of_intervals)
+    of_intervals //= max(n_intervals, 1)
+    n_gaps = np.bincount(of_intervals[is_first], minlength=n)
     rows = np.empty(n, dtype=np.int64)
     rows[code] = np.arange(len(code))
     total = sum_by_code(queue[rows], time, len(by))
