@@ -12,10 +12,13 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 
-__all__ = ["distinct", "is_in", "largest"]
+__all__ = ["as_narrow", "distinct", "is_in", "largest", "n_alike"]
 
 I64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer]
+
+_SPARSE = 16
+"""Places of a table for each row, beyond which a sort is faster. Changes only the speed."""
 
 
 def _marked(codes: Codes, n: int) -> npt.NDArray[np.bool_]:
@@ -61,3 +64,30 @@ def largest(values: npt.NDArray[Any], n: int) -> I64:
     least = np.partition(values, len(values) - n)[len(values) - n]
     rows = np.flatnonzero(values >= least)
     return rows[np.argsort(-values[rows], kind="stable")[:n]]
+
+
+def n_alike(codes: Codes) -> I64:
+    """How often the number of each row occurs; none may be negative.
+
+    Examples
+    --------
+    >>> n_alike(np.array([4, 2, 4])).tolist()
+    [2, 1, 2]
+    """
+    if codes.max(initial=0) <= _SPARSE * len(codes):
+        return np.bincount(codes)[codes]
+    _, place, n = np.unique(codes, return_inverse=True, return_counts=True)
+    found: I64 = n[place]
+    return found
+
+
+def as_narrow(codes: Codes) -> Codes:
+    """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast.
+
+    Examples
+    --------
+    >>> as_narrow(np.array([4, 2])).dtype, as_narrow(np.array([70_000])).dtype
+    (dtype('uint16'), dtype('int64'))
+    """
+    fits = codes.min(initial=0) >= 0 and codes.max(initial=0) < 1 << 16
+    return codes.astype(np.uint16) if fits else codes

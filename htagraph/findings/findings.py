@@ -92,12 +92,12 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
     if unexplained > UNEXPLAINED_LIMIT:
-        longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
+        longest = unknown.iloc[int(unknown[_longest(unknown)].to_numpy().argmax())]
         return Verdict(
             (),
             f"{unexplained:.0%} of the critical path is unexplained (limit "
             f"{UNEXPLAINED_LIMIT:.0%}), so the bottleneck is unknown. The longest unexplained wait "
-            f"is {human_duration(int(longest['dur_ns']))}, before "
+            f"is {human_duration(int(longest[_longest(unknown)]))}, before "
             f"{name_label(str(longest['name']))}; the checks below show what is missing and how to "
             "record it.",
             window=window,
@@ -127,6 +127,11 @@ def _parts(attributed_time: pd.DataFrame, told: Told) -> Iterator[tuple[Cause, p
         if cause not in UNRANKED:
             mine = number == at
             yield Cause(str(cause)), attributed_time if mine.all() else attributed_time[mine]
+
+
+def _longest(attributed_time: pd.DataFrame) -> str:
+    """The column with the longest piece of each row."""
+    return "longest_ns" if "longest_ns" in attributed_time else "dur_ns"
 
 
 def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -171,7 +176,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = together(told.machines).get(late, late)
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
-    longest = "longest_ns" if "longest_ns" in part else "dur_ns"
+    longest = _longest(part)
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
