@@ -26,6 +26,11 @@ __all__ = ["defer", "keeps_memory", "start"]
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 
+_LARGE = 16 << 20
+"""Bytes of a block that is returned when freed. Measured at 1.4 GB: blocks in the heap leave holes,
+100 MB more at the peak; those of smaller traces are reused. Changes only memory and speed.
+"""
+
 _LEAST_MEMORY = 256 << 20
 """Bytes of addresses below which numpy does not load. Measured; `test_shortages` has less."""
 
@@ -54,11 +59,11 @@ def defer(module: str) -> None:
 
 
 def keeps_memory() -> None:
-    """Let glibc keep large freed blocks, or the kernel zeroes each new one again."""
+    """Let glibc keep freed blocks up to `_LARGE`, or the kernel zeroes each new one again."""
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):  # another C library
             mallopt = ctypes.CDLL(None).mallopt
-            mallopt(_MMAP_THRESHOLD, 1 << 30)
+            mallopt(_MMAP_THRESHOLD, _LARGE)
             mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 

@@ -157,7 +157,7 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
     edge = np.full(len(last), IdleCause.WINDOW_EDGE, dtype=np.int8)
     closing = IdleParts(last, gap.start[last], gap.end[last], edge, none, none)
     pairs = zip(_walked(dag, rules, gap, ended_by), closing, strict=True)
-    parts = IdleParts._make(np.concatenate(pair) for pair in pairs)
+    parts = IdleParts._make(np.concatenate([one, other]) for one, other in pairs)
     parts = parts.take(parts.end_ns > parts.start_ns)
     return parts.take(np.lexsort((parts.start_ns, parts.interval)))
 
@@ -176,7 +176,9 @@ def idle_parts(dag: Dag, window: Window, by: Queues, gap: Intervals) -> tuple[Id
         some = slice(first, first + _AT_ONCE)
         block = _parts_of(dag, rules, Intervals(*(times[some] for times in gap)), ended_by[some])
         blocks.append(block._replace(interval=block.interval + np.int32(first)))
-    parts = IdleParts._make(np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    columns = list(zip(*blocks, strict=True))
+    del blocks  # columns are joined one by one: they are large
+    parts = IdleParts._make(np.concatenate(columns.pop(0)) for _ in IdleParts._fields)
     explained = sum_by_code(parts.interval, parts.end_ns - parts.start_ns, len(gap.start))
     if not np.array_equal(explained, gap.end - gap.start):
         raise GraphError(f"the causes of idle time in {window.name!r} do not tile it.")
