@@ -354,8 +354,7 @@ class CriticalPath:
             name: categorical(*segment_labels(self.dag, path, name))
             for name in ("bound", "name", "track", "op", "kind")
         }
-        lag_ns = path.lag_ns(self.dag)
-        times = {"dur_ns": path.dur_ns, "lag_ns": lag_ns, "residual_ns": path.dur_ns - lag_ns}
+        times = {"dur_ns": path.dur_ns, "lag_ns": path.lag_ns(self.dag)}
         return path_dot(
             pd.DataFrame(labels | times, copy=False),
             out=out,

@@ -59,10 +59,10 @@ def largest(values: npt.NDArray[Any], n: int) -> I64:
     >>> largest(np.array([4, 7, 2, 7]), 3).tolist()
     [1, 3, 0]
     """
-    rows = np.arange(len(values))
-    if n < len(values):
-        least = np.partition(values, len(values) - n)[len(values) - n] if n else values.max() + 1
-        rows = np.flatnonzero(values >= least)
+    if not 0 < n < len(values):
+        return np.argsort(-values, kind="stable")[:n]
+    least = np.partition(values, len(values) - n)[len(values) - n]
+    rows = np.flatnonzero(values >= least)
     return rows[np.argsort(-values[rows], kind="stable")[:n]]
 
 

@@ -36,6 +36,7 @@ from htagraph.model.frames import WORKER_SAVINGS
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
+from htagraph.native.memory import returns_memory
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
@@ -240,6 +241,7 @@ def _trace_summary(
     begin_stage("Finding the critical path")
     summary = Summary.of(loaded, graph, window)
     begin_stage("Finding what bounds it")
+    returns_memory()
     _ = summary.verdict
     return summary, ReportOrigin.of(lasting(source.file(capture)), window)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -20,11 +19,9 @@ from htagraph.cli.interrupts import (
     raise_interrupt,
 )
 from htagraph.errors import shortage
+from htagraph.native.memory import keeps_memory
 
-__all__ = ["defer", "keeps_memory", "start"]
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of glibc's ``mallopt``."""
+__all__ = ["defer", "start"]
 
 _LEAST_MEMORY = 256 << 20
 """Bytes of addresses below which numpy does not load. Measured; `test_shortages` has less."""
@@ -51,15 +48,6 @@ class _Deferred(ModuleType):
 def defer(module: str) -> None:
     """Load a module on first use: pandas is a quarter of the time of `htagraph path`, unused."""
     sys.modules.setdefault(module, _Deferred(module))
-
-
-def keeps_memory() -> None:
-    """Let glibc keep large freed blocks, or the kernel zeroes each new one again."""
-    if sys.platform == "linux":
-        with suppress(AttributeError, OSError):  # another C library
-            mallopt = ctypes.CDLL(None).mallopt
-            mallopt(_MMAP_THRESHOLD, 1 << 30)
-            mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def _hide_shortage(failed: threading.ExceptHookArgs) -> None:

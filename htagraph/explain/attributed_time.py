@@ -45,6 +45,7 @@ __all__ = ["Charged", "attributed", "attributed_time", "charged"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger]
 Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
 
@@ -134,7 +135,7 @@ class _Waits(NamedTuple):
     dur_ns: I64
 
 
-def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
+def _named(dag: Dag, event: Rows, pattern: re.Pattern[str]) -> Mask:
     """Whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
@@ -275,7 +276,7 @@ def _uses_device(dag: Dag) -> bool:
     return bool(uses.any())
 
 
-def _reads(dag: Dag, event: I64) -> Mask:
+def _reads(dag: Dag, event: Rows) -> Mask:
     """Whether each event is in an operator that waits for a value from the device (``item``)."""
     events = dag.events
     waits = np.flatnonzero(np.isin(call_meanings(events), WAITING_CALLS))
@@ -514,9 +515,8 @@ def _attributed(dag: Dag, segments: Segments, texts_of: Callable[[str], Coded]) 
         found = texts_of(name)
         values = renamed(name, pieces.of_segments(found.codes))
         codes[name] = Coded(values, found.texts).narrow
-    others = {"place": _places, "meanwhile": _meanwhile}
-    for name, texts in others.items():
-        found = texts(dag, pieces, cause)
+    for name, of_pieces in (("place", _places), ("meanwhile", _meanwhile)):
+        found = of_pieces(dag, pieces, cause)
         codes[name] = Coded(joined(found.codes), found.texts).narrow
     found = _steps(dag, pieces.start_ns)
     codes["step"] = Coded(joined(found.codes), found.texts).narrow

@@ -6,6 +6,7 @@ interval and gives its cause; the parts tile the interval.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +93,17 @@ class IdleParts(NamedTuple):
     event: I32
     lane: I32
 
+    @classmethod
+    def joined(cls, blocks: Iterable[IdleParts]) -> IdleParts:
+        """Parts of several blocks."""
+        none = cls(*(np.empty(0, dtype=code) for code in ("i4", "i8", "i8", "i1", "i4", "i4")))
+        return cls._make(np.concatenate(columns) for columns in zip(none, *blocks, strict=True))
+
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> IdleParts:
         """Some of the parts, by positions or a mask."""
         return IdleParts._make(column[rows] for column in self)
 
 
-_NONE = IdleParts(*(np.empty(0, dtype=code) for code in ("i4", "i8", "i8", "i1", "i4", "i4")))
 _AT_ONCE = 1 << 16
 """Intervals a block: walks over their edges take a lot of memory. Changes nothing else."""
 
@@ -157,30 +163,33 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
     edge = np.full(len(last), IdleCause.WINDOW_EDGE, dtype=np.int8)
     closing = IdleParts(last, gap.start[last], gap.end[last], edge, none, none)
     pairs = zip(_walked(dag, rules, gap, ended_by), closing, strict=True)
-    parts = IdleParts._make(np.concatenate(pair) for pair in pairs)
+    parts = IdleParts._make(np.concatenate([one, other]) for one, other in pairs)
     parts = parts.take(parts.end_ns > parts.start_ns)
     return parts.take(np.lexsort((parts.start_ns, parts.interval)))
 
 
-def idle_parts(dag: Dag, window: Window, by: Queues, gap: Intervals) -> tuple[IdleParts, I64]:
-    """Parts of idle intervals in order, and the work that ends each interval, -1 for none.
+def idle_parts(dag: Dag, window: Window, gap: Intervals, ended_by: I64) -> Iterator[IdleParts]:
+    """Parts of idle intervals in order, block by block.
+
+    Parameters
+    ----------
+    ended_by : ndarray of shape (n_gaps,), dtype=int64
+        Work that ends each interval, -1 for none.
 
     Raises
     ------
     GraphError
         If the parts do not tile the intervals: a bug in htagraph.
     """
-    ended_by = by.next_work(dag, gap.group, gap.end)
-    rules, blocks = BoundRules.of(dag), [_NONE]
+    rules = BoundRules.of(dag)
     for first in range(0, len(ended_by), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
-        block = _parts_of(dag, rules, Intervals(*(times[some] for times in gap)), ended_by[some])
-        blocks.append(block._replace(interval=block.interval + np.int32(first)))
-    parts = IdleParts._make(np.concatenate(columns) for columns in zip(*blocks, strict=True))
-    explained = sum_by_code(parts.interval, parts.end_ns - parts.start_ns, len(gap.start))
-    if not np.array_equal(explained, gap.end - gap.start):
-        raise GraphError(f"the causes of idle time in {window.name!r} do not tile it.")
-    return parts, ended_by
+        block = Intervals(*(times[some] for times in gap))
+        parts = _parts_of(dag, rules, block, ended_by[some])
+        explained = sum_by_code(parts.interval, parts.end_ns - parts.start_ns, len(block.start))
+        if not np.array_equal(explained, block.end - block.start):
+            raise GraphError(f"the causes of idle time in {window.name!r} do not tile it.")
+        yield parts._replace(interval=parts.interval + np.int32(first))
 
 
 def part_names(dag: Dag, parts: IdleParts) -> tuple[I32, I32]:

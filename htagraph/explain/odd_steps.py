@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import sums_under
 from htagraph.algorithms.intervals import sum_by_code
+from htagraph.explain.self_time import time_innermost
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EdgeKind
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_count, human_duration
 
@@ -57,18 +57,16 @@ class _Named(NamedTuple):
 
 def _named(dag: Dag, parts: StepParts) -> tuple[Text, _Named]:
     """Names, and counts and times of all steps; axes are step, part of the step, and name."""
-    events, edges = dag.events, dag.edges
+    events = dag.events
     codes, column = np.unique(events.name[parts.event], return_inverse=True)
     shape = (len(parts.step), 2, len(codes))
     size = int(np.prod(shape))
     place = parts.part * len(codes) + column
     is_device = events.is_device[parts.event]
     host, device = parts.event[~is_device], parts.event[is_device]
-    rows = np.flatnonzero((edges.kind == EdgeKind.THREAD) & (edges.event >= 0))
-    elapsed = events.node_ts_ns[edges.head[rows]] - events.node_ts_ns[edges.tail[rows]]
     own = np.zeros(len(events), dtype=np.int64)
-    own[host] = sum_by_code(edges.event[rows], elapsed, len(events))[host]
-    code = np.full(len(events), -1, dtype=np.int32 if size < 1 << 31 else np.int64)
+    own[host] = time_innermost(dag)[host]
+    code = np.full(len(events), -1, dtype=np.int64)
     code[host] = place[~is_device]
     tables = _Named(
         n_events=np.bincount(place, minlength=size),

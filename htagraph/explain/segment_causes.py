@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.explain.segments import NO_EVENT_NAMES
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
@@ -13,7 +14,7 @@ from htagraph.model.schema import categorical
 __all__ = ["segment_causes", "segment_code", "with_causes"]
 
 
-I64 = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer]
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:
@@ -45,12 +46,14 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     >>> list(segment_causes(charged, 2))
     ['host', 'copies']
     """
-    segment = attributed_time["segment"].to_numpy(np.int64)
-    code, labels = pd.factorize(attributed_time["cause"])
-    cause = np.full(n_segments, -1, dtype=np.int64)
-    cause[segment] = code
-    several = np.flatnonzero(np.bincount(segment, minlength=n_segments)[segment] > 1)
-    n, segment, code = len(labels), segment[several], code[several]
+    segment = attributed_time["segment"].to_numpy()
+    number, labels = _coded(attributed_time["cause"])
+    cause = np.full(n_segments, -1, dtype=np.int16)
+    cause[segment] = number
+    is_several = np.bincount(segment, minlength=n_segments) > 1
+    several = np.flatnonzero(gather(is_several, segment))
+    n = len(labels)
+    segment, code = segment[several].astype(np.int64), number[several].astype(np.int64)
     group, row = np.unique(segment * max(n, 1) + code, return_inverse=True)
     total = np.bincount(row, attributed_time["dur_ns"].to_numpy(np.float64)[several], len(group))
     segment, code = np.divmod(group, max(n, 1))
@@ -89,7 +92,7 @@ def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categoric
     says_little = np.isin(names, [*_coded(gaps["step"])[1], NO_EVENT_NAMES[Bound.PYTHON_GAP]])
     number, labels = pd.factorize(np.concatenate([frames, places]))
     has_frame = (frames != "")[frame]
-    code = number[np.where(has_frame, frame, len(frames) + place)]
+    code = number[np.where(has_frame, frame, len(frames) + place.astype(np.int64))]
     rows = np.flatnonzero((has_frame | says_little[name]) & (labels != "")[code])
     rows = rows[::-1]  # the first piece of a segment counts
     out = np.full(n_segments, -1, dtype=np.int64)
@@ -97,7 +100,13 @@ def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categoric
     return categorical(out, labels.tolist())
 
 
-def _coded(column: pd.Series[str]) -> tuple[I64, npt.NDArray[np.object_]]:
-    """The code of each row of a column, and the text of each code."""
-    codes, texts = pd.factorize(column)
-    return codes.astype(np.int64), np.asarray(texts, dtype=object)
+def _coded(column: pd.Series[str]) -> tuple[Codes, npt.NDArray[np.object_]]:
+    """The code of each row of a column, and the text of each code, in order of appearance."""
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        codes, texts = pd.factorize(column)
+        return codes, np.asarray(texts, dtype=object)
+    found = column.cat.codes.to_numpy()
+    order = pd.unique(found)
+    number = np.empty(len(column.cat.categories), dtype=found.dtype)
+    number[order] = np.arange(len(order))
+    return gather(number, found), column.cat.categories.to_numpy(object)[order]

@@ -25,6 +25,7 @@ __all__ = ["NAMES", "TOPICS", "about", "find_topics"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger]
 Mask = npt.NDArray[np.bool_]
 
 _TUNES = (
@@ -70,12 +71,12 @@ _COMPILE_ID = re.compile(r"\bcompile_id=(?:!\d+/)?\d+/(\d+)")
 _CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_transpose|_add_relu)?$")
 
 
-def find_topics(dag: Dag, event: I64, start_ns: I64, of_frame: I8) -> I8:
+def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     """Number of the topic of each piece of time, -1 for none.
 
     Parameters
     ----------
-    event : ndarray of shape (n,), dtype=int64
+    event : ndarray of shape (n,), dtype=int
         What runs; -1 for none.
     start_ns : ndarray of shape (n,), dtype=int64, unit=ns
     of_frame : ndarray of shape (n,), dtype=int8
@@ -135,7 +136,7 @@ def _times_itself(dag: Dag) -> Mask:
     return convolves & around(dag, measures)
 
 
-def _is_again(dag: Dag, host: I64, start_ns: I64) -> Mask:
+def _is_again(dag: Dag, host: Rows, start_ns: I64) -> Mask:
     """Whether each compilation, in a host event or in a frame at a time, is a recompilation."""
     events = dag.events
     named = _named(dag, Cause.COMPILATION)

@@ -241,7 +241,7 @@ def _around(part: pd.DataFrame) -> str:
     if not times.any():
         return ""
     most = np.flatnonzero(times == times.max())
-    return texts[codes[np.isin(codes, most).argmax()]]  # of two as long, the first
+    return str(texts[codes[np.isin(codes, most).argmax()]])  # of two as long, the first
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger]
 Nodes = npt.NDArray[np.signedinteger]
 Text = npt.NDArray[np.object_]
 
@@ -70,7 +71,7 @@ def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
     return places
 
 
-def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:
+def frames_at(dag: Dag, lane: Rows, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:
     """Innermost Python frame of a thread at a time, of those that match; -1 for none."""
     events = dag.events
     wanted = events.kind == EventKind.PYTHON
@@ -79,7 +80,7 @@ def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None =
     return innermost_at(dag, np.flatnonzero(wanted), lane, ts_ns)[0]
 
 
-def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64]:
+def innermost_at(dag: Dag, ranges: I64, lane: Rows, ts_ns: I64) -> tuple[I64, I64]:
     """Innermost of some ranges on a lane at a time, -1 for none, and the parent of each event.
 
     The parent is the range that encloses a range, -1 for none and for all other events.

@@ -16,6 +16,7 @@ from htagraph.model.dag import Dag
 __all__ = ["Phase", "phases", "runs_in_closure"]
 
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger]
 Mask = npt.NDArray[np.bool_]
 
 _EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
@@ -63,7 +64,7 @@ def phases(dag: Dag, work: I64) -> I64:
     return out
 
 
-def runs_in_closure(dag: Dag, events: I64, at_ns: I64) -> Mask:
+def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Mask:
     """Whether each event runs in a closure that the optimizer calls: forward and backward.
 
     Lightning calls ``optimizer.step(closure)``, so all of a training step is inside of it. The

@@ -166,7 +166,9 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     computes = classes == KernelClass.COMPUTE
 
     def on_tensor_cores() -> Bools:
-        return computes & events.named(events.symbols.searched(TENSOR_CORE_KERNELS))[found.event]
+        named = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))
+        used: Bools = computes & named[found.event]
+        return used
 
     def copying() -> Curve:
         copies = mine & (events.kind == EventKind.MEMCPY)

@@ -8,6 +8,7 @@ import pandas as pd
 from htagraph.explain.idle_parts import (
     NO_EVENT_NAMES,
     IdleCause,
+    IdleParts,
     idle_gaps,
     idle_parts,
     part_names,
@@ -46,7 +47,8 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
     """
     by = queues(dag, per)
     gap = idle_gaps(dag, window, by)
-    parts, ended_by = idle_parts(dag, window, by, gap)
+    ended_by = by.next_work(dag, gap.group, gap.end)
+    parts = IdleParts.joined(idle_parts(dag, window, gap, ended_by))
     name, op = part_names(dag, parts)
     texts = np.append(dag.events.symbols.array, "")
     queue = gap.group[parts.interval]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.intervals import Intervals, sum_by_code
 from htagraph.algorithms.matching import group_starts
 from htagraph.errors import GraphError
 from htagraph.explain.idle_parts import (
     NO_EVENT_NAMES,
     IdleCause,
+    IdleParts,
     idle_gaps,
     idle_parts,
     part_names,
@@ -24,6 +28,9 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = ["idle_time"]
+
+Codes = npt.NDArray[np.integer]
+I64 = npt.NDArray[np.int64]
 
 
 def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
@@ -62,38 +69,60 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     """
     by = queues(dag, per)
     gap = idle_gaps(dag, window, by)
-    parts, _ = idle_parts(dag, window, by, gap)
-    name, op = part_names(dag, parts)
-    frame_name = gather(dag.events.name, frames_at(dag, parts.lane, parts.start_ns))
-    queue, n_intervals = gap.group[parts.interval], len(gap.start)
-    code = queue * len(IdleCause) + parts.cause
-    for key in (op, name, frame_name):
-        code = pd.factorize(code * (len(dag.events.symbols) + 1) + key + 1)[0]
-    n = int(code.max(initial=-1)) + 1
-    time = sum_by_code(code, parts.end_ns - parts.start_ns, n)
-    of_intervals = np.sort(code * n_intervals + parts.interval)
-    of_intervals = of_intervals[group_starts(of_intervals)]
-    n_gaps = np.bincount(of_intervals // max(n_intervals, 1), minlength=n)
-    rows = np.empty(n, dtype=np.int64)
-    rows[code] = np.arange(len(code))
-    total = sum_by_code(queue[rows], time, len(by))
+    ended_by = by.next_work(dag, gap.group, gap.end)
+    blocks = [_sums(dag, gap, parts) for parts in idle_parts(dag, window, gap, ended_by)]
+    none = (np.empty(0, dtype=np.int64),) * 7
+    columns = [np.concatenate(parts) for parts in zip(none, *blocks, strict=True)]
+    code, rows = _groups(columns[:-2])
+    time, n_gaps = (sum_by_code(code, column, len(rows)) for column in columns[-2:])
+    queue, cause, op, name, frame_name = (column[rows] for column in columns[:-2])
+    total = sum_by_code(queue, time, len(by))
     if not np.array_equal(total, sum_by_code(gap.group, gap.end - gap.start, len(by))):
         raise GraphError(f"the causes of idle time in {window.name!r} do not add up to it.")
     texts = np.append(dag.events.symbols.array, "")
     out = IDLE_TIME.frame(
         {
-            "device": by.device[queue[rows]],
-            "stream": by.stream[queue[rows]],
-            "cause": categorical(parts.cause[rows], IdleCause.labels()),
-            "op": texts[op[rows]],
-            "name": np.where(name[rows] >= 0, texts[name[rows]], NO_EVENT_NAMES[parts.cause[rows]]),
-            "frame": texts[frame_name[rows]],
+            "device": by.device[queue],
+            "stream": by.stream[queue],
+            "cause": categorical(cause, IdleCause.labels()),
+            "op": texts[op],
+            "name": np.where(name >= 0, texts[name], NO_EVENT_NAMES[cause]),
+            "frame": texts[frame_name],
             "n_gaps": n_gaps,
             "idle_ns": time,
-            "idle_share": time / np.maximum(total[queue[rows]], 1),
+            "idle_share": time / np.maximum(total[queue], 1),
         }
     )
     order_by = ["device", "stream", "idle_ns", "cause", "op", "name", "frame"]
     return out.sort_values(
         order_by, ascending=[True, True, False, True, True, True, True], ignore_index=True
+    )
+
+
+def _groups(keys: Sequence[Codes]) -> tuple[I64, I64]:
+    """Group of each row by its keys, from -1, and a row of each group."""
+    code = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        code *= int(key.max(initial=-1)) + 2
+        code += key + 1
+        code = pd.factorize(code)[0]
+    rows = np.empty(int(code.max(initial=-1)) + 1, dtype=np.int64)
+    rows[code] = np.arange(len(code))
+    return code, rows
+
+
+def _sums(dag: Dag, gap: Intervals, parts: IdleParts) -> tuple[I64, ...]:
+    """Queue, cause, operator, name and frame of parts, with their time and number of intervals."""
+    name, op = part_names(dag, parts)
+    frame_name = gather(dag.events.name, frames_at(dag, parts.lane, parts.start_ns))
+    keys: list[Codes] = [gap.group[parts.interval], parts.cause, op, name, frame_name]
+    code, rows = _groups(keys)
+    of_intervals = code * len(gap.start)
+    of_intervals += parts.interval
+    of_intervals.sort()
+    of_intervals = of_intervals[group_starts(of_intervals)] // max(len(gap.start), 1)
+    return (
+        *(key[rows].astype(np.int64) for key in keys),
+        sum_by_code(code, parts.end_ns - parts.start_ns, len(rows)),
+        np.bincount(of_intervals, minlength=len(rows)),
     )

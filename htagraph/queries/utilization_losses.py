@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sm_activity import SmActivity, sm_activity
 from htagraph.model.answers import UTILIZATION_LOSSES
@@ -71,16 +72,12 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
     kernels, geometry, slots = full.kernels, full.geometry, full.slots
     names = dag.events.name[kernels.event]
     n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
-    frame = pd.DataFrame(
-        {
-            "use": slots.use,
-            "name": names[slots.kernel],
-            "share": slots.time_ns / window.dur_ns,
-        },
-        copy=False,
-    )
-    sums = frame.groupby(["use", "name"], sort=True)["share"].sum().reset_index()
-    sums = sums[sums["share"] > _ROUNDING]
+    n_names = len(dag.events.symbols)
+    code = slots.use * np.int64(n_names) + gather(names, slots.kernel)
+    share = pd.Series(slots.time_ns / window.dur_ns, copy=False).groupby(code, sort=True).sum()
+    use, name = np.divmod(share.index.to_numpy(np.int64), n_names)
+    sums = pd.DataFrame({"use": use, "name": name, "share": share.to_numpy()})
+    sums = sums[sums["share"] > _ROUNDING].reset_index(drop=True)
     of_name = pd.DataFrame(
         {
             "name": names,

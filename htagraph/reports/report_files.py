@@ -13,6 +13,7 @@ import numpy as np
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.ranks import Work
 from htagraph.model.progress import begin_stage
+from htagraph.native.memory import returns_memory
 from htagraph.path import CriticalPath
 from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
@@ -81,9 +82,11 @@ def write_files(
             trace = beside.submit(write, files["perfetto"])
             files["dot"] = folder / "critical.dot"
             begin_stage(f"Writing {files['dot']}")
+            returns_memory()
             summary.path.to_dot(files["dot"])
             if page:
                 _ = summary.speed_ups  # by the same replays as the opportunities
+            returns_memory()
             text = markdown_summary(summary)
         else:
             begin_stage(f"Writing {files['perfetto']}")

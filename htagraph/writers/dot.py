@@ -118,8 +118,9 @@ def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
         first, joined = first[kept], np.diff(kept, append=len(first)) > 1
     texts = ["bound", "name", "track", "op", "kind"]
     boxes = segments[texts].iloc[first].astype(object).reset_index(drop=True)
-    for name in ("dur_ns", "lag_ns", "residual_ns"):
+    for name in ("dur_ns", "lag_ns"):
         boxes[name] = np.add.reduceat(segments[name].to_numpy(np.int64), first)
+    boxes["residual_ns"] = boxes["dur_ns"] - boxes["lag_ns"]
     boxes["n_segments"] = np.diff(first, append=len(segments))
     boxes.loc[joined, "name"] = [
         f"({n:,} shorter segments)" for n in boxes.loc[joined, "n_segments"].tolist()

@@ -97,3 +97,10 @@ def test_sums_of_large_integers_are_exact():
     odd = 2**53 + 1
 
     assert sum_by_code(np.array([0, 0, 1]), np.array([odd, 2, 3]), 2).tolist() == [odd + 2, 3]
+
+
+def test_sums_are_those_of_all_blocks():
+    """Of more rows than are summed at once, and a code that only the last block has."""
+    code = np.append(np.zeros(600_000, dtype=np.int32), 1)
+
+    assert sum_by_code(code, np.ones(600_001, dtype=np.int64), 2).tolist() == [600_000, 1]

@@ -9,7 +9,9 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
+from htagraph.explain import idle_parts
 from htagraph.model.kinds import EventKind
+from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.idle_time import idle_time
 from htagraph.synth import timeline
 
@@ -51,3 +53,20 @@ def test_host_time_names_its_python_frame_where_frames_were_recorded():
     frame = idle_time(dag, dag.span).set_index("cause")
 
     assert frame.loc["python_gap", ["frame", "idle_ns"]].tolist() == ["load_batch", 11_000]
+
+
+def test_blocks_of_intervals_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    """Of one interval each: a name that is in both counts twice, and parts keep their interval."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30        40        50        60
+            cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
+            stream 7 |      [a <a ]                [b <b ]          [c <c    ]
+        """)
+    )
+    whole, intervals = idle_time(dag, dag.span), idle_intervals(dag, dag.span)
+    monkeypatch.setattr(idle_parts, "_AT_ONCE", 1)
+
+    assert idle_time(dag, dag.span).equals(whole)
+    assert idle_intervals(dag, dag.span).equals(intervals)
+    assert whole["n_gaps"].max() == 2

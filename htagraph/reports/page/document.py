@@ -14,6 +14,7 @@ import numpy as np
 from isal import igzip
 
 from htagraph.model.progress import report_progress
+from htagraph.native.memory import returns_memory
 from htagraph.path import CriticalPath
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
@@ -115,6 +116,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
             learnt(found["inferences"]),
         )
     graph = summary.graph
+    returns_memory()
     steady, temporal = graph.steady_state(), graph.temporal_breakdown()
     return _Content(
         graph.interval.start_ns,
@@ -146,6 +148,7 @@ def _reported(sections: Iterator[Section]) -> Iterator[Section]:
     """Sections as they are made, with progress."""
     for number in count(1):
         report_progress(f"section {number}")
+        returns_memory()
         section = next(sections, None)
         if section is None:
             return

@@ -47,6 +47,12 @@ class Panel:
     verb: str = ""
     is_whole_window: bool = False
 
+    def __post_init__(self) -> None:
+        """Keep the rows that are shown, and count the others: whole tables are large."""
+        if (kept := kept_rows(self.frame)) < len(self.frame):
+            object.__setattr__(self, "n_rows", self.n_rows or len(self.frame))
+            object.__setattr__(self, "frame", self.frame.head(kept).copy())
+
     @property
     def shown_segments(self) -> set[int]:
         """Segments of the path that can be opened from the figure or the table."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.breakdown import sum_by
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
@@ -108,8 +109,6 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
     steps = find_steps(path.dag.events)
     pieces = path.pieces(steps)
     bound = pd.Series(categorical(path.coded.bound, Bound.labels()))
-    inside = pieces["row"] >= 0
-    pieces = pieces if inside.all() else pieces[inside]
     steps_of_path = _Steps(path.segments_at, bound, pieces)
     return _choice(steps_of_path, (window, path.window.start_ns, path.dur_ns), usual)
 
@@ -126,9 +125,10 @@ def job_step_choice(path: JobPath, window: str) -> StepChoice:
 def _choice(path: _Steps, window: tuple[str, int, int], usual: str) -> StepChoice:
     """The longest steps, and names of the others."""
     name, start_ns, dur_ns = window
-    steps = path.pieces.groupby("row", sort=False).agg(
-        step=("step", "first"), dur_ns=("dur_ns", "sum")
-    )
+    row, times = path.pieces["row"], path.pieces["dur_ns"].to_numpy(np.int64)
+    steps = path.pieces[~row.duplicated() & (row >= 0)].set_index("row")[["step"]]
+    time_ns = sum_by_code(row.to_numpy() + 1, times, int(row.max()) + 2 if len(row) else 1)
+    steps["dur_ns"] = time_ns[steps.index.to_numpy() + 1]
     first = (steps["step"] == usual).to_numpy()
     order = np.lexsort((-steps["dur_ns"].to_numpy(np.int64), ~first))
     kept = np.zeros(len(steps), dtype=bool)

@@ -1,0 +1,28 @@
+"""Which freed memory the process keeps, with glibc; nothing elsewhere."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from contextlib import suppress
+
+__all__ = ["keeps_memory", "returns_memory"]
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's ``mallopt``."""
+
+
+def keeps_memory() -> None:
+    """Let glibc keep large freed blocks, or the kernel zeroes each new one again."""
+    if sys.platform == "linux":
+        with suppress(AttributeError, OSError):  # another C library
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_MMAP_THRESHOLD, 1 << 30)
+            mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def returns_memory() -> None:
+    """Return what was freed: before work that needs blocks of other sizes."""
+    if sys.platform == "linux":
+        with suppress(AttributeError, OSError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
