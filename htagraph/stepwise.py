@@ -41,6 +41,7 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
 from htagraph.findings.window_bounds import told_of, with_low_ends
 from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
@@ -139,7 +140,7 @@ class _Part:
     entered: _Place | None
     dur_ns: int
     damage: tuple[Damage, ...]
-    lost_ns: int
+    start_ns: int
 
     def arrays(self) -> Arrays:
         """What is stored."""
@@ -149,7 +150,7 @@ class _Part:
             "entered": self.entered,
             "dur_ns": self.dur_ns,
             "damage": self.damage,
-            "lost_ns": self.lost_ns,
+            "start_ns": self.start_ns,
         }
         return {"facts": _packed(facts), **self.columns}
 
@@ -164,7 +165,7 @@ class _Part:
             _Place(*facts["entered"]) if facts["entered"] else None,
             facts["dur_ns"],
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
-            facts["lost_ns"],
+            facts["start_ns"],
         )
 
 
@@ -372,9 +373,9 @@ class _Run:
         labels = _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
-        lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
         sums = {str(by): _sums(path, by) for by in _SUMS}
-        return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
+        start_ns, dur_ns = path.start_ns, path.dur_ns
+        return _Part(*_summed(labels), sums, entered, dur_ns, damage, start_ns)
 
     def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
@@ -422,13 +423,15 @@ class _Run:
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
         total_ns = sum(part.dur_ns for part in parts)
-        damage = [one for part in parts for one in part.damage]
-        lost = sum(part.lost_ns for part in parts) / max(total_ns, 1)
+        last = parts[-1]
+        span = Window(parts[0].start_ns, last.start_ns + last.dur_ns, WHOLE)
+        damage = _damage_of_all(parts, span)
+        lost = lost_share(damage, span)
         if lost > LOST_LIMIT:
             verdict = Verdict((), lost_in_words(lost), window=self._name, dur_ns=total_ns)
         else:
             verdict = self._charged(parts, labels, total_ns)
-        verdict = replace(verdict, damage=damage_in_words(_worst(damage)))
+        verdict = replace(verdict, damage=damage_in_words(damage))
         by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
         return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
@@ -526,10 +529,21 @@ def _attributed(path: CriticalPath) -> pd.DataFrame:
     return labels[labels["start_ns"] >= path.start_ns].reset_index(drop=True)
 
 
-def _worst(found: Sequence[Damage]) -> list[Damage]:
-    """Of each kind of damage the largest: parts tell the same of themselves."""
-    by_size = sorted(found, key=lambda one: -one.n)
-    return list({one.kind: one for one in reversed(by_size)}.values())
+def _damage_of_all(parts: Sequence[_Part], span: Window) -> list[Damage]:
+    """What of the trace is damaged: all holes, and the largest of each other kind.
+
+    What two parts tell of the same place, or of the whole trace, counts once.
+    """
+    found: list[Damage] = []
+    for one in sorted((one for part in parts for one in part.damage), key=lambda one: -one.n):
+        alike = (other for other in found if other.kind == one.kind)
+        if one.kind in HOLES:
+            alike = (other for other in alike if one.overlaps(other.start_ns, other.end_ns))
+        if next(alike, None) is None:
+            found.append(one)
+    holes = {kind: [one for one in found if one.kind is kind] for kind in HOLES}
+    said = {kind: holes_in_words(kind, some, span) for kind, some in holes.items() if some}
+    return [one._replace(said=said.get(one.kind, one.said)) for one in found]
 
 
 def _is_of(one: Damage, path: CriticalPath, is_first: bool, is_last: bool) -> bool:
