@@ -318,15 +318,13 @@ class _Run:
     def judged(self) -> Stepwise:
         """The parts, from the last to the first, and what they say together."""
         parts: list[_Part] = []
-        place: _Place | None = None
         for number in range(self.n_parts - 1, -1, -1):
             if (kept := self._kept(number)) is not None:
                 found = _Part.of(kept)
             else:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
-                found = self._found(number, place)
+                found = self._found(number, parts)
                 self._keep(number, found.arrays())
-            place = found.entered
             parts.insert(0, found)
         begin_stage("Judging all parts")
         return self._together(parts, _merged(parts))
@@ -367,9 +365,9 @@ class _Run:
         self._keep("all", {"facts": _packed((asdict(found.calibration), sorted(found.keys)))})
         return found
 
-    def _found(self, number: int, place: _Place | None) -> _Part:
+    def _found(self, number: int, later: Sequence[_Part]) -> _Part:
         """Read and compile a part, and find its path from where the next one is entered."""
-        path, entered = self._path(number, place)
+        path, entered = self._path(number, later)
         labels = _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
@@ -377,26 +375,27 @@ class _Run:
         start_ns, dur_ns = path.start_ns, path.dur_ns
         return _Part(*_summed(labels), sums, entered, dur_ns, damage, start_ns)
 
-    def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
+    def _path(self, number: int, later: Sequence[_Part]) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
 
         If launches of what is on the path were not read, two parts before it are read as well.
         """
-        start_ns, around_ns = self.starts_ns[number], self._around_ns
-        since_ns = start_ns - around_ns
-        until_ns = (self._end_ns(number) if place is None else place.time_ns) + around_ns
-        path, entered = self._path_within(number, place, (since_ns, until_ns))
+        place = later[0].entered if later else None
+        until_ns = place.time_ns if place else self._end_ns(number)
+        since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
+        until_ns += self._around_ns
+        path, entered = self._path_within(number, later, (since_ns, until_ns))
         if number > 0 and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
             del path  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
-            path, entered = self._path_within(number, place, (since_ns, until_ns))
+            path, entered = self._path_within(number, later, (since_ns, until_ns))
         return path, entered
 
     def _end_ns(self, number: int) -> int:
         return [*self.starts_ns, _FAR][number + 1]
 
     def _path_within(
-        self, number: int, place: _Place | None, times: tuple[int, int]
+        self, number: int, later: Sequence[_Part], times: tuple[int, int]
     ) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
@@ -407,10 +406,16 @@ class _Run:
         dag = replace(dag, notes=notes, repairs=recording.repairs)
         args = recording.origin.args if recording.origin else None
         assert isinstance(args, ArgsIndex)
-        start_ns = self.starts_ns[number] if number else dag.span.start_ns
-        node = -1 if place is None else _node_at(place, args)
-        end_ns = min(self._end_ns(number), dag.span.end_ns)
-        end_ns = int(dag.events.node_ts_ns[node]) if node >= 0 else end_ns
+        place = later[0].entered if later else None
+        node = _node_at(place, args) if place else -1
+        # Parts before the first work, and behind the last, are empty.
+        start_ns, end_ns = self.starts_ns[number], self._end_ns(number)
+        if node >= 0:
+            end_ns = int(dag.events.node_ts_ns[node])
+        elif not any(part.dur_ns for part in later):
+            end_ns = max(dag.span.end_ns, start_ns)
+        if number == 0:
+            start_ns = dag.span.start_ns if dag.is_work.any() else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
         first = _entering(dag, window, start_ns - times[0]) if number else -1
         entered = None
@@ -444,8 +449,7 @@ class _Run:
     def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(parts, labels)
-        next_one = parts[number + 1].entered if number + 1 < len(parts) else None
-        path, _ = self._path(number, next_one)
+        path, _ = self._path(number, parts[number + 1 :])
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
             path = _sample(path)
@@ -478,7 +482,7 @@ class _Run:
 
 def _joined_in_words(parts: Sequence[_Part]) -> str:
     """Where the paths of parts do not join; empty if all do."""
-    apart = sum(part.entered is None for part in parts[1:])
+    apart = sum(part.entered is None for part in parts[1:] if part.dur_ns)
     if not apart:
         return ""
     return (
@@ -506,27 +510,34 @@ def _node_at(place: _Place, args: ArgsIndex) -> int:
 
 
 def _entering(dag: Dag, window: Window, around_ns: int) -> int:
-    """First node of the path in a window; -1 if it is found only long after the window's start.
+    """Node at which the path enters a window: its first there, or its last before, -1 for neither.
 
     Where the walk ends early, what is before may know why: so it continues there, unless all that
     would have to be read again.
     """
+    if window.anchor >= 0 and not window.dur_ns:
+        return window.anchor
     rows = path_edges(dag, window)
     if not len(rows):
         return -1
     nodes = np.append(dag.edges.tail[rows[:1]], dag.edges.head[rows])
     times = dag.events.node_ts_ns[nodes]
-    inside = np.flatnonzero((times >= window.start_ns) & (times <= window.end_ns))
-    if not len(inside) or times[inside[0]] > window.start_ns + max(around_ns, 1):
-        return -1
-    return int(nodes[inside[0]])
+    until_ns = min(window.start_ns + max(around_ns, 1), window.end_ns)
+    near = np.flatnonzero((times >= window.start_ns) & (times <= until_ns))
+    if len(near):
+        return int(nodes[near[0]])
+    return int(nodes[0]) if times[0] < window.start_ns else -1
 
 
 def _attributed(path: CriticalPath) -> pd.DataFrame:
     """The attributed time of a part; a wait before it may be the cause of what follows."""
     window = replace(path.window, start_ns=min(path.window.start_ns, path.dag.span.start_ns))
     labels = CriticalPath(path.dag, window, path.rank, path.origin).attributed_labels
-    return labels[labels["start_ns"] >= path.start_ns].reset_index(drop=True)
+    ends_ns = labels["start_ns"] + labels["dur_ns"]
+    labels = labels[ends_ns > path.start_ns].reset_index(drop=True)
+    labels["dur_ns"] -= (path.start_ns - labels["start_ns"]).clip(lower=0)
+    labels["start_ns"] = labels["start_ns"].clip(lower=path.start_ns)
+    return labels
 
 
 def _damage_of_all(parts: Sequence[_Part], span: Window) -> list[Damage]:
