@@ -15,7 +15,6 @@ usual delays, recurring waits) is learned before, from as many parts as memory a
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -123,19 +122,16 @@ class _Part:
 
     Parameters
     ----------
-    columns : mapping of str to ndarray
-        Its attributed time, summed: codes of `_TEXTS`; ``dur_ns``, ``n``, ``longest_ns``,
-        ``start_ns`` of the longest.
-    texts : mapping of str to sequence of str
-        The text of each code.
+    labels : DataFrame
+        Its attributed time, summed by `_TEXTS`: ``dur_ns``, ``n``, ``longest_ns``, ``start_ns`` of
+        the longest.
     sums : mapping of str to mapping of str to (int, int)
         Of the path by each of `_SUMS`: time, and number of segments.
     entered : _Place, optional
         Where the part before ends.
     """
 
-    columns: Arrays
-    texts: Mapping[str, Sequence[str]]
+    labels: pd.DataFrame
     sums: Mapping[str, Mapping[str, tuple[int, int]]]
     entered: _Place | None
     dur_ns: int
@@ -145,22 +141,26 @@ class _Part:
     def arrays(self) -> Arrays:
         """What is stored."""
         facts = {
-            "texts": {name: list(texts) for name, texts in self.texts.items()},
+            "texts": {name: self.labels[name].cat.categories.tolist() for name in _TEXTS},
             "sums": self.sums,
             "entered": self.entered,
             "dur_ns": self.dur_ns,
             "damage": self.damage,
             "start_ns": self.start_ns,
         }
-        return {"facts": _packed(facts), **self.columns}
+        codes = {name: self.labels[name].cat.codes for name in _TEXTS}
+        columns = self.labels.assign(**codes)
+        arrays = {str(name): column.to_numpy() for name, column in columns.items()}
+        return {"facts": _packed(facts), **arrays}
 
     @classmethod
     def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> _Part:
         """From what `arrays` returned."""
         facts = _unpacked(arrays["facts"])
+        columns: dict[str, Any] = {name: arrays[name] for name in arrays if name != "facts"}
+        columns |= {name: categorical(columns[name], facts["texts"][name]) for name in _TEXTS}
         return cls(
-            {name: column for name, column in arrays.items() if name != "facts"},
-            facts["texts"],
+            pd.DataFrame(columns),
             facts["sums"],
             _Place(*facts["entered"]) if facts["entered"] else None,
             facts["dur_ns"],
@@ -373,7 +373,7 @@ class _Run:
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         sums = {str(by): _sums(path, by) for by in _SUMS}
         start_ns, dur_ns = path.start_ns, path.dur_ns
-        return _Part(*_summed(labels), sums, entered, dur_ns, damage, start_ns)
+        return _Part(_summed(labels), sums, entered, dur_ns, damage, start_ns)
 
     def _path(self, number: int, later: Sequence[_Part]) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
@@ -448,7 +448,7 @@ class _Run:
 
     def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
-        number = _usual(parts, labels)
+        number = _usual(labels, self.n_parts)
         path, _ = self._path(number, parts[number + 1 :])
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
@@ -586,49 +586,29 @@ def _sample(path: CriticalPath) -> CriticalPath:
     return CriticalPath(cut, there, path.rank, path.origin)
 
 
-def _summed(labels: pd.DataFrame) -> tuple[Arrays, dict[str, Sequence[str]]]:
-    """Attributed time summed by all its texts: columns, and the text of each code."""
-    dur_ns, n = labels["dur_ns"].to_numpy(np.int64), len(labels)
-    codes, texts = {}, dict[str, Sequence[str]]()
-    number = np.zeros(n, dtype=np.int64)
-    for name in _TEXTS:
-        column = labels[name].astype("category").cat.remove_unused_categories()
-        codes[name] = column.cat.codes.to_numpy().astype(np.int32)
-        texts[name] = column.cat.categories.tolist()
-        number = pd.factorize(number * (len(texts[name]) + 1) + codes[name])[0]
-    n_sums = int(number.max(initial=-1)) + 1
-    total, longest = np.zeros((2, n_sums), dtype=np.int64)
-    np.add.at(total, number, dur_ns)
-    np.maximum.at(longest, number, dur_ns)
+def _summed(labels: pd.DataFrame) -> pd.DataFrame:
+    """Attributed time summed by all its texts."""
+    texts = {
+        name: labels[name].astype("category").cat.remove_unused_categories() for name in _TEXTS
+    }
+    number = np.zeros(len(labels), dtype=np.int64)
+    for column in texts.values():
+        number = pd.factorize(number * (len(column.cat.categories) + 1) + column.cat.codes)[0]
+    groups = labels.groupby(number)
+    longest = labels.loc[groups["dur_ns"].idxmax()]
     # Pieces of one segment with one cause count once.
-    segment = labels["segment"].to_numpy(np.int64) * (len(texts["cause"]) + 1) + codes["cause"]
-    is_first = ~pd.Series(segment).duplicated().to_numpy()
-    row, start = np.zeros((2, n_sums), dtype=np.int64)
-    row[number[::-1]] = np.arange(n)[::-1]
-    is_longest = np.flatnonzero(dur_ns == longest[number])[::-1]
-    start[number[is_longest]] = labels["start_ns"].to_numpy(np.int64)[is_longest]
-    columns: Arrays = {name: column[row] for name, column in codes.items()}
-    columns |= {"dur_ns": total, "longest_ns": longest, "start_ns": start}
-    columns["n"] = np.bincount(number[is_first], minlength=n_sums)
-    return columns, texts
+    is_first = ~labels[["segment", "cause"]].duplicated()
+    columns = {"dur_ns": groups["dur_ns"].sum(), "n": is_first.groupby(number).sum()}
+    columns |= {"longest_ns": longest["dur_ns"], "start_ns": longest["start_ns"]}
+    found = pd.DataFrame(texts).loc[longest.index].reset_index(drop=True)
+    return found.assign(**{name: column.to_numpy() for name, column in columns.items()})
 
 
 def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
-    """The attributed time of all parts."""
-    columns: dict[str, Any] = {}
-    for name in _TEXTS:
-        known: dict[str, int] = {}
-        maps = (
-            np.array([known.setdefault(text, len(known)) for text in part.texts[name]], np.int32)
-            for part in parts
-        )
-        pairs = zip(maps, parts, strict=True)
-        codes = np.concatenate([number[part.columns[name]] for number, part in pairs])
-        columns[name] = categorical(codes, list(known))
-    for name in ("dur_ns", "longest_ns", "start_ns", "n"):
-        columns[name] = np.concatenate([part.columns[name] for part in parts])
-    n = len(columns["n"])
-    return pd.DataFrame({**columns, "segment": np.arange(n), "event": np.full(n, -1)}, copy=False)
+    """The attributed time of all parts, with the number of the part."""
+    frames = [part.labels.assign(part=number) for number, part in enumerate(parts)]
+    labels = pd.concat(frames, ignore_index=True).astype(dict.fromkeys(_TEXTS, "category"))
+    return labels.assign(segment=labels.index, event=-1)
 
 
 def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
@@ -640,35 +620,20 @@ def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
 
 def _breakdown(parts: Sequence[_Part], by: str, total_ns: int) -> pd.DataFrame:
     """Time of all paths by group, schema `frames.BREAKDOWN`."""
-    sums = Counter[str]()
-    n = Counter[str]()
-    for part in parts:
-        for label, (dur_ns, n_segments) in part.sums[by].items():
-            sums[label] += dur_ns
-            n[label] += n_segments
-    labels = sorted(sums, key=lambda label: -sums[label])
-    times = np.array([sums[label] for label in labels], dtype=np.int64)
-    columns = {
-        "dur_ns": times,
-        "share": times / max(total_ns, 1),
-        "n_segments": np.array([n[label] for label in labels], dtype=np.int64),
-    }
-    index = pd.Index(labels, dtype=object, name=by)
-    return pd.DataFrame(columns, index=index)[list(BREAKDOWN.columns)]
+    rows = [(label, *sums) for part in parts for label, sums in part.sums[by].items()]
+    sums = pd.DataFrame(rows, columns=[by, "dur_ns", "n_segments"]).groupby(by, sort=False).sum()
+    sums = sums.sort_values("dur_ns", ascending=False, kind="stable")
+    return sums.assign(share=sums["dur_ns"] / max(total_ns, 1))[list(BREAKDOWN.columns)]
 
 
-def _usual(parts: Sequence[_Part], labels: pd.DataFrame) -> int:
+def _usual(labels: pd.DataFrame, n_parts: int) -> int:
     """The part whose causes have most nearly the shares of all; labels are those of `_merged`."""
-    cause = labels["cause"].cat
-    row = np.repeat(np.arange(len(parts)), [len(part.columns["n"]) for part in parts])
-    shares = np.zeros((len(parts), len(cause.categories)))
-    np.add.at(shares, (row, cause.codes.to_numpy()), labels["dur_ns"].to_numpy())
-    whole = shares.sum(axis=0) / max(shares.sum(), 1)
-    own = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
-    away = np.abs(own - whole).sum(axis=1)
-    if len(parts) > 2:
-        away[[0, -1]] = np.inf  # they begin and end like no other
-    return int(away.argmin())
+    sums = labels.pivot_table("dur_ns", "part", "cause", "sum", fill_value=0, observed=True)
+    shares = sums.div(sums.sum(axis=1).clip(lower=1), axis=0)
+    away = (shares - sums.sum() / max(sums.to_numpy().sum(), 1)).abs().sum(axis=1)
+    if n_parts > 2:
+        away = away.drop([0, n_parts - 1], errors="ignore")  # they begin and end like no other
+    return int(away.idxmin()) if len(away) else 0
 
 
 def _scaled(found: pd.DataFrame, factors: Mapping[str, float], other: float) -> pd.DataFrame:
