@@ -594,14 +594,22 @@ def _summed(labels: pd.DataFrame) -> pd.DataFrame:
     number = np.zeros(len(labels), dtype=np.int64)
     for column in texts.values():
         number = pd.factorize(number * (len(column.cat.categories) + 1) + column.cat.codes)[0]
-    groups = labels.groupby(number)
-    longest = labels.loc[groups["dur_ns"].idxmax()]
+    dur_ns = labels["dur_ns"].to_numpy(np.int64)
+    total_ns, longest_ns, row = np.zeros((3, int(number.max(initial=-1)) + 1), dtype=np.int64)
+    np.add.at(total_ns, number, dur_ns)
+    np.maximum.at(longest_ns, number, dur_ns)
+    longest = np.flatnonzero(dur_ns == longest_ns[number])[::-1]
+    row[number[longest]] = longest
     # Pieces of one segment with one cause count once.
-    is_first = ~labels[["segment", "cause"]].duplicated()
-    columns = {"dur_ns": groups["dur_ns"].sum(), "n": is_first.groupby(number).sum()}
-    columns |= {"longest_ns": longest["dur_ns"], "start_ns": longest["start_ns"]}
-    found = pd.DataFrame(texts).loc[longest.index].reset_index(drop=True)
-    return found.assign(**{name: column.to_numpy() for name, column in columns.items()})
+    is_first = ~labels[["segment", "cause"]].duplicated().to_numpy()
+    columns = {
+        **{name: column.array[row] for name, column in texts.items()},
+        "dur_ns": total_ns,
+        "n": np.bincount(number[is_first], minlength=len(row)),
+        "longest_ns": longest_ns,
+        "start_ns": labels["start_ns"].to_numpy(np.int64)[row],
+    }
+    return pd.DataFrame(columns)
 
 
 def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
