@@ -26,21 +26,32 @@ NO_DEADLINE = 2**62
 """Deadline of a node that nothing waits for."""
 
 _AS_NUMBERED = np.empty(0, dtype=np.int32)
+_NOTHING = np.empty(0, dtype=np.int64)
 
 
 @compiled
-def _retime(order: I32, offsets: I64, tail: I32, weight: I64, out: I64) -> None:
+def _retime(order: I32, offsets: I64, tail: I32, weights: tuple[I64, I64], out: I64) -> None:
     """Raise ``out``, which holds releases, to the latest arrival, in order."""
+    weight, extra = weights
     for at in range(len(out)):
         node = order[at] if len(order) > 0 else at
         latest = out[node]
         for edge in range(offsets[node], offsets[node + 1]):
-            latest = max(latest, out[tail[edge]] + weight[edge])
+            takes = weight[edge]
+            if len(extra) > 0 and takes != DROPPED:
+                takes += extra[edge]
+            latest = max(latest, out[tail[edge]] + takes)
         out[node] = latest
 
 
 def retime(
-    offsets: I64, tail: I32, weight_ns: I64, release_ns: I64, order: I32 = _AS_NUMBERED
+    offsets: I64,
+    tail: I32,
+    weight_ns: I64,
+    release_ns: I64,
+    order: I32 = _AS_NUMBERED,
+    *,
+    extra_ns: I64 = _NOTHING,
 ) -> I64:
     """Time of every node: its latest arrival, but not before its release.
 
@@ -54,6 +65,8 @@ def retime(
     release_ns : ndarray of shape (n,), dtype=int64, unit=ns
     order : ndarray of shape (n,), dtype=int32, optional
         A topological order; by default that of the numbers of nodes.
+    extra_ns : ndarray of shape (m,), dtype=int64, unit=ns, optional
+        Added to the weights of edges that are there.
 
     Examples
     --------
@@ -62,7 +75,7 @@ def retime(
     [100, 107]
     """
     out = release_ns.copy()
-    _retime(order, offsets, tail, weight_ns, out)
+    _retime(order, offsets, tail, (weight_ns, extra_ns), out)
     return out
 
 

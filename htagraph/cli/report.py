@@ -8,7 +8,7 @@ import webbrowser
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -31,7 +31,6 @@ from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_paragraphs, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
-from htagraph.job.workers import load_workers
 from htagraph.model.colors import COLORS
 from htagraph.model.frames import WORKER_SAVINGS
 from htagraph.model.kinds import in_words
@@ -42,13 +41,13 @@ from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.reports.brief import next_question
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.json_document import job_document, json_document, records
 from htagraph.reports.markdown import job_tables
-from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.output_file import write_text
+
+if TYPE_CHECKING:
+    from htagraph.reports.job_summary import JobSummary
 
 __all__ = ["report"]
 
@@ -136,6 +135,9 @@ def report(
             written: dict[str, Path] = {}
             if files:
                 with shown_progress(quiet=quiet):
+                    # Deferred: a verdict needs neither pages nor jobs.
+                    from htagraph.reports.report_files import write_files  # noqa: PLC0415
+
                     into = out or origin.folder(summary.name)
                     written = write_files(summary, into, whole=whole, record=origin.record)
                     origin.remove_stale(into, written.values())
@@ -166,6 +168,7 @@ def _report_parts(
             "--out and --open need a trace that fits into memory.",
             hint="give -w STEP: one step has all files.",
         )
+    from htagraph.reports.json_document import records  # noqa: PLC0415  deferred: few need it
     from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
 
     with shown_progress(quiet=quiet):
@@ -207,6 +210,9 @@ def _report_parts(
 
 def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
     """Print what a job loses whose workers are in one timeline; no files are written."""
+    from htagraph.job.workers import load_workers  # noqa: PLC0415  deferred: few need it
+    from htagraph.reports.json_document import records  # noqa: PLC0415  deferred: few need it
+
     with shown_progress(quiet=quiet):
         begin_stage("Replaying the workers")
         workers = load_workers(path)
@@ -248,6 +254,9 @@ def _job_summary(
     has_page: bool,
 ) -> tuple[JobSummary, ReportOrigin]:
     """Read all ranks, and find what bounds the job."""
+    from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
+    from htagraph.reports.report_files import page_work  # noqa: PLC0415  deferred: only for pages
+
     job = loaded_job(source, capture, reading, executor)
     begin_stage("Finding the path across ranks")
     also = page_work(len(job)) if has_page else ()
@@ -271,9 +280,9 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
 def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
     """Print a report, each part as soon as it is made."""
     behind = (
-        partial(_print_job_tables, summary=summary)
-        if isinstance(summary, JobSummary)
-        else partial(_print_tables, summary=summary)
+        partial(_print_tables, summary=summary)
+        if isinstance(summary, Summary)
+        else partial(_print_job_tables, summary=summary)
     )
     head = partial(print_head, summary=summary, brief=not tables)
     for part in (head, behind) if tables else (head,):
@@ -289,10 +298,12 @@ def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str
     """Write the report as JSON, or print it, if asked for."""
     if not json_file:
         return
+    from htagraph.reports import json_document  # noqa: PLC0415  deferred: only for JSON
+
     document = (
-        job_document(summary, written)
-        if isinstance(summary, JobSummary)
-        else json_document(summary, written)
+        json_document.json_document(summary, written)
+        if isinstance(summary, Summary)
+        else json_document.job_document(summary, written)
     )
     if file := _write_document(document, json_file):
         written["json"] = file

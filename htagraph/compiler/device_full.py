@@ -132,13 +132,12 @@ def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meeti
     best = np.full(len(start_ns), -1, dtype=np.int64)
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
     for queue in most_used_streams(structure).tolist():
-        running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
-        fits = (running >= 0) & (events.ts_ns[running] < start_ns)
-        rows = np.flatnonzero(fits & (events.end_ns[running] < ends))
-        running, work = running[rows], late.event[rows]
+        running, end_ns = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
+        rows = np.flatnonzero(end_ns < ends)
+        running, end_ns, work = running[rows], end_ns[rows], late.event[rows]
         fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
-        fits &= traits.may_fill[running]
-        best[rows[fits]], ends[rows[fits]] = running[fits], events.end_ns[running[fits]]
+        fits &= traits.may_fill[running] & (events.ts_ns[running] < start_ns[rows])
+        best[rows[fits]], ends[rows[fits]] = running[fits], end_ns[fits]
     found = np.flatnonzero((best >= 0) & traits.needs_room[late.event])
     left_ns = np.maximum(ends[found] - start_ns[found], 0)
     return _Meetings(late.event[found], best[found], left_ns)
@@ -239,8 +238,11 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     is_late[left.event] = True
     parts: list[EdgeTable] = []
     support: list[Support] = []
-    others = late_starts(structure, known.take(~among(known.rule, _BY_TIME)))
-    for turn, late in enumerate((others, left)):
+    by_time = among(known.rule, _BY_TIME)
+    turns = [(1, left)]
+    if by_time.any() or structure.learnt is not None:
+        turns.insert(0, (0, late_starts(structure, known.take(~by_time))))
+    for turn, late in turns:
         met = _meetings(structure, late, traits)
         for place, label in places:
             for found, learnt in _fillers(structure, met, place, traits, (turn, label)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -85,6 +86,8 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     """Edges that run forward in time, and those that do not with their skew."""
     times = structure.events.node_ts_ns
     skew = times[edges.tail] - times[edges.head]
+    if not len(skew) or skew.max() <= 0:
+        return edges, RejectedEdges(EdgeTable(), skew[:0])
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
@@ -108,10 +111,12 @@ def _waits(structure: Structure, *, infer: bool) -> tuple[EdgeTable, tuple[Suppo
     if not infer:
         return edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))), ()
     into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
-    starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)
-    edges, more = _inferred(
-        structure, EdgeTable.concat([edges.take(~into_starts), starts]), OF_HOSTS
-    )
+    known = edges.take(into_starts)
+    starts, support = _inferred(structure, known, OF_DEVICES)
+    if starts is not known:
+        edges = EdgeTable.concat([edges.take(~into_starts), starts])
+    del known, starts
+    edges, more = _inferred(structure, edges, OF_HOSTS)
     return edges, support + more
 
 
@@ -159,6 +164,7 @@ def compile_events(
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
+    events = replace(events)  # what is derived from them ends with the structure, if clocks differ
     structure = _reported(on_host_clock)(_reported(examine)(events), learnt)
     if infer:
         structure = _reported(until_resumed)(structure)
@@ -166,13 +172,13 @@ def compile_events(
     found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    parts = [waits, _reported(thread_edges)(structure, waits, infer=infer)]
+    threads = _reported(thread_edges)(structure, waits, infer=infer)
     classification = _reported(classify)(structure, class_rules)
-    parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
+    parent, launch, is_work = structure.parent, structure.launch, structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
-    del structure, found, waits  # larger than the graph, and no longer needed
-    edges = EdgeTable(*by_head([EdgeColumns.of(part.columns) for part in parts]))
-    del parts
+    del structure  # larger than the graph, and no longer needed
+    edges = EdgeTable(*by_head([EdgeColumns.of(waits.columns)], threads))
+    del found, waits, threads
     times = events.node_ts_ns
     nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
     nodes[1::2] += 1
@@ -185,9 +191,7 @@ def compile_events(
         )
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
-    binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
-    )
+    binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     return Dag(
         events=events,
         edges=edges,
@@ -196,7 +200,6 @@ def compile_events(
         classification=classification,
         order=order,
         binding=binding,
-        residual_ns=residual,
         calibration=calibration,
         rejected=backward,
         is_work=is_work,

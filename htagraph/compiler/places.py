@@ -16,7 +16,7 @@ def work_places(structure: Structure) -> I64:
     """Number of each device event's stream and name, -1 for other events; shape (n_events,)."""
     device, n_names = structure.queue, len(structure.events.symbols)
     out = np.full(len(structure.events), -1, dtype=np.int64)
-    keys = structure.queue_id[device] * n_names + structure.events.name[device]
+    keys = structure.queue_id[device].astype(np.int64) * n_names + structure.events.name[device]
     out[device] = np.unique(keys, return_inverse=True)[1]
     return out
 

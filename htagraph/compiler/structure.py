@@ -10,9 +10,10 @@ exceeds it is called unexplained, for a dependency that was not recorded may be 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, wraps
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +38,14 @@ __all__ = [
     "Structure",
     "end_node",
     "examine",
+    "once",
     "start_node",
 ]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+Result = TypeVar("Result")
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
 # graph. `tests/compiler/test_calibration.py` pins them.
@@ -78,6 +81,20 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 FEWEST_IDLE_LAUNCHES = 20
 """Launches onto an idle device that measure the launch floor; of fewer, calls limit it."""
+
+
+def once(examine: Callable[[Structure], Result]) -> Callable[[Structure], Result]:
+    """A function of a structure that several passes call; its result is kept with the structure."""
+    name = f"{examine.__module__}.{examine.__qualname__}"
+
+    @wraps(examine)
+    def kept(structure: Structure) -> Result:
+        made: dict[str, Result] = vars(structure)
+        if name not in made:
+            made[name] = examine(structure)
+        return made[name]
+
+    return kept
 
 
 def start_node(events: npt.NDArray[np.integer]) -> I64:
@@ -116,7 +133,7 @@ class Structure:
     parent : ndarray of shape (n_events,), dtype=int32
         Innermost host event that encloses each host event, -1 for none. No API call encloses an
         operator or annotation that ends after it.
-    launch : ndarray of shape (n_events,), dtype=int64
+    launch : ndarray of shape (n_events,), dtype=int32
         Runtime call that enqueued each device event, -1 for none.
     queue : ndarray of shape (n_device,), dtype=int64
         Device events by device, stream, start, end.
@@ -130,7 +147,7 @@ class Structure:
     host: I64
     boundaries: Boundaries
     parent: npt.NDArray[np.int32]
-    launch: I64
+    launch: I32
     queue: I64
     calibration: Calibration
     n_ambiguous_correlations: int
@@ -227,9 +244,9 @@ class Structure:
         return out
 
     @cached_property
-    def queue_id(self) -> I64:
+    def queue_id(self) -> I32:
         """Dense number of the stream of each device event, -1 elsewhere; shape (n_events,)."""
-        out = np.full(len(self.events), -1, dtype=np.int64)
+        out = np.full(len(self.events), -1, dtype=np.int32)
         out[self.queue] = np.cumsum(self.queue_starts) - 1
         return out
 
@@ -320,9 +337,9 @@ class Structure:
         )
 
 
-def _find_launches(events: EventTable) -> tuple[I64, int]:
+def _find_launches(events: EventTable) -> tuple[I32, int]:
     """Runtime call of each device event by correlation id, and how many ids are ambiguous."""
-    launch = np.full(len(events), -1, dtype=np.int64)
+    launch = np.full(len(events), -1, dtype=np.int32)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     device = np.flatnonzero(events.is_device & (events.correlation > 0))
     if not len(calls):
@@ -374,7 +391,7 @@ def _usual_launch(floor_ns: int, typical_ns: int) -> int:
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
 
 
-def _idle_launch_delays(events: EventTable, launch: I64, queue: I64) -> I64:
+def _idle_launch_delays(events: EventTable, launch: I32, queue: I64) -> I64:
     """Delays from call to start of launched work that found its device idle, on all streams."""
     order = np.lexsort((events.end_ns[queue], events.ts_ns[queue], events.device[queue]))
     work = queue[order]
@@ -406,7 +423,7 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
     return min(floor, _LONGEST_FLOOR_NS)
 
 
-def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
+def _calibrate(events: EventTable, launch: I32, queue: I64) -> Calibration:
     """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
     calls = distinct(launch[launch >= 0])

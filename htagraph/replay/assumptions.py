@@ -105,13 +105,13 @@ def _with_typical_lags(dag: Dag, replay: Replay, percentile: int) -> Replay:
     percentile : int
         50 or 90, of the usual times of edges that bound.
     """
-    elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
-    binds = replay.lag_ns + replay.extra_ns == elapsed
-    into_device = dag.events.is_device[replay.node[replay.head] >> 1]
+    into_device = np.flatnonzero(dag.events.is_device[replay.node[replay.head] >> 1])
+    elapsed = replay.ts_ns[replay.head[into_device]] - replay.ts_ns[replay.tail[into_device]]
+    binds = replay.weight_ns[into_device] == elapsed
     lag = replay.lag_ns.copy()
     usual = {EdgeKind.STREAM: dag.calibration.stream_usual_ns}
     for rule in _TYPICAL_RULES:
-        mine = (replay.rule == rule) & into_device
+        mine = replay.rule[into_device] == rule
         took = elapsed[mine & binds]
         took = took[took <= usual.get(rule.kind, dag.calibration.launch_usual_ns)]
         if len(took) >= _FEWEST_TYPICAL:
@@ -120,14 +120,16 @@ def _with_typical_lags(dag: Dag, replay: Replay, percentile: int) -> Replay:
             typical = _UNMEASURED_GAP_NS[percentile]
         else:
             continue
-        rows = np.flatnonzero(mine & ~binds)
-        lag[rows] = np.minimum(np.maximum(lag[rows], typical), elapsed[rows])
+        late = mine & ~binds
+        rows = into_device[late]
+        lag[rows] = np.minimum(np.maximum(lag[rows], typical), elapsed[late])
     return replace(replay, lag_ns=lag)
 
 
 def _own_lags(dag: Dag, replay: Replay, share: float | None) -> I64:
     """Lags if calls that waited take a quantile of what others of their name do; None: nothing."""
-    lag, rows = replay.lag_ns.copy(), np.flatnonzero(held_calls(dag, replay.edges))
+    lag, rows = replay.lag_ns.copy(), np.flatnonzero(replay.rule == Rule.BLOCKING_CALL)
+    rows = rows[held_calls(dag, replay.edges_at(rows))]
     lag[rows] = 0 if share is None else own_times(dag, replay.event[rows], share)
     return lag
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,10 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.model.api_calls import WAITING_CALLS, call_meanings
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.draft import Draft, Events
+from htagraph.replay.draft import Draft, Events, Parts
 from htagraph.replay.host_code import Code, share_of_code
 
 __all__ = [
@@ -102,15 +103,18 @@ class Scale(Change):
 
         At the least, nested calls that wait for the device take as long as before.
         """
+        draft.scale(draft.once(self.chosen, partial(self._parts, draft)), self.by)
+
+    def _parts(self, draft: Draft) -> Parts:
+        """The chosen events' own time."""
         if isinstance(self.chosen, Code):
-            draft.scale(share_of_code(draft.dag, draft.replay, self.chosen), self.by)
-            return
+            return Parts.of(share_of_code(draft.dag, draft.replay, self.chosen))
         chosen = draft.events(self.chosen)
-        share = draft.share(draft.nested(chosen))
+        found = draft.share(draft.nested(chosen))
         if draft.assumption is Assumption.RIGID:
-            waits = np.isin(call_meanings(draft.dag.events), WAITING_CALLS)
-            share[draft.own_time(waits & ~chosen)] = 0
-        draft.scale(share, self.by)
+            waits = np.isin(call_meanings(draft.dag.events), WAITING_CALLS) & ~chosen
+            found.share[gather(waits, draft.replay.owner[found.row], default=False)] = 0
+        return found
 
     def __str__(self) -> str:
         """Write it."""
@@ -157,7 +161,7 @@ class Remove(Change):
     def apply(self, draft: Draft) -> None:
         """Remove events or edges."""
         if isinstance(self.chosen, Code):
-            draft.spare(share_of_code(draft.dag, draft.replay, self.chosen))
+            draft.spare(Parts.of(share_of_code(draft.dag, draft.replay, self.chosen)))
             return
         if isinstance(self.chosen, str):
             edges = draft.is_labelled(self.chosen)
@@ -201,9 +205,9 @@ class NoWait(Change):
     def apply(self, draft: Draft) -> None:
         """Drop the waits of the chosen calls and of those nested in them."""
         chosen, replay = draft.nested(draft.events(self.chosen)), draft.replay
-        head = replay.node[replay.head] >> 1
-        waits = np.isin(replay.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
-        draft.no_waits(waits & chosen[head] & draft.dag.events.is_host[head])
+        waits = np.flatnonzero(among(replay.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)))
+        head = replay.node[replay.head[waits]] >> 1
+        draft.no_waits(waits[chosen[head] & draft.dag.events.is_host[head]])
 
     def __str__(self) -> str:
         """Write it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from htagraph.replay.draft import Draft, Events
 __all__ = ["Fuse", "NoGaps", "Overlap", "fuse", "overlap"]
 
 Bools = npt.NDArray[np.bool_]
+I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class NoGaps(Change):
         """Clear usual gaps; longer ones may have another cause."""
         stream = (draft.replay.kind == EdgeKind.STREAM) & (draft.replay.rule == Rule.STREAM_ORDER)
         usual = draft.extra_ns <= draft.dag.calibration.stream_usual_ns
-        draft.clear(stream & usual)
+        draft.clear(np.flatnonzero(stream & usual))
 
     def __str__(self) -> str:
         """Write it."""
@@ -97,6 +100,28 @@ def overlap(chosen: Events) -> Overlap:
     return Overlap(chosen)
 
 
+class _Fused(NamedTuple):
+    """Members but the first of each run, and the edges that go with them.
+
+    Parameters
+    ----------
+    later : ndarray, dtype=int64
+        The members.
+    launches, gaps : ndarray, dtype=int64
+        Edges from their launches, and from the work before them.
+    calls : ndarray, dtype=int64
+        Edges of the host that only launched them.
+    queue : ndarray, dtype=int64
+        Edges by which these launches waited for room.
+    """
+
+    later: I64
+    launches: I64
+    gaps: I64
+    calls: I64
+    queue: I64
+
+
 @dataclass(frozen=True)
 class Fuse(Change):
     """Each run of kernels becomes one: only the first launch stays, and no gaps."""
@@ -105,23 +130,37 @@ class Fuse(Change):
 
     def apply(self, draft: Draft) -> None:
         """Join later members to the first, and remove their launches."""
+        found = draft.once(self, partial(self._find, draft))
+        draft.drop(found.launches)
+        draft.clear(found.gaps)
+        draft.release(found.later)
+        draft.clear(found.calls)
+        draft.drop(found.queue)
+
+    def _find(self, draft: Draft) -> _Fused:
+        """What is gone."""
         dag, replay = draft.dag, draft.replay
-        later = _later_members(dag, *(draft.events(one) for one in self.chosen))
+        streams = replay.once("streams", partial(_streams, dag))
+        later = _later_members(*streams, *(draft.events(one) for one in self.chosen))
         if not later.any():
             hint = "the question kernel_patterns lists sequences that recur."
             raise QueryError(f"{self}: no such kernels follow each other.", hint=hint)
-        into = draft.into(later) & replay.into_start_of(later)
-        draft.drop(into & (replay.kind == EdgeKind.LAUNCH))
-        draft.clear(into & (replay.kind == EdgeKind.STREAM))
-        draft.release(later)
+        into = draft.into(later)
+        into = into[replay.node[replay.head[into]] & 1 == 0]
         calls = np.zeros(len(dag.events), dtype=bool)
         launch = dag.launch[later]
         calls[launch[launch >= 0]] = True
         if draft.assumption is not Assumption.RIGID:
             calls |= _only_launching(dag, later)
         gone = draft.nested(calls)
-        draft.clear(draft.own_time(gone))
-        draft.drop(draft.into(gone) & (replay.kind == EdgeKind.QUEUE))
+        waits = draft.into(gone)
+        return _Fused(
+            np.flatnonzero(later),
+            into[replay.kind[into] == EdgeKind.LAUNCH],
+            into[replay.kind[into] == EdgeKind.STREAM],
+            replay.rows_owned(gone),
+            waits[replay.kind[waits] == EdgeKind.QUEUE],
+        )
 
     def __str__(self) -> str:
         """Write it."""
@@ -148,12 +187,8 @@ def fuse(*chosen: Events) -> Fuse:
     return Fuse(chosen)
 
 
-def _later_members(dag: Dag, *members: Bools) -> Bools:
-    """Members of each run of kernels but the first, which would take them in.
-
-    Of one mask, a run is chosen work in a row on one stream; of several, work in the masks' order.
-    Runs of a sequence do not overlap.
-    """
+def _streams(dag: Dag) -> tuple[I64, Bools]:
+    """Device work by stream, and whether each runs on the stream of the one before."""
     events = dag.events
     work = np.flatnonzero(events.is_device)
     work = work[np.lexsort((events.ts_ns[work], events.stream[work], events.device[work]))]
@@ -161,7 +196,16 @@ def _later_members(dag: Dag, *members: Bools) -> Bools:
     same[1:] = (events.stream[work[1:]] == events.stream[work[:-1]]) & (
         events.device[work[1:]] == events.device[work[:-1]]
     )
-    later = np.zeros(len(events), dtype=bool)
+    return work, same
+
+
+def _later_members(work: I64, same: Bools, *members: Bools) -> Bools:
+    """Members of each run of kernels but the first, which would take them in.
+
+    Of one mask, a run is chosen work in a row on one stream; of several, work in the masks' order.
+    Runs of a sequence do not overlap.
+    """
+    later = np.zeros_like(members[0])
     if len(members) == 1:
         chosen = members[0][work]
         chosen[1:] &= chosen[:-1] & same[1:]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.lookup.host_collectives import given_ranges, host_ranges
@@ -22,11 +22,16 @@ from htagraph.replay.collective_members import Members, Transfers, transfers
 from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.host_code import Frames
 
-__all__ = ["Draft", "EventSet", "Events"]
+__all__ = ["Draft", "EventSet", "Events", "Parts", "weights"]
 
 Bools = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+Found = TypeVar("Found")
+
+_N_KEPT = 4
+"""Findings of changes that are kept: a change is drafted by all readings in a row, and some find
+every edge of the run. Changes only the speed."""
 
 
 class EventSet(Protocol):
@@ -43,6 +48,24 @@ class EventSet(Protocol):
 
 Events = str | re.Pattern[str] | EventSet | EventGroup
 """Events by name (a glob or regex), as a set, or as a group of any graph."""
+
+
+def weights(lag_ns: I64, extra_ns: I64) -> I64:
+    """Weights of edges: their lags and unexplained time, `DROPPED` of those that are not there."""
+    return np.where(lag_ns == DROPPED, DROPPED, lag_ns + extra_ns)
+
+
+class Parts(NamedTuple):
+    """Some edges, each once, and a share of each."""
+
+    row: I64
+    share: F64
+
+    @classmethod
+    def of(cls, share: F64) -> Self:
+        """Those with a share, of the shares of all edges."""
+        row = np.flatnonzero(share)
+        return cls(row, share[row])
 
 
 class Draft:
@@ -63,14 +86,29 @@ class Draft:
         self.replay = reading.replay
         self.lag_ns = reading.replay.lag_ns.copy()
         self.extra_ns = reading.replay.extra_ns.copy()
-        self.release_ns = reading.replay.release_ns.copy()
+        self.release_ns = reading.replay.release_ns
         self.is_out = np.zeros(len(dag.events), dtype=bool)
         """Whether each event was removed."""
+
+    def once(self, of: object, find: Callable[[], Found]) -> Found:
+        """What a change finds in the recorded run, for the next drafts of the same change too.
+
+        It may depend on whether the assumption is `Assumption.RIGID`, not on lags.
+        """
+        kept: dict[tuple[int, bool], tuple[object, Found]]
+        kept = self.replay.once("of changes", dict)
+        key = id(of), self.assumption is Assumption.RIGID
+        known = kept.get(key)
+        if known is None:
+            for first in list(kept)[: 1 - _N_KEPT]:
+                kept.pop(first, None)
+            known = kept[key] = of, find()
+        return known[1]
 
     @property
     def weight_ns(self) -> I64:
         """Current weights of the edges."""
-        return np.where(self.lag_ns == DROPPED, DROPPED, self.lag_ns + self.extra_ns)
+        return weights(self.lag_ns, self.extra_ns)
 
     @property
     def transfers(self) -> Transfers:
@@ -143,94 +181,99 @@ class Draft:
     def _is_host(self) -> Bools:
         return self.dag.events.is_host
 
-    def own_time(self, chosen: Bools) -> Bools:
-        """Whether each edge is the chosen events' own time."""
-        own: Bools = np.append(chosen, False)[self.replay.owner]
-        return own
-
-    def share(self, chosen: Bools) -> F64:
-        """Share of each edge that is the chosen events' own time, frames and launches included.
+    def share(self, chosen: Bools) -> Parts:
+        """The share of edges that is the chosen events' own time, frames and launches included.
 
         Work that starts after a slow call could not start earlier. At the least, the time from the
         start of a call to its work is the device's.
         """
-        frames, own = self.frames(chosen), self.own_time(chosen)
-        found = np.zeros(len(own)) if frames is None else frames.share(self.replay)
-        found[own] = 1.0
+        replay, frames, own = self.replay, self.frames(chosen), self.replay.rows_owned(chosen)
+        if frames is None:
+            found = Parts(own, np.ones(len(own)))
+        else:
+            share = frames.share(replay)
+            share[own] = 1.0
+            found = Parts.of(share)
         if self.assumption is Assumption.RIGID:
             return found
-        replay = self.replay
-        call = replay.node[replay.tail] >> 1
-        launches = np.flatnonzero((replay.kind == EdgeKind.LAUNCH) & chosen[call])
+        rows, calls = replay.once("launches", self._launches)
+        launches, call = rows[chosen[calls]], calls[chosen[calls]]
         elapsed = replay.ts_ns[replay.head[launches]] - replay.ts_ns[replay.tail[launches]]
-        found[launches] = self.dag.events.dur_ns[call[launches]] / np.maximum(elapsed, 1)
-        return np.minimum(found, 1.0)
+        of_call = np.minimum(self.dag.events.dur_ns[call] / np.maximum(elapsed, 1), 1.0)
+        return Parts(np.append(found.row, launches), np.append(found.share, of_call))
 
-    def into(self, chosen: Bools) -> Bools:
-        """Whether each edge leads from another event to the start or end of a chosen one."""
+    def _launches(self) -> tuple[I64, I64]:
+        """Edges from a call to the work that it launched, and these calls."""
+        rows = np.flatnonzero(self.replay.kind == EdgeKind.LAUNCH)
+        return rows, self.replay.node[self.replay.tail[rows]] >> 1
+
+    def into(self, chosen: Bools) -> I64:
+        """The edges that lead from another event to the start or end of a chosen one."""
         replay, events = self.replay, np.flatnonzero(chosen)
-        found = np.zeros(len(replay.head), dtype=bool)
         rows = replay.rows_into(np.concatenate([2 * events, 2 * events + 1]))
         from_elsewhere = (replay.node[replay.tail[rows]] ^ replay.node[replay.head[rows]]) > 1
-        found[rows[from_elsewhere]] = True
-        return found
+        return rows[from_elsewhere]
 
-    def scale(self, share: F64, by: float) -> None:
-        """Scale shares of edges by a factor; several shares of one edge add up."""
-        there = np.flatnonzero((share > 0) & (self.lag_ns != DROPPED))
-        lag_ns, part, times = self.lag_ns[there], share[there], self.replay.ts_ns
-        elapsed = times[self.replay.head[there]] - times[self.replay.tail[there]]
-        cut = np.maximum(lag_ns - part * elapsed * (1 - by), 0)
-        scaled = np.rint(np.where(part < 1, cut, lag_ns * by))
-        self.lag_ns[there] = scaled.astype(np.int64)
+    def scale(self, parts: Parts, by: float) -> None:
+        """Scale shares of edges by a factor."""
+        there = (parts.share > 0) & (self.lag_ns[parts.row] != DROPPED)
+        row, share, times = parts.row[there], parts.share[there], self.replay.ts_ns
+        lag_ns, elapsed = self.lag_ns[row], times[self.replay.head[row]]
+        elapsed = elapsed - times[self.replay.tail[row]]
+        cut = np.maximum(lag_ns - share * elapsed * (1 - by), 0)
+        scaled = np.rint(np.where(share < 1, cut, lag_ns * by))
+        self.lag_ns[row] = scaled.astype(np.int64)
 
-    def spare(self, share: F64) -> None:
+    def spare(self, parts: Parts) -> None:
         """Make shares of edges, and of their unexplained time, take no time."""
-        self.scale(share, 0.0)
-        self.extra_ns = np.rint(self.extra_ns * (1 - share)).astype(np.int64)
+        self.scale(parts, 0.0)
+        row, left = parts.row, 1 - parts.share
+        self.extra_ns[row] = np.rint(self.extra_ns[row] * left).astype(np.int64)
 
-    def clear(self, rows: Bools) -> None:
+    def clear(self, rows: I64) -> None:
         """Make edges take no time."""
-        self.lag_ns[rows & (self.lag_ns != DROPPED)] = 0
+        self.lag_ns[rows[self.lag_ns[rows] != DROPPED]] = 0
         self.extra_ns[rows] = 0
 
-    def drop(self, rows: Bools) -> None:
+    def drop(self, rows: I64 | Bools) -> None:
         """Remove edges."""
         self.lag_ns[rows] = DROPPED
         self.extra_ns[rows] = 0
 
-    def release(self, chosen: Bools) -> None:
-        """Let chosen device work start as soon as its stream allows."""
-        starts = 2 * np.flatnonzero(chosen)
-        self.release_ns[self.replay.places[starts]] = self.replay.first_ns
+    def release(self, work: I64) -> None:
+        """Let some device work start as soon as its stream allows."""
+        self.release_ns = self.release_ns.copy()
+        self.release_ns[self.replay.places[2 * work]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch.
 
         Work held up by something launched before the capture still is.
         """
-        kind, into = self.replay.kind, self.into(chosen)
+        replay, own, into = self.replay, self.replay.rows_owned(chosen), self.into(chosen)
         self.is_out |= chosen
         self.spare(self.share(chosen))
         if (frames := self.frames(chosen)) is not None:
-            self.drop(frames.waited_in(self.replay))
-        is_contention = kind == EdgeKind.CONTENTION
-        self.drop(is_contention & gather(chosen, self.replay.event, default=False))
-        on_device = chosen & self.dag.events.is_device
-        starts = into & self.replay.into_start_of(on_device)
-        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION)))
-        self.clear(starts & (kind != EdgeKind.SOURCE))
+            self.drop(frames.waited_in(replay))
+        self.drop(own[replay.kind[own] == EdgeKind.CONTENTION])
+        kind, head = replay.kind[into], replay.node[replay.head[into]]
+        starts = (head & 1 == 0) & self.dag.events.is_device[head >> 1]
+        self.drop(into[starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION))])
+        self.clear(into[starts & (kind != EdgeKind.SOURCE)])
         waits = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
-        self.drop(into & ~starts & np.isin(kind, waits))
-        ended = chosen[self.replay.node[self.replay.head] >> 1]
-        self.extra_ns[ended & (self.replay.kind == EdgeKind.THREAD)] = 0
+        self.drop(into[~starts & np.isin(kind, waits)])
+        events = np.flatnonzero(chosen)
+        self._at_once(np.concatenate([2 * events, 2 * events + 1]))
 
-    def no_waits(self, rows: Bools) -> None:
+    def no_waits(self, rows: I64 | Bools) -> None:
         """Remove edges that make the host wait; its calls then take their usual time."""
         self.drop(rows)
-        freed = np.zeros(len(self.replay.node), dtype=bool)
-        freed[self.replay.head[rows]] = True
-        self.extra_ns[freed[self.replay.head] & (self.replay.kind == EdgeKind.THREAD)] = 0
+        self._at_once(self.replay.node[self.replay.head[rows]])
+
+    def _at_once(self, nodes: I64) -> None:
+        """Let threads reach some nodes without unexplained time."""
+        into = self.replay.rows_into(nodes)
+        self.extra_ns[into[self.replay.kind[into] == EdgeKind.THREAD]] = 0
 
     def add(self, more: EdgeTable) -> None:
         """Add edges, except those that run backward in time."""

@@ -133,7 +133,7 @@ def _error(replay: Replay, first: I64, second: I64) -> float:
     release[~is_entered] = ts_ns[~is_entered]
     own = np.isin(replay.kind[edges], (EdgeKind.SPAN,)) | (replay.rule[edges] == Rule.PROGRAM_ORDER)
     elapsed = ts_ns[head] - ts_ns[tail]
-    weight = np.where(own, elapsed, replay.weight_ns[edges])
+    weight = np.where(own, elapsed, replay.lag_ns[edges] + replay.extra_ns[edges])
     offsets = np.concatenate([[0], np.cumsum(np.bincount(head, minlength=len(mine)))])
     times = retime(offsets.astype(np.int64), tail.astype(np.int32), weight, release)
     length = int(ts_ns.max() - ts_ns.min())
@@ -150,16 +150,18 @@ def _local(replay: Replay, nodes: I64) -> I64:
 def _inside(replay: Replay, nodes: I64) -> tuple[I64, I64, I64]:
     """Edges within a step, with the numbers of their tails and heads."""
     local = _local(replay, nodes)
-    edges = np.flatnonzero((local[replay.head] >= 0) & (local[replay.tail] >= 0))
+    edges = replay.rows_at(nodes)
+    edges = edges[local[replay.tail[edges]] >= 0]
     return edges, local[replay.tail[edges]], local[replay.head[edges]]
 
 
 def _carried(replay: Replay, nodes: I64, first_ns: int) -> tuple[I64, Bools]:
     """Earliest times that edges from before a step allow its nodes, and which nodes have any."""
     local = _local(replay, nodes)
-    edges = np.flatnonzero((local[replay.head] >= 0) & (local[replay.tail] < 0))
+    edges = replay.rows_at(nodes)
+    edges = edges[local[replay.tail[edges]] < 0]
     release = np.full(len(nodes), first_ns, dtype=np.int64)
-    arrival = replay.ts_ns[replay.tail[edges]] + replay.weight_ns[edges]
+    arrival = replay.ts_ns[replay.tail[edges]] + replay.lag_ns[edges] + replay.extra_ns[edges]
     np.maximum.at(release, local[replay.head[edges]], arrival)
     is_carried = np.zeros(len(nodes), dtype=bool)
     is_carried[local[replay.head[edges]]] = True

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.codes import distinct
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
@@ -43,6 +46,28 @@ _CONTENDED = 0.5
 Measured on the pairs of `bench_intervals`, see docs/accuracy.md; test_host_changes draws it."""
 
 
+class _Launching(NamedTuple):
+    """Edges of a run whose steps are captured as graphs.
+
+    Parameters
+    ----------
+    launches, most_ns : ndarray, dtype=int64
+        Host time of operators and launches, and how long it may be to do nothing else.
+    gaps : ndarray, dtype=int64
+        Those between work of a stream.
+    ends : ndarray, dtype=int64
+        To the end of each step's first launch, which stays.
+    cost_ns : int, unit=ns
+        How long a launch of a graph takes.
+    """
+
+    launches: I64
+    most_ns: I64
+    gaps: I64
+    ends: I64
+    cost_ns: int
+
+
 @dataclass(frozen=True)
 class Graphed(Change):
     """The host launches one graph per step instead of each kernel."""
@@ -53,11 +78,23 @@ class Graphed(Change):
         Long host code does more than launch, so it stays except in the loosest reading. In the
         tightest reading, all code between operators stays.
         """
+        found = draft.once(self, partial(self._find, draft))
+        rows = found.launches
+        if draft.assumption is not Assumption.LOOSE:
+            rows = rows[draft.lag_ns[rows] <= found.most_ns]
+        draft.clear(rows)
+        gaps = found.gaps
+        usual = draft.extra_ns[gaps] <= draft.dag.calibration.stream_usual_ns
+        draft.extra_ns[gaps[usual]] = 0
+        draft.lag_ns[found.ends] += found.cost_ns
+
+    def _find(self, draft: Draft) -> _Launching:
+        """Where the host launches."""
         dag, replay = draft.dag, draft.replay
         if not (dag.launch >= 0).any():
             hint = "record device work with ProfilerActivity.CUDA."
             raise QueryError("no launches were recorded, so no graph replaces them.", hint=hint)
-        events = dag.events
+        events, owner = dag.events, replay.owner
         meanings = call_meanings(events)
         loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
         waits = np.isin(
@@ -65,26 +102,23 @@ class Graphed(Change):
             (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC),
         )
         gone = events.is_host & ~draft.nested(loads) & ~waits
-        rows = replay.rule == Rule.PROGRAM_ORDER
+        runs = events.kind != EventKind.ANNOTATION
+        rows = np.flatnonzero(replay.rule == Rule.PROGRAM_ORDER)
         if draft.assumption is Assumption.RIGID:
-            rows &= draft.own_time(gone & (events.kind != EventKind.ANNOTATION))
+            rows = rows[gather(gone & runs, owner[rows], default=False)]
         else:
-            rows &= (replay.owner < 0) | draft.own_time(gone)
-            rows &= dag.is_work[replay.node[replay.head] >> 1]
-        if draft.assumption is not Assumption.LOOSE:
-            is_gap = (replay.owner < 0) | ~draft.own_time(events.kind != EventKind.ANNOTATION)
-            rows &= draft.lag_ns <= np.where(is_gap, _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS)
-        draft.clear(rows)
-        usual = draft.extra_ns <= dag.calibration.stream_usual_ns
-        draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0
-        if "first launches" not in replay.kept:
-            replay.kept["first launches"] = _first_launches(dag)
-        first: Bools = replay.kept["first launches"]
+            rows = rows[gather(gone, owner[rows], default=True)]
+            rows = rows[dag.is_work[replay.node[replay.head[rows]] >> 1]]
+        is_gap = ~gather(runs, owner[rows], default=False)
         cost = np.flatnonzero(graph_launches(dag))
-        cost_ns = int(np.median(events.dur_ns[cost])) if len(cost) else _GRAPH_LAUNCH_NS
-        at_end = (replay.kind == EdgeKind.THREAD) & first[replay.node[replay.head] >> 1]
-        at_end &= replay.node[replay.head] & 1 == 1
-        draft.lag_ns[at_end] += cost_ns
+        into = replay.rows_into(2 * np.flatnonzero(_first_launches(dag)) + 1)
+        return _Launching(
+            rows,
+            np.where(is_gap, _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS),
+            np.flatnonzero(replay.kind == EdgeKind.STREAM),
+            into[replay.kind[into] == EdgeKind.THREAD],
+            int(np.median(events.dur_ns[cost])) if len(cost) else _GRAPH_LAUNCH_NS,
+        )
 
     def __str__(self) -> str:
         """Write it."""
@@ -135,7 +169,7 @@ class Prefetch(Change):
             raise QueryError("no host range that loads data was recorded.", hint=hint)
         outer = np.flatnonzero(loads & ~under_mask(dag, loads))
         outer = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
-        own = draft.own_time(draft.nested(loads))
+        own = draft.replay.rows_owned(draft.nested(loads))
         dur_ns = events.dur_ns - _taken_off(draft, own, outer)
         draft.clear(own)
         same = events.lane[outer][1:] == events.lane[outer][:-1]
@@ -167,11 +201,11 @@ class Prefetch(Change):
         return "prefetch()"
 
 
-def _taken_off(draft: Draft, own: Bools, tops: I64) -> I64:
+def _taken_off(draft: Draft, own: I64, tops: I64) -> I64:
     """By how much earlier changes shortened each event, for some events with their own edges."""
     is_top = np.zeros(len(draft.dag.events), dtype=bool)
     is_top[tops] = True
-    rows = np.flatnonzero(own & (draft.lag_ns != DROPPED))
+    rows = own[draft.lag_ns[own] != DROPPED]
     top = nearest(draft.dag.parent, draft.replay.owner[rows].astype(np.int64), is_top)
     less = (draft.replay.lag_ns - draft.lag_ns)[rows]
     return sum_by_code(top, less, len(is_top))

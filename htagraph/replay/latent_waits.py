@@ -47,7 +47,12 @@ def latent_waits(dag: Dag) -> EdgeTable:
 
     Waits that the graph has already are left out; all edges run forward in time.
     """
-    found = EdgeTable.concat([_of_calls(dag), *_of_queues(dag), *_of_streams(dag)])
+    work, called_ns = _launched(dag)
+    if not len(work):
+        return EdgeTable()
+    found = EdgeTable.concat(
+        [_of_calls(dag, work, called_ns), *_of_queues(dag, work), *_of_streams(dag, work)]
+    )
     times = dag.events.node_ts_ns
     return found.take(times[found.tail] <= times[found.head])
 
@@ -64,7 +69,7 @@ def _launched(dag: Dag) -> tuple[I64, I64]:
     return work[order], called_ns[order]
 
 
-def _of_calls(dag: Dag) -> EdgeTable:
+def _of_calls(dag: Dag, work: I64, called_ns: I64) -> EdgeTable:
     """Edges from the last work enqueued on each stream to the end of a waiting call.
 
     A wait for an unknown stream is for the one on which its thread enqueued last.
@@ -74,8 +79,7 @@ def _of_calls(dag: Dag) -> EdgeTable:
     known[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
     every = np.flatnonzero(np.isin(meanings, _OF_DEVICE))
     one = np.flatnonzero((meanings == CallMeaning.STREAM_SYNC) & ~known)
-    work, called_ns = _launched(dag)
-    if not len(work) or not (len(every) or len(one)):
+    if not (len(every) or len(one)):
         return EdgeTable()
     _, stream = np.unique(
         np.stack([events.device[work], events.stream[work]]), axis=1, return_inverse=True
@@ -112,15 +116,12 @@ def _stream_of_thread(dag: Dag, work: I64, called_ns: I64, stream: I64, calls: I
     return gather(stream[order], last)
 
 
-def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
+def _of_queues(dag: Dag, work: I64) -> Iterator[EdgeTable]:
     """Yield edges from the start of work to the launch that takes its place in a full queue.
 
     If the trace filled the queue, it holds as many as were ever outstanding.
     """
     events, edges, tiebreak = dag.events, dag.edges, dag.events.tiebreak
-    work, _ = _launched(dag)
-    if not len(work):
-        return
     was_full = bool((edges.rule == Rule.QUEUE_FULL).any())
     by_device = work[np.argsort(events.device[work], kind="stable")]
     bounds = np.flatnonzero(group_starts(events.device[by_device]))
@@ -141,7 +142,7 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
             yield EdgeTable.of(Rule.QUEUE_FULL, 2 * tail, 2 * head + 1, event=head)
 
 
-def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
+def _of_streams(dag: Dag, work: I64) -> Iterator[EdgeTable]:
     """Yield edges between streams for kernels whose other instances have an inferred wait.
 
     Inference finds only waits that cost time. If most instances of a kernel wait for a kernel on
@@ -150,8 +151,7 @@ def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
     events, edges = dag.events, dag.edges
     found = np.isin(edges.rule, _INFERRED_WAITS) & (edges.tail & 1 == 1)
     rows = np.flatnonzero(found & events.is_device[edges.head >> 1])
-    work, _ = _launched(dag)
-    if not len(rows) or not len(work):
+    if not len(rows):
         return
     source, target = (
         (edges.tail[rows] >> 1).astype(np.int64),

@@ -58,6 +58,9 @@ class Rehearsed(Protocol):
     def saved_ns(self, changes: Sequence[Change]) -> int:
         """Expected saving of changes."""
 
+    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
+        """Expected saving of the first of several changes, of the first two, and so on."""
+
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Saving by every reading."""
 
@@ -120,7 +123,7 @@ class Trials(Generic[Replayer]):
         for row, bound in zip(asked, bounds, strict=True):
             found[row] = found[row]._replace(then_bound=bound)
         shared = _shared(rehearsal, found, rows[:_N_PAIRED])
-        together_ns = _together(rehearsal, found, rows, n_threads)
+        together_ns = _together(rehearsal, found, rows)
         shares_with = [shared.get(one.change, -1) for one in found]
         return _frame(rehearsal, found, {"together_ns": together_ns, "shares_with": shares_with})
 
@@ -239,19 +242,16 @@ def _combined(found: Sequence[_Prediction]) -> list[int]:
     return list(rows.values())[:_N_COMBINED]
 
 
-def _together(
-    rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int], n_threads: int
-) -> list[int]:
+def _together(rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int]) -> list[int]:
     """Saving of each row together with those above it."""
     made: dict[str, Candidate] = {}
-    asked: list[list[Change]] = []
     place: list[int] = []
     for row, one in enumerate(found):
-        if row in rows and one.candidate.target not in made:
-            made[one.candidate.target] = one.candidate
-            asked.append([change for each in made.values() for change in each.changes])
-        place.append(len(asked))
-    saved_ns = [0, *_each("changes together", rehearsal.saved_ns, asked, n_threads)]
+        if row in rows:
+            made.setdefault(one.candidate.target, one.candidate)
+        place.append(len(made))
+    asked = counted("changes together", [one.changes for one in made.values()])
+    saved_ns = [0, *rehearsal.saved_together_ns(asked)]
     return [saved_ns[number] for number in place]
 
 

@@ -10,23 +10,24 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.binding import bind
+from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.algorithms.retime import retime
-from htagraph.algorithms.walks import walk_back
-from htagraph.explain.edge_bounds import edge_bounds
+from htagraph.explain.edge_bounds import BoundRules, bound_of
 from htagraph.model.dag import Dag
 from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
+from htagraph.native.passes import compiled
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
-from htagraph.replay.draft import Draft
+from htagraph.replay.draft import Draft, weights
 from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 
@@ -86,15 +87,51 @@ class Run(NamedTuple):
     ----------
     replay : Replay
         With the edges that the changes added.
-    lag_ns, weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Of each edge, without and with its unexplained time.
+    lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
+        Of each edge, and its unexplained time.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
     replay: Replay
     lag_ns: I64
-    weight_ns: I64
+    extra_ns: I64
     times_ns: I64
+
+    @property
+    def weight_ns(self) -> I64:
+        """Time from the tail of each edge to its head."""
+        return weights(self.lag_ns, self.extra_ns)
+
+    @classmethod
+    def of(cls, draft: Draft) -> Self:
+        """The run of a draft."""
+        replay, lag_ns, extra_ns = draft.replay, draft.lag_ns, draft.extra_ns
+        times_ns = retime(replay.offsets, replay.tail, lag_ns, draft.release_ns, extra_ns=extra_ns)
+        return cls(replay, lag_ns, extra_ns, times_ns)
+
+
+@compiled
+def _sum_bounds(
+    walk: tuple[int, int],
+    timed: tuple[I64, I32, I64, I64],
+    edges: EdgeColumns,
+    rules: BoundRules,
+    sums: I64,
+) -> None:
+    """Add up the time of the path from a time to a position by bound; ties as in `bind`."""
+    offsets, tail, weight, times = timed
+    since_ns, node = walk
+    while times[node] > since_ns and offsets[node] < offsets[node + 1]:
+        best = offsets[node]
+        for edge in range(best + 1, offsets[node + 1]):
+            later = times[tail[edge]] + weight[edge] - times[tail[best]] - weight[best]
+            if later == 0:
+                later = times[tail[edge]] - times[tail[best]]
+            if later > 0 or (later == 0 and edges.kind[edge] > edges.kind[best]):
+                best = edge
+        begin = times[tail[best]]
+        sums[bound_of(best, edges, rules)] += times[node] - max(begin, since_ns)
+        node = tail[best]
 
 
 @brief
@@ -132,6 +169,11 @@ class Rehearsal:
         return []
 
     @cached_property
+    def _rules(self) -> BoundRules:
+        """What bounds of edges follow from."""
+        return BoundRules.of(self.dag)
+
+    @cached_property
     def hold_out(self) -> HoldOut:
         """How well steps predict each other."""
         return hold_out(self.dag, self.expected.replay)
@@ -162,10 +204,7 @@ class Rehearsal:
         draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)
-        replay = draft.replay
-        weight_ns = draft.weight_ns
-        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
-        return Run(replay, draft.lag_ns, weight_ns, times_ns)
+        return Run.of(draft)
 
     def bounds_of(self, run: Run) -> dict[Bound, int]:
         """Time of the window's critical path in a run by bound, most first.
@@ -176,20 +215,11 @@ class Rehearsal:
         window = replay.window_in(times_ns, self.window)
         if window.anchor < 0:
             return {}
-        binding, _ = bind(
-            replay.tail,
-            replay.head,
-            replay.kind,
-            run.weight_ns,
-            times_ns,
-            np.zeros(len(times_ns), dtype=np.int64),
-        )
-        last = int(replay.places[window.anchor])
-        walked = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
-        bound = edge_bounds(self.dag, replay.edges_at(walked))
-        since = np.maximum(times_ns[replay.tail[walked]], window.start_ns)
+        edges = replay.once("edges", lambda: EdgeColumns.of(replay.edges.columns))
+        timed = replay.offsets, replay.tail, run.weight_ns, times_ns
         sums = np.zeros(len(Bound), dtype=np.int64)
-        np.add.at(sums, bound, times_ns[replay.head[walked]] - since)
+        walk = window.start_ns, int(replay.places[window.anchor])
+        _sum_bounds(walk, timed, edges, self._rules, sums)
         found = {member: int(sums[member]) for member in Bound if sums[member]}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
@@ -210,6 +240,15 @@ class Rehearsal:
             self._last[:] = [(changes, run)]
             known[key] = changes, self.window.dur_ns - self.dur_ns(run.times_ns)
         return known[key][1]
+
+    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
+        """Expected saving of the first of several changes, of the first two, and so on."""
+        draft, saved_ns = Draft(self.dag, self.expected), []
+        for made in changes:
+            for change in made:
+                change.apply(draft)
+            saved_ns.append(self.window.dur_ns - self.dur_ns(Run.of(draft).times_ns))
+        return saved_ns
 
     def then_bound(self, changes: Sequence[Change]) -> str:
         """What bounds most of the window's critical path under changes."""

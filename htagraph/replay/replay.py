@@ -10,9 +10,9 @@ not tell which edge that is: see `Assumption`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ Bools = npt.NDArray[np.bool_]
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Found = TypeVar("Found")
 
 
 class Bounds(NamedTuple):
@@ -98,6 +99,13 @@ class Replay:
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """What several changes ask of the recorded run, by name: found once, for all lags."""
 
+    def once(self, name: str, find: Callable[[], Found]) -> Found:
+        """What is found of nodes and edges, the same for all lags."""
+        if name not in self.kept:
+            self.kept[name] = find()
+        found: Found = self.kept[name]
+        return found
+
     @property
     def weight_ns(self) -> I64:
         """Time from the tail of each edge to its head."""
@@ -132,22 +140,30 @@ class Replay:
         """How much later the head of each edge happened than its latest arrival."""
         return residuals(self.offsets, self.tail, self.lag_ns, self.release_ns, self.ts_ns)
 
-    def into_start_of(self, chosen: Bools) -> Bools:
-        """Whether each edge leads to the start of a chosen event."""
-        begins = np.zeros(len(self.head), dtype=bool)
-        begins[self.rows_into(2 * np.flatnonzero(chosen))] = True
-        return begins
-
     def rows_into(self, nodes: I64) -> I64:
         """The edges that lead to some nodes of the graph."""
-        places = self.places[nodes]
-        places = places[places >= 0]
-        first, n = self.offsets[places], self.offsets[places + 1] - self.offsets[places]
-        return np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
+        return self.rows_at(self.places[nodes])
 
-    @cached_property
+    def rows_at(self, places: I64) -> I64:
+        """The edges that lead to some positions, of which -1 is none."""
+        return _within(self.offsets, places[places >= 0])
+
+    def rows_owned(self, chosen: Bools) -> I64:
+        """The edges that are the own time of chosen events."""
+        order, first = self.once("by owner", self._by_owner)
+        return order[_within(first, np.flatnonzero(chosen))]
+
+    def _by_owner(self) -> tuple[I64, I64]:
+        """Edges by their owner, and where those of each event begin."""
+        first = np.cumsum(np.bincount(self.owner + 1, minlength=len(self.places) // 2 + 1))
+        return np.argsort(self.owner, kind="stable"), first
+
+    @property
     def owner(self) -> I32:
         """Event whose own time each edge is, -1 for none."""
+        return self.once("owner", self._owner)
+
+    def _owner(self) -> I32:
         runs = np.isin(self.kind, (EdgeKind.SPAN, EdgeKind.THREAD, EdgeKind.CONTENTION))
         runs |= self.rule == Rule.STREAM_OVERLAP
         runs |= (self.node[self.tail] == 2 * self.event.astype(np.int64)) & np.isin(
@@ -229,8 +245,15 @@ class Replay:
             rule=np.concatenate([self.rule, more.rule])[order],
             event=np.concatenate([self.event, more.event])[order],
             row=np.concatenate([self.row, np.full(len(more), -1, dtype=np.int64)])[order],
+            kept={},
         )
         return wider, lag, extra
+
+
+def _within(first: I64, at: I64) -> I64:
+    """The rows of some groups, of rows in which each group begins at its first."""
+    begin, n = first[at], first[at + 1] - first[at]
+    return np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())
 
 
 def _offsets(head: npt.NDArray[np.integer], n_nodes: int) -> I64:

@@ -12,7 +12,7 @@ from htagraph.errors import QueryError
 from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.model.dag import Dag
 from htagraph.replay.changes import Change, written
-from htagraph.replay.draft import Draft, Events
+from htagraph.replay.draft import Draft, Events, Parts
 
 __all__ = ["AtRoof", "at_roof", "spared_shares"]
 
@@ -45,7 +45,7 @@ class AtRoof(Change):
         if not spared.any():
             hint = "the question roofline lists operators that have one."
             raise QueryError(f"{self}: no such work is above a known roof.", hint=hint)
-        draft.scale(np.append(spared, 0.0)[draft.replay.owner], 0.0)
+        draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)
 
     def __str__(self) -> str:
         """Write it."""

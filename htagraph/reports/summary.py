@@ -33,7 +33,6 @@ from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
-from htagraph.replay.rehearsal import Rehearsal
 from htagraph.reports.step_shares import step_shares
 from htagraph.reports.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
@@ -307,13 +306,14 @@ class Summary(PathSummary):
     @answers(SPEED_UPS)
     def speed_ups(self) -> pd.DataFrame:
         """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
+        rehearsal = self.path.trials.rehearsal  # that of the opportunities, unless they are known
         found = self.opportunities
+        self.path.__dict__.pop("trials", None)
         is_name = found["kind"].isin(("kernel", "operator")) & (
             found["left_share"] == TWICE_AS_FAST
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
-        part = self.path.excerpt
-        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
+        return self.path.excerpt.scaled(speed_ups(rehearsal, targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:

@@ -57,37 +57,50 @@ def test_importing_loads_neither_simulator_nor_figures():
     assert run.stdout.strip() == b"[]"
 
 
-NOT_FOR_A_PATH = (
-    *("numba", "pandas.core", "pyarrow", "plotly", "rustworkx", "perfetto", "google.protobuf"),
+NOT_FOR_A_VERDICT = (
+    *("numba", "plotly", "rustworkx", "perfetto", "google.protobuf"),
     *("sqlite3", "fsspec", "distributed", "mcp", "torch"),
     *("htagraph.synth", "htagraph.capture", "htagraph.agents", "htagraph.comparison"),
-    *("htagraph.job", "htagraph.scenario", "htagraph.replay", "htagraph.findings"),
-    *("htagraph.queries", "htagraph.explain.attributed_time", "htagraph.reports.plots"),
-    *("htagraph.reports.page", "htagraph.reports.summary", "htagraph.readers.nsys.reader"),
+    *("htagraph.job", "htagraph.scenario", "htagraph.reports.plots"),
+    *("htagraph.reports.page", "htagraph.readers.nsys.reader"),
     *("htagraph.readers.perfetto.reader", "htagraph.readers.execution_trace"),
     *("htagraph.readers.monitoring", "htagraph.readers.ncu", "htagraph.readers.beside"),
     *("htagraph.readers.graph_file", "htagraph.writers.pftrace", "htagraph.writers.dot"),
     *("htagraph.writers.chrome_json", "htagraph.native.lowering"),
 )
 """What answers other questions, or reads and writes other files. pydantic is typer's own."""
+NOT_FOR_A_PATH = (
+    *NOT_FOR_A_VERDICT,
+    *("pandas.core", "pyarrow", "htagraph.replay", "htagraph.findings", "htagraph.queries"),
+    *("htagraph.explain.attributed_time", "htagraph.reports.summary"),
+)
+"""What only a verdict needs."""
 
 
-def test_a_path_loads_nothing_that_it_does_not_use(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "answer", "needless"),
+    [
+        (["path"], "CriticalPath(", NOT_FOR_A_PATH),
+        (["report", "--no-files"], "rank0", NOT_FOR_A_VERDICT),
+    ],
+    ids=["path", "verdict"],
+)
+def test_a_verb_loads_nothing_that_it_does_not_use(options, answer, needless, tmp_path):
     """The commonest verb starts at once: not even pandas is loaded for it."""
     trace = simulate(training_rank()).write(tmp_path / "rank0.pt.trace.json.gz")
     hg.load(trace).compile().critical_path().breakdown(by="bound")  # now its code is kept
     code = (
         "import sys; from htagraph.cli.start import start\n"
-        f"sys.argv = ['htagraph', 'path', {str(trace)!r}, '--quiet']\n"
+        f"sys.argv = ['htagraph', *{options!r}, {str(trace)!r}, '--quiet']\n"
         "try: start()\n"
         "finally: print(*sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
-    *answer, loaded = run.stdout.splitlines()
+    *said, loaded = run.stdout.splitlines()
 
-    assert answer[0].startswith("CriticalPath(")
-    needless = [f"{name}." for name in NOT_FOR_A_PATH]
-    assert [name for name in loaded.split() if f"{name}.".startswith(tuple(needless))] == []
+    assert said[0].startswith(answer)
+    few = tuple(f"{name}." for name in needless)
+    assert [name for name in loaded.split() if f"{name}.".startswith(few)] == []
 
 
 def test_importing_does_not_load_what_draws_rustworkx_graphs():

@@ -6,6 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
+from htagraph.replay.rehearsal import Rehearsal
 from tests.replay.drawn import drawn, saved_us
 
 STACK = """
@@ -115,3 +116,19 @@ def test_what_is_nowhere_is_refused_with_what_there_is():
     with pytest.raises(QueryError) as refused:
         hg.what_if(graph, hg.remove("*train.py*")).dur_ns  # noqa: B018
     assert "stacks=True" in refused.value.hint
+
+
+def test_code_is_found_anew_among_edges_that_another_change_added():
+    """The 4 us before `aten::b`, whichever change is made first."""
+    graph = drawn(
+        """
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >k][launch >m][launch >n]    [aten::b      ]
+        stream 7 |         [k <k     ][m <m   ][n <n     ]
+        """
+    )
+    rehearsal = Rehearsal(graph.dag, graph.interval)
+    code, overlap = hg.remove(hg.code("*")), hg.overlap("m")
+
+    assert rehearsal.saved_ns([overlap, code]) == 4_000
+    assert rehearsal.saved_ns([code, overlap]) == 4_000

@@ -114,10 +114,11 @@ def load_file(
 
     With a window the file is read twice, first for its base time, which may follow the events.
     """
-    log, window, assembly = RepairLog(Defect), EVERYTHING, Assembly()
+    log, window = RepairLog(Defect), EVERYTHING
     if wanted.window is not None:
         window = _window_in_file(source, wanted.window)
     stream = ByteStream(source, log, reports=True)
+    assembly = Assembly(stream.share)
     file = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
     if assembly.nonsense >= 0 and not assembly.has_events:
         raise TraceFormatError(
