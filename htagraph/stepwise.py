@@ -15,7 +15,6 @@ usual delays, recurring waits) is learned before, from as many parts as memory a
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +40,7 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
 from htagraph.findings.window_bounds import told_of, with_low_ends
 from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
@@ -122,49 +122,50 @@ class _Part:
 
     Parameters
     ----------
-    columns : mapping of str to ndarray
-        Its attributed time, summed: codes of `_TEXTS`; ``dur_ns``, ``n``, ``longest_ns``,
-        ``start_ns`` of the longest.
-    texts : mapping of str to sequence of str
-        The text of each code.
+    labels : DataFrame
+        Its attributed time, summed by `_TEXTS`: ``dur_ns``, ``n``, ``longest_ns``, ``start_ns`` of
+        the longest.
     sums : mapping of str to mapping of str to (int, int)
         Of the path by each of `_SUMS`: time, and number of segments.
     entered : _Place, optional
         Where the part before ends.
     """
 
-    columns: Arrays
-    texts: Mapping[str, Sequence[str]]
+    labels: pd.DataFrame
     sums: Mapping[str, Mapping[str, tuple[int, int]]]
     entered: _Place | None
     dur_ns: int
     damage: tuple[Damage, ...]
-    lost_ns: int
+    start_ns: int
 
     def arrays(self) -> Arrays:
         """What is stored."""
         facts = {
-            "texts": {name: list(texts) for name, texts in self.texts.items()},
+            "texts": {name: self.labels[name].cat.categories.tolist() for name in _TEXTS},
             "sums": self.sums,
             "entered": self.entered,
             "dur_ns": self.dur_ns,
             "damage": self.damage,
-            "lost_ns": self.lost_ns,
+            "start_ns": self.start_ns,
         }
-        return {"facts": _packed(facts), **self.columns}
+        codes = {name: self.labels[name].cat.codes for name in _TEXTS}
+        columns = self.labels.assign(**codes)
+        arrays = {str(name): column.to_numpy() for name, column in columns.items()}
+        return {"facts": _packed(facts), **arrays}
 
     @classmethod
     def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> _Part:
         """From what `arrays` returned."""
         facts = _unpacked(arrays["facts"])
+        columns: dict[str, Any] = {name: arrays[name] for name in arrays if name != "facts"}
+        columns |= {name: categorical(columns[name], facts["texts"][name]) for name in _TEXTS}
         return cls(
-            {name: column for name, column in arrays.items() if name != "facts"},
-            facts["texts"],
+            pd.DataFrame(columns),
             facts["sums"],
             _Place(*facts["entered"]) if facts["entered"] else None,
             facts["dur_ns"],
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
-            facts["lost_ns"],
+            facts["start_ns"],
         )
 
 
@@ -317,15 +318,13 @@ class _Run:
     def judged(self) -> Stepwise:
         """The parts, from the last to the first, and what they say together."""
         parts: list[_Part] = []
-        place: _Place | None = None
         for number in range(self.n_parts - 1, -1, -1):
             if (kept := self._kept(number)) is not None:
                 found = _Part.of(kept)
             else:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
-                found = self._found(number, place)
+                found = self._found(number, parts)
                 self._keep(number, found.arrays())
-            place = found.entered
             parts.insert(0, found)
         begin_stage("Judging all parts")
         return self._together(parts, _merged(parts))
@@ -366,36 +365,37 @@ class _Run:
         self._keep("all", {"facts": _packed((asdict(found.calibration), sorted(found.keys)))})
         return found
 
-    def _found(self, number: int, place: _Place | None) -> _Part:
+    def _found(self, number: int, later: Sequence[_Part]) -> _Part:
         """Read and compile a part, and find its path from where the next one is entered."""
-        path, entered = self._path(number, place)
+        path, entered = self._path(number, later)
         labels = _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
-        lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
         sums = {str(by): _sums(path, by) for by in _SUMS}
-        return _Part(*_summed(labels), sums, entered, path.dur_ns, damage, lost_ns)
+        start_ns, dur_ns = path.start_ns, path.dur_ns
+        return _Part(_summed(labels), sums, entered, dur_ns, damage, start_ns)
 
-    def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
+    def _path(self, number: int, later: Sequence[_Part]) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
 
         If launches of what is on the path were not read, two parts before it are read as well.
         """
-        start_ns, around_ns = self.starts_ns[number], self._around_ns
-        since_ns = start_ns - around_ns
-        until_ns = (self._end_ns(number) if place is None else place.time_ns) + around_ns
-        path, entered = self._path_within(number, place, (since_ns, until_ns))
+        place = later[0].entered if later else None
+        until_ns = place.time_ns if place else self._end_ns(number)
+        since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
+        until_ns += self._around_ns
+        path, entered = self._path_within(number, later, (since_ns, until_ns))
         if number > 0 and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
             del path  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
-            path, entered = self._path_within(number, place, (since_ns, until_ns))
+            path, entered = self._path_within(number, later, (since_ns, until_ns))
         return path, entered
 
     def _end_ns(self, number: int) -> int:
         return [*self.starts_ns, _FAR][number + 1]
 
     def _path_within(
-        self, number: int, place: _Place | None, times: tuple[int, int]
+        self, number: int, later: Sequence[_Part], times: tuple[int, int]
     ) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
@@ -406,10 +406,16 @@ class _Run:
         dag = replace(dag, notes=notes, repairs=recording.repairs)
         args = recording.origin.args if recording.origin else None
         assert isinstance(args, ArgsIndex)
-        start_ns = self.starts_ns[number] if number else dag.span.start_ns
-        node = -1 if place is None else _node_at(place, args)
-        end_ns = min(self._end_ns(number), dag.span.end_ns)
-        end_ns = int(dag.events.node_ts_ns[node]) if node >= 0 else end_ns
+        place = later[0].entered if later else None
+        node = _node_at(place, args) if place else -1
+        # Parts before the first work, and behind the last, are empty.
+        start_ns, end_ns = self.starts_ns[number], self._end_ns(number)
+        if node >= 0:
+            end_ns = int(dag.events.node_ts_ns[node])
+        elif not any(part.dur_ns for part in later):
+            end_ns = max(dag.span.end_ns, start_ns)
+        if number == 0:
+            start_ns = dag.span.start_ns if dag.is_work.any() else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
         first = _entering(dag, window, start_ns - times[0]) if number else -1
         entered = None
@@ -422,13 +428,15 @@ class _Run:
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
         total_ns = sum(part.dur_ns for part in parts)
-        damage = [one for part in parts for one in part.damage]
-        lost = sum(part.lost_ns for part in parts) / max(total_ns, 1)
+        last = parts[-1]
+        span = Window(parts[0].start_ns, last.start_ns + last.dur_ns, WHOLE)
+        damage = _damage_of_all(parts, span)
+        lost = lost_share(damage, span)
         if lost > LOST_LIMIT:
             verdict = Verdict((), lost_in_words(lost), window=self._name, dur_ns=total_ns)
         else:
             verdict = self._charged(parts, labels, total_ns)
-        verdict = replace(verdict, damage=damage_in_words(_worst(damage)))
+        verdict = replace(verdict, damage=damage_in_words(damage))
         by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
         return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
@@ -440,9 +448,8 @@ class _Run:
 
     def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
-        number = _usual(parts, labels)
-        next_one = parts[number + 1].entered if number + 1 < len(parts) else None
-        path, _ = self._path(number, next_one)
+        number = _usual(labels, self.n_parts)
+        path, _ = self._path(number, parts[number + 1 :])
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
             path = _sample(path)
@@ -475,7 +482,7 @@ class _Run:
 
 def _joined_in_words(parts: Sequence[_Part]) -> str:
     """Where the paths of parts do not join; empty if all do."""
-    apart = sum(part.entered is None for part in parts[1:])
+    apart = sum(part.entered is None for part in parts[1:] if part.dur_ns)
     if not apart:
         return ""
     return (
@@ -503,33 +510,51 @@ def _node_at(place: _Place, args: ArgsIndex) -> int:
 
 
 def _entering(dag: Dag, window: Window, around_ns: int) -> int:
-    """First node of the path in a window; -1 if it is found only long after the window's start.
+    """Node at which the path enters a window: its first there, or its last before, -1 for neither.
 
     Where the walk ends early, what is before may know why: so it continues there, unless all that
     would have to be read again.
     """
+    if window.anchor >= 0 and not window.dur_ns:
+        return window.anchor
     rows = path_edges(dag, window)
     if not len(rows):
         return -1
     nodes = np.append(dag.edges.tail[rows[:1]], dag.edges.head[rows])
     times = dag.events.node_ts_ns[nodes]
-    inside = np.flatnonzero((times >= window.start_ns) & (times <= window.end_ns))
-    if not len(inside) or times[inside[0]] > window.start_ns + max(around_ns, 1):
-        return -1
-    return int(nodes[inside[0]])
+    until_ns = min(window.start_ns + max(around_ns, 1), window.end_ns)
+    near = np.flatnonzero((times >= window.start_ns) & (times <= until_ns))
+    if len(near):
+        return int(nodes[near[0]])
+    return int(nodes[0]) if times[0] < window.start_ns else -1
 
 
 def _attributed(path: CriticalPath) -> pd.DataFrame:
     """The attributed time of a part; a wait before it may be the cause of what follows."""
     window = replace(path.window, start_ns=min(path.window.start_ns, path.dag.span.start_ns))
     labels = CriticalPath(path.dag, window, path.rank, path.origin).attributed_labels
-    return labels[labels["start_ns"] >= path.start_ns].reset_index(drop=True)
+    ends_ns = labels["start_ns"] + labels["dur_ns"]
+    labels = labels[ends_ns > path.start_ns].reset_index(drop=True)
+    labels["dur_ns"] -= (path.start_ns - labels["start_ns"]).clip(lower=0)
+    labels["start_ns"] = labels["start_ns"].clip(lower=path.start_ns)
+    return labels
 
 
-def _worst(found: Sequence[Damage]) -> list[Damage]:
-    """Of each kind of damage the largest: parts tell the same of themselves."""
-    by_size = sorted(found, key=lambda one: -one.n)
-    return list({one.kind: one for one in reversed(by_size)}.values())
+def _damage_of_all(parts: Sequence[_Part], span: Window) -> list[Damage]:
+    """What of the trace is damaged: all holes, and the largest of each other kind.
+
+    What two parts tell of the same place, or of the whole trace, counts once.
+    """
+    found: list[Damage] = []
+    for one in sorted((one for part in parts for one in part.damage), key=lambda one: -one.n):
+        alike = (other for other in found if other.kind == one.kind)
+        if one.kind in HOLES:
+            alike = (other for other in alike if one.overlaps(other.start_ns, other.end_ns))
+        if next(alike, None) is None:
+            found.append(one)
+    holes = {kind: [one for one in found if one.kind is kind] for kind in HOLES}
+    said = {kind: holes_in_words(kind, some, span) for kind, some in holes.items() if some}
+    return [one._replace(said=said.get(one.kind, one.said)) for one in found]
 
 
 def _is_of(one: Damage, path: CriticalPath, is_first: bool, is_last: bool) -> bool:
@@ -561,49 +586,37 @@ def _sample(path: CriticalPath) -> CriticalPath:
     return CriticalPath(cut, there, path.rank, path.origin)
 
 
-def _summed(labels: pd.DataFrame) -> tuple[Arrays, dict[str, Sequence[str]]]:
-    """Attributed time summed by all its texts: columns, and the text of each code."""
-    dur_ns, n = labels["dur_ns"].to_numpy(np.int64), len(labels)
-    codes, texts = {}, dict[str, Sequence[str]]()
-    number = np.zeros(n, dtype=np.int64)
-    for name in _TEXTS:
-        column = labels[name].astype("category").cat.remove_unused_categories()
-        codes[name] = column.cat.codes.to_numpy().astype(np.int32)
-        texts[name] = column.cat.categories.tolist()
-        number = pd.factorize(number * (len(texts[name]) + 1) + codes[name])[0]
-    n_sums = int(number.max(initial=-1)) + 1
-    total, longest = np.zeros((2, n_sums), dtype=np.int64)
-    np.add.at(total, number, dur_ns)
-    np.maximum.at(longest, number, dur_ns)
+def _summed(labels: pd.DataFrame) -> pd.DataFrame:
+    """Attributed time summed by all its texts."""
+    texts = {
+        name: labels[name].astype("category").cat.remove_unused_categories() for name in _TEXTS
+    }
+    number = np.zeros(len(labels), dtype=np.int64)
+    for column in texts.values():
+        number = pd.factorize(number * (len(column.cat.categories) + 1) + column.cat.codes)[0]
+    dur_ns = labels["dur_ns"].to_numpy(np.int64)
+    total_ns, longest_ns, row = np.zeros((3, int(number.max(initial=-1)) + 1), dtype=np.int64)
+    np.add.at(total_ns, number, dur_ns)
+    np.maximum.at(longest_ns, number, dur_ns)
+    longest = np.flatnonzero(dur_ns == longest_ns[number])[::-1]
+    row[number[longest]] = longest
     # Pieces of one segment with one cause count once.
-    segment = labels["segment"].to_numpy(np.int64) * (len(texts["cause"]) + 1) + codes["cause"]
-    is_first = ~pd.Series(segment).duplicated().to_numpy()
-    row, start = np.zeros((2, n_sums), dtype=np.int64)
-    row[number[::-1]] = np.arange(n)[::-1]
-    is_longest = np.flatnonzero(dur_ns == longest[number])[::-1]
-    start[number[is_longest]] = labels["start_ns"].to_numpy(np.int64)[is_longest]
-    columns: Arrays = {name: column[row] for name, column in codes.items()}
-    columns |= {"dur_ns": total, "longest_ns": longest, "start_ns": start}
-    columns["n"] = np.bincount(number[is_first], minlength=n_sums)
-    return columns, texts
+    is_first = ~labels[["segment", "cause"]].duplicated().to_numpy()
+    columns = {
+        **{name: column.array[row] for name, column in texts.items()},
+        "dur_ns": total_ns,
+        "n": np.bincount(number[is_first], minlength=len(row)),
+        "longest_ns": longest_ns,
+        "start_ns": labels["start_ns"].to_numpy(np.int64)[row],
+    }
+    return pd.DataFrame(columns)
 
 
 def _merged(parts: Sequence[_Part]) -> pd.DataFrame:
-    """The attributed time of all parts."""
-    columns: dict[str, Any] = {}
-    for name in _TEXTS:
-        known: dict[str, int] = {}
-        maps = (
-            np.array([known.setdefault(text, len(known)) for text in part.texts[name]], np.int32)
-            for part in parts
-        )
-        pairs = zip(maps, parts, strict=True)
-        codes = np.concatenate([number[part.columns[name]] for number, part in pairs])
-        columns[name] = categorical(codes, list(known))
-    for name in ("dur_ns", "longest_ns", "start_ns", "n"):
-        columns[name] = np.concatenate([part.columns[name] for part in parts])
-    n = len(columns["n"])
-    return pd.DataFrame({**columns, "segment": np.arange(n), "event": np.full(n, -1)}, copy=False)
+    """The attributed time of all parts, with the number of the part."""
+    frames = [part.labels.assign(part=number) for number, part in enumerate(parts)]
+    labels = pd.concat(frames, ignore_index=True).astype(dict.fromkeys(_TEXTS, "category"))
+    return labels.assign(segment=labels.index, event=-1)
 
 
 def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
@@ -615,35 +628,20 @@ def _sums(path: CriticalPath, by: BreakdownKey) -> dict[str, tuple[int, int]]:
 
 def _breakdown(parts: Sequence[_Part], by: str, total_ns: int) -> pd.DataFrame:
     """Time of all paths by group, schema `frames.BREAKDOWN`."""
-    sums = Counter[str]()
-    n = Counter[str]()
-    for part in parts:
-        for label, (dur_ns, n_segments) in part.sums[by].items():
-            sums[label] += dur_ns
-            n[label] += n_segments
-    labels = sorted(sums, key=lambda label: -sums[label])
-    times = np.array([sums[label] for label in labels], dtype=np.int64)
-    columns = {
-        "dur_ns": times,
-        "share": times / max(total_ns, 1),
-        "n_segments": np.array([n[label] for label in labels], dtype=np.int64),
-    }
-    index = pd.Index(labels, dtype=object, name=by)
-    return pd.DataFrame(columns, index=index)[list(BREAKDOWN.columns)]
+    rows = [(label, *sums) for part in parts for label, sums in part.sums[by].items()]
+    sums = pd.DataFrame(rows, columns=[by, "dur_ns", "n_segments"]).groupby(by, sort=False).sum()
+    sums = sums.sort_values("dur_ns", ascending=False, kind="stable")
+    return sums.assign(share=sums["dur_ns"] / max(total_ns, 1))[list(BREAKDOWN.columns)]
 
 
-def _usual(parts: Sequence[_Part], labels: pd.DataFrame) -> int:
+def _usual(labels: pd.DataFrame, n_parts: int) -> int:
     """The part whose causes have most nearly the shares of all; labels are those of `_merged`."""
-    cause = labels["cause"].cat
-    row = np.repeat(np.arange(len(parts)), [len(part.columns["n"]) for part in parts])
-    shares = np.zeros((len(parts), len(cause.categories)))
-    np.add.at(shares, (row, cause.codes.to_numpy()), labels["dur_ns"].to_numpy())
-    whole = shares.sum(axis=0) / max(shares.sum(), 1)
-    own = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
-    away = np.abs(own - whole).sum(axis=1)
-    if len(parts) > 2:
-        away[[0, -1]] = np.inf  # they begin and end like no other
-    return int(away.argmin())
+    sums = labels.pivot_table("dur_ns", "part", "cause", "sum", fill_value=0, observed=True)
+    shares = sums.div(sums.sum(axis=1).clip(lower=1), axis=0)
+    away = (shares - sums.sum() / max(sums.to_numpy().sum(), 1)).abs().sum(axis=1)
+    if n_parts > 2:
+        away = away.drop([0, n_parts - 1], errors="ignore")  # they begin and end like no other
+    return int(away.idxmin()) if len(away) else 0
 
 
 def _scaled(found: pd.DataFrame, factors: Mapping[str, float], other: float) -> pd.DataFrame:

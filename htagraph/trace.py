@@ -32,6 +32,7 @@ from htagraph.model.frames import ATTACHED, EVENTS, REPAIRS, SIZES, STEPS
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, in_words
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
+from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
@@ -409,5 +410,7 @@ def _surroundings(
     try:
         found = graph.window(name, instance=instance).interval
     except WindowNotFoundError:
+        if PROFILER_STEP.search(name):  # no other range is a step
+            raise
         found = ranges(None).window(name, instance=instance).interval
     return found.start_ns - found.dur_ns, found.end_ns + found.dur_ns

@@ -78,6 +78,22 @@ def test_what_one_part_shows_of_the_device_clock_holds_for_all_parts(tmp_path):
     assert _same_answers(late, late.stat().st_size // 8)
 
 
+def test_holes_of_all_parts_are_told_as_those_of_the_whole_trace(tmp_path):
+    document = json.loads(_trace(tmp_path, "small_kernels").read_text())
+    events = document["traceEvents"]
+    calls = [event for event in events if "aunch" in event["name"] and event["ph"] == "X"]
+    lost = {id(call) for call in calls[200:240] + calls[600:620]}
+    document["traceEvents"] = [event for event in events if id(event) not in lost]
+    file = tmp_path / "holes.json"
+    file.write_text(json.dumps(document))
+    whole = hg.load(file).compile().verdict()
+    parts = hg.stepwise_verdict(file, part_bytes=file.stat().st_size // 8)
+    assert parts.n_parts >= 5
+    assert "in 1 other place have no launch" in whole.damage[0]
+    assert parts.verdict.damage[0] == whole.damage[0]
+    assert parts.verdict.withheld.partition(":")[0] == whole.withheld.partition(":")[0]
+
+
 _CUT_IN_STEPS = (
     "hta/df_index_resolver/df_index_resolver.json.gz",
     "hta/negative_queue_length_values_check/rank0.json.gz",  # work that recurs, rarely in a part

@@ -158,6 +158,10 @@ def test_the_second_window_reads_a_small_part_of_the_file(tmp_path: Path) -> Non
         read.append(_n_read() - before)
     assert read[0] >= file.stat().st_size
     assert read[1] < read[0] / 2
+    before = _n_read()
+    with pytest.raises(hg.errors.WindowNotFoundError):  # and no other range is a step
+        hg.load(file, window="ProfilerStep#5", cache=kept)
+    assert _n_read() - before < read[0] / 2
     (entry,) = kept.iterdir()
     entry.write_bytes(entry.read_bytes()[:-100])  # damaged: made anew
     assert len(hg.load(file, window=(300_000_000, 300_100_000), cache=kept).events) == 10
