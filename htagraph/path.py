@@ -14,7 +14,7 @@ import pandas as pd
 
 from htagraph.errors import MissingEventsError, QueryError, one_of
 from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
-from htagraph.explain.critical_path import path_edges, path_segments
+from htagraph.explain.critical_path import path_edges, path_parts, path_segments
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
@@ -39,6 +39,9 @@ __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
+
+_LABELS_OF_TABLES = ("bound", "kind", "name", "rule")
+"""Labels whose codes are those of the tables: the same in every part of a path."""
 
 _TOP = 3
 """Chosen: bounds in the line that represents a path."""
@@ -228,8 +231,17 @@ class CriticalPath:
         dict of str to ndarray
             The labels, under the name `by`, and the columns of `frames.BREAKDOWN`.
         """
-        codes, labels = segment_labels(self.dag, self.coded, by)
-        return label_sums(codes, labels, self.coded.dur_ns, by, self.dur_ns)
+        if by not in self._sums:
+            is_coded = "coded" in vars(self) or by not in _LABELS_OF_TABLES
+            parts = (self.coded,) if is_coded else path_parts(self.dag, self.window)
+            labelled = ((*segment_labels(self.dag, part, by), part.dur_ns) for part in parts)
+            self._sums[by] = label_sums(labelled, by, self.dur_ns)
+        return dict(self._sums[by])
+
+    @cached_property
+    def _sums(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
+        """What `sums` has found, by label."""
+        return {}
 
     def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
         """Segments cut at the boundaries of steps; see `split_by_steps`."""
@@ -359,7 +371,7 @@ class CriticalPath:
         bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
-            f"{human_count(self.n_segments, 'segment')}: {bounds or 'nothing'})"
+            f"{human_count(int(sums['n_segments'].sum()), 'segment')}: {bounds or 'nothing'})"
         )
 
     def _repr_html_(self) -> str:

@@ -8,8 +8,8 @@ all parts join, without gap or overlap, as if one walk had gone over the whole g
     [... path ............][... path ............][... path ............]  end
     <--- ends with that ---<--- ends with that ---<--- found first
 
-A part is compiled with what is around it. What a graph learns from all events (device clock, usual
-delays, recurring waits) is learned from one part.
+A part is compiled with what is around it. What a graph learns from all device work (device clock,
+usual delays, recurring waits) is learned before, from as many parts as memory allows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.compiled import LoadOptions
+from htagraph.compiler.passes import compile_events, learnt_from
+from htagraph.compiler.structure import Learnt
 from htagraph.errors import OutputError
 from htagraph.explain.critical_path import path_edges
 from htagraph.findings.context import find_context
@@ -39,11 +42,12 @@ from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
 from htagraph.findings.window_bounds import told_of, with_low_ends
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import find_steps
-from htagraph.model.dag import Dag
+from htagraph.model.dag import Calibration, Dag
 from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, begin_stage, listening
+from htagraph.model.recording import STACKS
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
@@ -58,7 +62,7 @@ from htagraph.readers.kineto.header import base_time_of
 from htagraph.readers.memory_need import free_bytes
 from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
-from htagraph.trace import Trace, kept_index
+from htagraph.trace import kept_index
 from htagraph.writers.graph_file import write_arrays
 
 __all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
@@ -84,8 +88,12 @@ _EVENLY = 1_000
 _SUMS: tuple[BreakdownKey, ...] = ("bound", "op")
 """Groups of the path of the whole trace."""
 
-_MORE = (0.5, 1.5)
-"""Parts that are read before one that lacks launches: at most three in all. A limit of memory."""
+_MORE = 2
+"""Parts that are read before one that lacks launches: three in all. A limit of memory."""
+
+_LEARNED_FROM = 3
+"""Device work and API calls from which all parts learn, in parts of text. A limit of memory: half
+of most text is of operators, so six parts; of a trace with more, some."""
 
 _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
 """Columns by which attributed time is summed."""
@@ -95,8 +103,8 @@ _FAR = 1 << 62
 
 
 _READ_IN_PARTS = (
-    "Read in parts, with an eighth more around each: device clock, usual delays and recurring "
-    "waits are those of a part, and a wait for something before what was read is unexplained."
+    "Read in parts, with an eighth more around each: a wait for something before that is "
+    "unexplained, and what threads wait for is learned from each part by itself."
 )
 
 
@@ -143,12 +151,12 @@ class _Part:
             "damage": self.damage,
             "lost_ns": self.lost_ns,
         }
-        return {"facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8), **self.columns}
+        return {"facts": _packed(facts), **self.columns}
 
     @classmethod
     def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> _Part:
         """From what `arrays` returned."""
-        facts = json.loads(arrays["facts"].tobytes())
+        facts = _unpacked(arrays["facts"])
         return cls(
             {name: column for name, column in arrays.items() if name != "facts"},
             facts["texts"],
@@ -158,6 +166,16 @@ class _Part:
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
             facts["lost_ns"],
         )
+
+
+def _packed(facts: object) -> npt.NDArray[np.uint8]:
+    """Facts, as arrays are stored."""
+    return np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+
+
+def _unpacked(stored: npt.NDArray[Any]) -> Any:  # noqa: ANN401  JSON
+    """From what `_packed` returned."""
+    return json.loads(stored.tobytes())
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,8 +213,8 @@ def stepwise_verdict(
     """The verdict on a Kineto trace that is larger than memory, read in parts of some steps.
 
     The critical path is that of the whole trace, where a part shows what a wait depends on. Device
-    clock, usual delays and recurring waits are learned from each part by itself. Predictions are
-    replayed in one part, and scaled.
+    clock, usual delays and recurring waits are learned from all parts, or as many as fit into
+    memory. Predictions are replayed in one part, and scaled.
 
     Parameters
     ----------
@@ -271,11 +289,6 @@ class _Run:
         return base_time_of(self.index.metadata)
 
     @cached_property
-    def curve(self) -> _Curve:
-        """How the text of the file is spread over time."""
-        return _Curve.of(self.index.zones)
-
-    @cached_property
     def starts_ns(self) -> list[int]:
         """Where parts begin, the first at the beginning of time."""
         zones = self.index.zones
@@ -283,7 +296,7 @@ class _Run:
         within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
         if len(starts) <= 1 and len(within[0]):
             starts = np.linspace(within[0].min(), within[1].max(), _EVENLY).astype(np.int64)
-        text = self.curve.text_until(starts) // self.part_bytes
+        text = _text_until(starts, zones) // self.part_bytes
         cuts = starts[1:][np.diff(text) > 0] + self.base_ns
         return [-_FAR, *cuts.tolist()]
 
@@ -292,49 +305,71 @@ class _Run:
         """Number of parts."""
         return len(self.starts_ns)
 
-    def _around_ns(self, number: int) -> int:
+    @cached_property
+    def _around_ns(self) -> int:
         """How much before and after a part is read at first."""
-        lengths = np.diff(self.starts_ns[1:]) if self.n_parts > 2 else np.zeros(1, dtype=np.int64)
-        at = min(max(number - 1, 0), len(lengths) - 1)
-        usual_ns = int(max(lengths[at], np.median(lengths)))
         step_ns = int(self.steps["dur_ns"].max()) if len(self.steps) else 0
-        return max(min(step_ns, usual_ns or step_ns), int(_AROUND * usual_ns))
+        if self.n_parts <= 2:
+            return step_ns
+        usual_ns = int(np.median(np.diff(self.starts_ns[1:])))
+        return max(min(step_ns, usual_ns), int(_AROUND * usual_ns))
 
     def judged(self) -> Stepwise:
         """The parts, from the last to the first, and what they say together."""
         parts: list[_Part] = []
         place: _Place | None = None
         for number in range(self.n_parts - 1, -1, -1):
-            found = self._kept(number)
-            if found is None:
+            if (kept := self._kept(number)) is not None:
+                found = _Part.of(kept)
+            else:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
-                found = self._keep(number, self._found(number, place))
+                found = self._found(number, place)
+                self._keep(number, found.arrays())
             place = found.entered
             parts.insert(0, found)
         begin_stage("Judging all parts")
         return self._together(parts, _merged(parts))
 
-    def _entry(self, number: int) -> Path:
+    def _entry(self, number: int | str) -> Path:
         kind = f"part {number} of {self.part_bytes} bytes {self.options}"
         return entry_of((self.index.path,), self.folder, kind)
 
-    def _kept(self, number: int) -> _Part | None:
-        """A part that an earlier call has found."""
+    def _kept(self, number: int | str) -> Mapping[str, npt.NDArray[Any]] | None:
+        """What an earlier call has found of a part."""
         entry = self._entry(number)
         if is_trusted(entry):
             with suppress(*BROKEN):
-                return _Part.of(arrays_in(entry))
+                return arrays_in(entry)
         return None
 
-    def _keep(self, number: int, found: _Part) -> _Part:
+    def _keep(self, number: int | str, found: Arrays) -> None:
         with suppress(OutputError):  # `kept_index` has warned
-            owned(write_arrays(self._entry(number), found.arrays()))
+            owned(write_arrays(self._entry(number), found))
+
+    @property
+    def learned_from(self) -> range:
+        """The parts from which all learn."""
+        every = ceil(self.index.device_share * self.n_parts / _LEARNED_FROM)
+        return range(every // 2, self.n_parts, every) if every else range(0)
+
+    @cached_property
+    def learnt(self) -> Learnt | None:
+        """What all parts learn from some; None if there is one, or no device."""
+        if self.n_parts == 1 or not self.learned_from:
+            return None
+        if (kept := self._kept("all")) is not None:
+            calibration, keys = _unpacked(kept["facts"])
+            return Learnt(Calibration(**calibration), frozenset(keys))
+        begin_stage("Learning from several parts")
+        windows = [(self.starts_ns[some], self._end_ns(some)) for some in self.learned_from]
+        found = learnt_from(self.index.devices(windows), infer=self.options.infer)
+        self._keep("all", {"facts": _packed((asdict(found.calibration), sorted(found.keys)))})
         return found
 
     def _found(self, number: int, place: _Place | None) -> _Part:
         """Read and compile a part, and find its path from where the next one is entered."""
         path, entered = self._path(number, place)
-        labels = path.attributed_labels
+        labels = _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         lost_ns = round(lost_share(damage, path.window) * path.dur_ns)
@@ -344,61 +379,45 @@ class _Run:
     def _path(self, number: int, place: _Place | None) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, and where the part before ends.
 
-        If what was read lacks launches or device work, more is read: half a part, and at last one
-        and a half before it.
+        If launches of what is on the path were not read, two parts before it are read as well.
         """
-        start_ns, end_ns = self._nominal(number, place)
-        around_ns = self._around_ns(number)
-        times = start_ns - around_ns, end_ns + around_ns
-        path, entered = self._path_within(number, place, times)
-        for more in _MORE:
-            if not _lacks_work(path, is_first=number == 0):
-                break
-            before, after = more * self.part_bytes, min(more, _MORE[0]) * self.part_bytes
-            times = (
-                min(times[0], self._moved(start_ns, -before)),
-                max(times[1], self._moved(end_ns, after)),
-            )
+        start_ns, around_ns = self.starts_ns[number], self._around_ns
+        since_ns = start_ns - around_ns
+        until_ns = (self._end_ns(number) if place is None else place.time_ns) + around_ns
+        path, entered = self._path_within(number, place, (since_ns, until_ns))
+        if number > 0 and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
             del path  # its memory is needed
-            path, entered = self._path_within(number, place, times)
+            since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
+            path, entered = self._path_within(number, place, (since_ns, until_ns))
         return path, entered
 
-    def _nominal(self, number: int, place: _Place | None) -> tuple[int, int]:
-        """Where a part begins, and where the next one is entered."""
-        if place is not None:
-            return self.starts_ns[number], place.time_ns
-        return self.starts_ns[number], [*self.starts_ns, _FAR][number + 1]
-
-    def _moved(self, time_ns: int, n_bytes: float) -> int:
-        """A time, moved by some bytes of text."""
-        if abs(time_ns) >= _FAR:
-            return time_ns
-        return self.curve.later(time_ns - self.base_ns, n_bytes) + self.base_ns
+    def _end_ns(self, number: int) -> int:
+        return [*self.starts_ns, _FAR][number + 1]
 
     def _path_within(
         self, number: int, place: _Place | None, times: tuple[int, int]
     ) -> tuple[CriticalPath, _Place | None]:
         """The path of a part, if only a window of the file is read."""
-        is_first, is_last = number == 0, number == self.n_parts - 1
-        start_ns, end_ns = self._nominal(number, place)
         times = max(times[0], -_FAR), min(times[1], _FAR)
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
-        graph = Trace(recording).compile(infer=self.options.infer)
-        dag = replace(graph.dag, notes={**graph.dag.notes, "is_part": 0})
+        begin_stage("Compiling the graph")
+        dag = compile_events(recording.events, infer=self.options.infer, learnt=self.learnt)
+        notes = {**dag.notes, "n_unread_stacks": recording.skipped.get(STACKS, 0)}
+        dag = replace(dag, notes=notes, repairs=recording.repairs)
         args = recording.origin.args if recording.origin else None
         assert isinstance(args, ArgsIndex)
-        start_ns = dag.span.start_ns if is_first else start_ns
+        start_ns = self.starts_ns[number] if number else dag.span.start_ns
         node = -1 if place is None else _node_at(place, args)
-        end_ns = dag.span.end_ns if is_last else end_ns
+        end_ns = min(self._end_ns(number), dag.span.end_ns)
         end_ns = int(dag.events.node_ts_ns[node]) if node >= 0 else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
-        first = -1 if is_first else _entering(dag, window, start_ns - times[0])
+        first = _entering(dag, window, start_ns - times[0]) if number else -1
         entered = None
         if first >= 0:
             time_ns = int(dag.events.node_ts_ns[first])
             window = replace(window, start_ns=time_ns)
             entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
-        return CriticalPath(dag, window, graph.rank, recording.origin), entered
+        return CriticalPath(dag, window, recording.rank, recording.origin), entered
 
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
@@ -431,7 +450,7 @@ class _Run:
         if len(opportunities):
             context = replace(context, compute=compute_in_words(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
-        there = path.attributed_labels.groupby("cause", observed=True)["dur_ns"].sum()
+        there = _attributed(path).groupby("cause", observed=True)["dur_ns"].sum()
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
         verdict = charged(labels, self._name, total_ns, told_of(path, context, costs))
@@ -440,36 +459,40 @@ class _Run:
             return replace(verdict, rests_on=path.excerpt.sentence)
         name = path.window.name
         where = ("" if name == WHOLE else f"{name} of ") + f"part {number + 1}"
-        predicted_from = f"Predicted from {where}, in proportion." if len(opportunities) else ""
-        return replace(verdict, rests_on=f"{_READ_IN_PARTS} {predicted_from}".strip())
+        said = [_READ_IN_PARTS, self._learned_in_words, _joined_in_words(parts)]
+        said += [f"Predicted from {where}, in proportion."] if len(opportunities) else []
+        return replace(verdict, rests_on=" ".join(filter(None, said)))
+
+    @property
+    def _learned_in_words(self) -> str:
+        """From what all parts learn; empty if from all."""
+        n = len(self.learned_from)
+        if n in {0, self.n_parts}:
+            return ""
+        some = f"{n} of {self.n_parts} parts"
+        return f"Device clock, usual delays and recurring waits are learned from {some}."
 
 
-class _Curve(NamedTuple):
-    """Bytes of events up to each time of the file's clock, as if pieces had the same everywhere."""
+def _joined_in_words(parts: Sequence[_Part]) -> str:
+    """Where the paths of parts do not join; empty if all do."""
+    apart = sum(part.entered is None for part in parts[1:])
+    if not apart:
+        return ""
+    return (
+        f"At {apart} of {human_count(len(parts) - 1, 'cut')} the path has no event: there, the "
+        "part before is judged up to the start of the next."
+    )
 
-    ns: npt.NDArray[np.float64]
-    text: npt.NDArray[np.float64]
 
-    @classmethod
-    def of(cls, zones: Zones) -> _Curve:
-        """The curve of a file."""
-        first, last = zones.first_ns.astype(np.float64), zones.last_ns.astype(np.float64)
-        rate = (zones.stop - zones.start) * (zones.n_events > 0) / np.maximum(last - first, 1.0)
-        at, change = np.concatenate([first, last]), np.concatenate([rate, -rate])
-        order = np.argsort(at, kind="stable")
-        rates = np.cumsum(change[order])
-        grown = np.cumsum(np.diff(at[order]) * rates[:-1])
-        return cls(at[order], np.concatenate([np.zeros(1), grown]))
-
-    def text_until(self, times: I64) -> I64:
-        """Bytes up to some times."""
-        found: I64 = np.interp(times, self.ns, self.text).astype(np.int64)
-        return found
-
-    def later(self, time_ns: int, n_bytes: float) -> int:
-        """The time so many bytes after another, or before it."""
-        text = np.interp(time_ns, self.ns, self.text)
-        return int(np.interp(text + n_bytes, self.text, self.ns))
+def _text_until(times: I64, zones: Zones) -> I64:
+    """Bytes of events up to some times, as if each piece had the same everywhere."""
+    first, last = zones.first_ns.astype(np.float64), zones.last_ns.astype(np.float64)
+    rate = (zones.stop - zones.start) * (zones.n_events > 0) / np.maximum(last - first, 1.0)
+    at, change = np.concatenate([first, last]), np.concatenate([rate, -rate])
+    order = np.argsort(at, kind="stable")
+    grown = np.cumsum(np.diff(at[order]) * np.cumsum(change[order])[:-1])
+    found: I64 = np.interp(times, at[order], np.append(0, grown)).astype(np.int64)
+    return found
 
 
 def _node_at(place: _Place, args: ArgsIndex) -> int:
@@ -496,6 +519,13 @@ def _entering(dag: Dag, window: Window, around_ns: int) -> int:
     return int(nodes[inside[0]])
 
 
+def _attributed(path: CriticalPath) -> pd.DataFrame:
+    """The attributed time of a part; a wait before it may be the cause of what follows."""
+    window = replace(path.window, start_ns=min(path.window.start_ns, path.dag.span.start_ns))
+    labels = CriticalPath(path.dag, window, path.rank, path.origin).attributed_labels
+    return labels[labels["start_ns"] >= path.start_ns].reset_index(drop=True)
+
+
 def _worst(found: Sequence[Damage]) -> list[Damage]:
     """Of each kind of damage the largest: parts tell the same of themselves."""
     by_size = sorted(found, key=lambda one: -one.n)
@@ -512,13 +542,6 @@ def _is_of(one: Damage, path: CriticalPath, is_first: bool, is_last: bool) -> bo
     ran_ns, launched_ns = dag.events.ts_ns[work], dag.events.ts_ns[dag.launch[work]]
     begins = is_first or bool((ran_ns < one.start_ns).any())
     return one.kind not in HOLES or (begins and (is_last or bool((launched_ns > one.end_ns).any())))
-
-
-def _lacks_work(path: CriticalPath, *, is_first: bool) -> bool:
-    """Whether launches or device work of a path are not there: lost, or not read."""
-    if not is_first and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
-        return True
-    return any(one.kind in HOLES for one in damage_of(path.dag, path.window))
 
 
 def _sample(path: CriticalPath) -> CriticalPath:

@@ -23,6 +23,7 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
+from htagraph.algorithms.by_head import InOrder
 from htagraph.compiler import passes
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import HTAGraphError
@@ -75,14 +76,11 @@ def without(rule: Rule | None) -> Iterator[None]:
 
         return found
 
-    def of_threads(*given: object, infer: bool) -> EdgeTable:
-        edges = threads(*given, infer=infer)  # type: ignore[arg-type]
-        own = edges.rule == rule
-        rules, lag_ns = edges.rule.copy(), edges.lag_ns.copy()
-        times = given[0].events.node_ts_ns  # type: ignore[attr-defined]
-        rules[own] = Rule.PROGRAM_ORDER
-        lag_ns[own] = (times[edges.head] - times[edges.tail])[own]
-        return EdgeTable.of(rules, edges.tail, edges.head, lag_ns=lag_ns, event=edges.event)
+    def of_threads(*given: object, infer: bool) -> InOrder:
+        order = threads(*given, infer=infer)  # type: ignore[arg-type]
+        return order._replace(
+            rule=np.where(order.rule == rule, np.int8(Rule.PROGRAM_ORDER), order.rule)
+        )
 
     try:
         passes.PASSES = tuple(map(edges_of, passes.PASSES))  # type: ignore[assignment]

@@ -11,11 +11,13 @@ __all__ = ["depths", "highest", "nearest", "parents_first", "sums_under"]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+I32 = npt.NDArray[np.int32]
 Parents = npt.NDArray[np.integer]
+Rows = npt.NDArray[np.signedinteger]
 
 
 @compiled
-def _parents_first(parent: Parents, events: I64, order: I64, stack: I64, seen: Bool) -> int:
+def _parents_first(parent: Parents, events: I64, order: I32, stack: I32, seen: Bool) -> int:
     """Fill the order; return its length."""
     n = 0
     for start in events:
@@ -33,7 +35,7 @@ def _parents_first(parent: Parents, events: I64, order: I64, stack: I64, seen: B
 
 
 @compiled
-def _depths(parent: Parents, order: I64, depth: I64) -> None:
+def _depths(parent: Parents, order: I32, depth: I64) -> None:
     """Fill the number of ancestors, itself included, of each event in the order."""
     for event in order:
         above = parent[event]
@@ -41,19 +43,33 @@ def _depths(parent: Parents, order: I64, depth: I64) -> None:
 
 
 @compiled
-def _inherit(parent: Parents, order: I64, holds: Bool, from_above: bool, found: I64) -> None:
-    """Fill the nearest, or from above the highest, ancestor for which something holds."""
+def _nearest(parent: Parents, events: Parents, holds: Bool, known: I32, out: Parents) -> None:
+    """Fill the nearest ancestors; `known`, all -2, keeps what is found for events on the way."""
+    for row in range(len(events)):
+        event = events[row]
+        while event >= 0 and known[event] == -2 and not holds[event]:
+            event = parent[event]
+        found = event
+        if event >= 0 and known[event] != -2:
+            found = known[event]
+        out[row] = found
+        event = events[row]
+        while event >= 0 and known[event] == -2 and not holds[event]:
+            known[event] = found
+            event = parent[event]
+
+
+@compiled
+def _highest(parent: Parents, order: I32, holds: Bool, found: I64) -> None:
+    """Fill the highest ancestor for which something holds."""
     for event in order:
         above = found[parent[event]] if parent[event] >= 0 else -1
-        if holds[event] and not (from_above and above >= 0):
-            found[event] = event
-        else:
-            found[event] = above
+        found[event] = event if holds[event] and above < 0 else above
 
 
 @compiled
 def _first_of_code(
-    parent: Parents, order: I64, code: I64, is_open: Bool, kin: tuple[I64, I64], out: I64
+    parent: Parents, order: I32, code: Parents, is_open: Bool, kin: tuple[I32, I32], out: Parents
 ) -> None:
     """Make the code -1 of events below another of the same code, depth first.
 
@@ -86,7 +102,7 @@ def _first_of_code(
 
 
 @compiled
-def _sum_up(parent: Parents, order: I64, value: I64) -> None:
+def _sum_up(parent: Parents, order: I32, value: I64) -> None:
     """Add the value of each event to its parent's, children first."""
     for position in range(len(order) - 1, -1, -1):
         event = order[position]
@@ -94,7 +110,7 @@ def _sum_up(parent: Parents, order: I64, value: I64) -> None:
             value[parent[event]] += value[event]
 
 
-def parents_first(parent: Parents, events: I64) -> I64:
+def parents_first(parent: Parents, events: Rows) -> I32:
     """Events and all their ancestors, each once, parents before children.
 
     Parameters
@@ -108,7 +124,7 @@ def parents_first(parent: Parents, events: I64) -> I64:
     [0, 1, 2, 3]
     """
     n = len(parent)
-    order, stack = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    order, stack = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
     events = np.ascontiguousarray(events, dtype=np.int64)
     return order[: _parents_first(parent, events, order, stack, np.zeros(n, dtype=bool))]
 
@@ -126,7 +142,7 @@ def depths(parent: Parents, events: I64) -> I64:
     return depth[events]
 
 
-def nearest(parent: Parents, events: I64, holds: Bool) -> I64:
+def nearest(parent: Parents, events: Rows, holds: Bool) -> Rows:
     """Each event or its nearest ancestor for which something holds, -1 for none.
 
     Examples
@@ -135,7 +151,11 @@ def nearest(parent: Parents, events: I64, holds: Bool) -> I64:
     >>> nearest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
     [1, -1, -1]
     """
-    return _inherited(parent, events, holds, from_above=False)
+    out = np.full(len(events), -1, dtype=events.dtype)
+    if holds.any():
+        known = np.full(len(parent), -2, dtype=np.int32)
+        _nearest(parent, np.ascontiguousarray(events), holds, known, out)
+    return out
 
 
 def highest(parent: Parents, events: I64, holds: Bool) -> I64:
@@ -147,18 +167,14 @@ def highest(parent: Parents, events: I64, holds: Bool) -> I64:
     >>> highest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
     [0, -1, -1]
     """
-    return _inherited(parent, events, holds, from_above=True)
-
-
-def _inherited(parent: Parents, events: I64, holds: Bool, *, from_above: bool) -> I64:
     if not holds.any():
         return np.full(len(events), -1)
     found = np.full(len(parent) + 1, -1, dtype=np.int64)  # the last is for -1
-    _inherit(parent, parents_first(parent, events), holds, from_above, found)
+    _highest(parent, parents_first(parent, events), holds, found)
     return found[events]
 
 
-def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
+def sums_under(parent: Parents, code: Rows, values: I64, n_codes: int) -> I64:
     """Sum of the values at and under the events of each code; a value counts once for a code.
 
     Parent, code and value are of each event, -1 for no parent or code.
@@ -172,7 +188,7 @@ def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
     [8, 5]
     """
     order = parents_first(parent, np.flatnonzero(values))
-    child, sibling = (np.full(len(parent), -1, dtype=np.int64) for _ in range(2))
+    child, sibling = (np.full(len(parent), -1, dtype=np.int32) for _ in range(2))
     top = code.copy()
     _first_of_code(parent, order, code, np.zeros(n_codes, dtype=bool), (child, sibling), top)
     total = values.copy()

@@ -30,7 +30,6 @@ def _bind(
     tiebreak: I64,
     shift: int,
     binding: I32,
-    latest: I64,
 ) -> None:
     """Keep the edge with the largest (arrival, time of tail, kind, tiebreak of tail) per head."""
     tail, head, kind, lag = edges
@@ -39,9 +38,10 @@ def _bind(
         arrival = node_ts[tail[edge]] + lag[edge]
         best = binding[node]
         if best >= 0:
-            if arrival < latest[node]:
+            latest = node_ts[tail[best]] + lag[best]
+            if arrival < latest:
                 continue
-            if arrival == latest[node]:
+            if arrival == latest:
                 ts, best_ts = node_ts[tail[edge]], node_ts[tail[best]]
                 if ts < best_ts or (ts == best_ts and kind[edge] < kind[best]):
                     continue
@@ -52,11 +52,10 @@ def _bind(
                 ):
                     continue
         binding[node] = edge
-        latest[node] = arrival
 
 
-def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> tuple[I32, I64]:
-    """Binding edge and residual of every node.
+def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> I32:
+    """Binding edge of every node, -1 where no edge leads.
 
     Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail.
 
@@ -70,26 +69,17 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
     tiebreak : ndarray of shape (n_nodes,) or (n_nodes / 2,), dtype=int64
         Of nodes, or of events, which have two nodes each.
 
-    Returns
-    -------
-    binding : ndarray of shape (n_nodes,), dtype=int32
-        -1 where no edge leads.
-    residual : ndarray of shape (n_nodes,), dtype=int64, unit=ns
-        0 where no edge leads.
-
     Examples
     --------
     >>> tail, head = np.array([0, 1], np.int32), np.array([2, 2], np.int32)
     >>> ts = np.array([0, 4, 10])
-    >>> binding, residual = bind(tail, head, np.zeros(2, np.int8), np.array([7, 1]), ts, ts)
-    >>> binding.tolist(), residual.tolist()
-    ([-1, -1, 0], [0, 0, 3])
+    >>> bind(tail, head, np.zeros(2, np.int8), np.array([7, 1]), ts, ts).tolist()
+    [-1, -1, 0]
     """
     binding = np.full(len(node_ts), -1, dtype=np.int32)
-    latest = np.array(node_ts, dtype=np.int64)
     shift = int(len(tiebreak) < len(node_ts))
-    _bind((tail, head, kind, lag), node_ts, tiebreak, shift, binding, latest)
-    return binding, np.subtract(node_ts, latest, out=latest)
+    _bind((tail, head, kind, lag), node_ts, tiebreak, shift, binding)
+    return binding
 
 
 @compiled
@@ -164,7 +154,6 @@ def topological_order(
     """
     instant = np.empty(len(tail), dtype=np.int32)
     instant = instant[: _instant(tail, head, node_ts, instant)]
-    level = np.zeros(len(node_ts), dtype=np.int32)
     cyclic = np.zeros(len(tail), dtype=bool)
     if len(instant):
         touched, compact = np.unique(
@@ -176,8 +165,19 @@ def topological_order(
         indegree = np.bincount(after, minlength=len(touched))
         depth, queue = np.zeros((2, len(touched)), dtype=np.int32)
         left = _levels(by_tail, offsets, indegree, depth, queue)
-        level[touched] = depth
         if left:
-            cyclic[instant] = (level[head[instant]] < 0) & (level[tail[instant]] < 0)
-    order = nodes[np.lexsort((level[nodes], node_ts[nodes]))]
-    return order, cyclic
+            cyclic[instant] = (depth[after] < 0) & (depth[before] < 0)
+        nodes = _by_depth(nodes, touched.astype(np.int32), depth)
+    return nodes[np.argsort(node_ts[nodes], kind="stable")], cyclic
+
+
+def _by_depth(nodes: I32, touched: I32, depth: I32) -> I32:
+    """Nodes by depth, then as they are; those that are not touched have none."""
+    is_deep = np.zeros(max(int(nodes.max(initial=-1)), int(touched[-1])) + 1, dtype=bool)
+    is_deep[touched[depth != 0]] = True
+    deep = nodes[is_deep[nodes]]
+    level = depth[np.searchsorted(touched, deep)]
+    order = np.argsort(level, kind="stable")
+    n_before = np.count_nonzero(level < 0)
+    parts = deep[order[:n_before]], nodes[~is_deep[nodes]], deep[order[n_before:]]
+    return np.concatenate(parts)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from htagraph.native.passes import compiled
 
-__all__ = ["EdgeColumns", "by_head"]
+__all__ = ["EdgeColumns", "InOrder", "by_head"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -49,11 +49,64 @@ class EdgeColumns(NamedTuple):
         return cls(*(np.empty(n, dtype=dtype) for dtype in _DTYPES))
 
 
+class InOrder(NamedTuple):
+    """Nodes in chains, each with an edge from the one before it: edges that need no columns yet.
+
+    Parameters
+    ----------
+    node : ndarray of shape (n,), dtype=int32
+        Chain by chain.
+    event : ndarray of shape (n,), dtype=int32
+        Event that the time from each node to the next belongs to, -1 for none.
+    rule : ndarray of shape (n,), dtype=int8
+        Rule of the edge from each node to the next.
+    first : ndarray of shape (n_chains + 1,), dtype=int64
+        Those of a chain are ``first[chain]:first[chain + 1]``.
+    node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
+    kind : int
+        Of all these edges.
+    waits : int
+        Rule of edges without a lag; the lag of others is the time between.
+    """
+
+    node: I32
+    event: I32
+    rule: I8
+    first: I64
+    node_ts_ns: I64
+    kind: int
+    waits: int
+
+
+@compiled
+def _count_in_order(chains: InOrder, first: I32) -> None:
+    """Count the edges of chains into each head, two places after its own."""
+    for chain in range(len(chains.first) - 1):
+        for position in range(chains.first[chain] + 1, chains.first[chain + 1]):
+            first[chains.node[position] + 2] += 1
+
+
+@compiled
+def _place_in_order(chains: InOrder, following: I32, out: EdgeColumns) -> None:
+    """Put each edge of chains at the next place of its head."""
+    for chain in range(len(chains.first) - 1):
+        for position in range(chains.first[chain], chains.first[chain + 1] - 1):
+            tail, head = chains.node[position], chains.node[position + 1]
+            place = following[head]
+            following[head] = place + 1
+            out.tail[place], out.head[place] = tail, head
+            out.kind[place], out.rule[place] = chains.kind, chains.rule[position]
+            out.event[place] = chains.event[position]
+            out.lag_ns[place] = 0
+            if chains.rule[position] != chains.waits:
+                out.lag_ns[place] = chains.node_ts_ns[head] - chains.node_ts_ns[tail]
+
+
 @compiled
 def _count(head: I32, first: I32) -> None:
-    """Count the edges into each head, at the place after its own."""
+    """Count the edges into each head, two places after its own."""
     for edge in range(len(head)):
-        first[head[edge] + 1] += 1
+        first[head[edge] + 2] += 1
 
 
 @compiled
@@ -96,8 +149,10 @@ def _insert(first: I32, edges: EdgeColumns, most: int) -> int:
     return left
 
 
-def by_head(tables: Sequence[EdgeColumns]) -> EdgeColumns:
+def by_head(tables: Sequence[EdgeColumns], chains: InOrder | None = None) -> EdgeColumns:
     """Edges of several tables by head, then kind, then tail: the order of a graph; stable.
+
+    Those of chains come after those of tables.
 
     Examples
     --------
@@ -106,15 +161,20 @@ def by_head(tables: Sequence[EdgeColumns]) -> EdgeColumns:
     >>> by_head([two]).head.tolist()
     [3, 7]
     """
-    out = EdgeColumns.empty(sum(len(table.head) for table in tables))
-    n_nodes = 1 + max((int(table.head.max(initial=-1)) for table in tables), default=-1)
-    first = np.zeros(n_nodes + 1, dtype=np.int32)
+    heads = [table.head for table in tables] + ([] if chains is None else [chains.node])
+    n_nodes = 1 + max((int(head.max(initial=-1)) for head in heads), default=-1)
+    first = np.zeros(n_nodes + 2, dtype=np.int32)
     for table in tables:
         _count(table.head, first)
+    if chains is not None:
+        _count_in_order(chains, first)
     np.cumsum(first, dtype=np.int32, out=first)
-    following = first[:-1].copy()
+    out = EdgeColumns.empty(int(first[-1]))
     for table in tables:
-        _place(table, following, out)
+        _place(table, first[1:], out)
+    if chains is not None:
+        _place_in_order(chains, first[1:], out)
+    first = first[:-1]  # each head has now been followed by its last edge
     if _insert(first, out, _MANY):
         for node in np.flatnonzero(np.diff(first) > _MANY).tolist():
             rows = slice(first[node], first[node + 1])

@@ -1,19 +1,24 @@
-"""Columns of small numbers, such as lanes, symbols and rows: which occur, and where.
+"""Columns of numbers: which occur, where, and the largest.
 
-A table with a place for each number answers in one pass, without a sort or a hash.
+A table with a place for each small number answers in one pass, without a sort or a hash.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 
-__all__ = ["distinct", "is_in"]
+__all__ = ["as_narrow", "distinct", "is_in", "largest", "n_alike"]
 
 I64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer]
+
+_SPARSE = 16
+"""Places of a table for each row, beyond which a sort is faster. Changes only the speed."""
 
 
 def _marked(codes: Codes, n: int) -> npt.NDArray[np.bool_]:
@@ -44,3 +49,45 @@ def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
     """
     n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
     return gather(_marked(wanted, n), codes)
+
+
+def largest(values: npt.NDArray[Any], n: int) -> I64:
+    """Rows of the largest values, the largest first; of equal ones, the first first.
+
+    Examples
+    --------
+    >>> largest(np.array([4, 7, 2, 7]), 3).tolist()
+    [1, 3, 0]
+    """
+    rows = np.arange(len(values))
+    if n < len(values):
+        least = np.partition(values, len(values) - n)[len(values) - n] if n else values.max() + 1
+        rows = np.flatnonzero(values >= least)
+    return rows[np.argsort(-values[rows], kind="stable")[:n]]
+
+
+def n_alike(codes: Codes) -> I64:
+    """How often the number of each row occurs; none may be negative.
+
+    Examples
+    --------
+    >>> n_alike(np.array([4, 2, 4])).tolist()
+    [2, 1, 2]
+    """
+    if codes.max(initial=0) <= _SPARSE * len(codes):
+        return np.bincount(codes)[codes]
+    _, place, n = np.unique(codes, return_inverse=True, return_counts=True)
+    found: I64 = n[place]
+    return found
+
+
+def as_narrow(codes: Codes) -> Codes:
+    """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast.
+
+    Examples
+    --------
+    >>> as_narrow(np.array([4, 2])).dtype, as_narrow(np.array([70_000])).dtype
+    (dtype('uint16'), dtype('int64'))
+    """
+    fits = codes.min(initial=0) >= 0 and codes.max(initial=0) < 1 << 16
+    return codes.astype(np.uint16) if fits else codes

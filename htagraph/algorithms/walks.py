@@ -10,7 +10,7 @@ import numpy.typing as npt
 from htagraph.errors import TraceLimitError
 from htagraph.native.passes import compiled
 
-__all__ = ["Walks", "origins", "walk_back", "walks_back"]
+__all__ = ["Walks", "origins", "walk_back", "walk_lengths", "walks_back"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -91,9 +91,7 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     ([0, 0, 1], [1, 0, 1], [0, 1])
     """
     node, until_ns = np.asarray(node, dtype=np.int64), np.asarray(until_ns, dtype=np.int64)
-    length = np.zeros(len(node), dtype=np.int64)
-    last = node.copy()
-    _count(node, until_ns, binding, tail, node_ts, length, last)
+    length, last = walk_lengths(node, until_ns, binding, tail, node_ts)
     n_steps, limit = int(length.sum()), MOST_STEPS + MOST_STEPS_PER_EDGE * len(tail)
     if n_steps > limit:
         raise TraceLimitError(
@@ -106,6 +104,21 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     return Walks(walks, edges, last)
 
 
+def walk_lengths(
+    node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64
+) -> tuple[I64, I64]:
+    """Number of edges of the walk back from each of some nodes, and the node at which it ends.
+
+    Arguments as for `walks_back`; -1 is no node, from which nothing is walked.
+    """
+    length, last = np.zeros(len(node), dtype=np.int64), node.copy()
+    known = np.flatnonzero(node >= 0)
+    n_edges, ends = length[known], last[known]
+    _count(node[known], until_ns[known], binding, tail, node_ts, n_edges, ends)
+    length[known], last[known] = n_edges, ends
+    return length, last
+
+
 def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
     """Binding edges that lead to one node, earliest first.
 
@@ -115,8 +128,19 @@ def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int
     >>> walk_back(2, np.array([-1, 0, 1], np.int32), tail, np.array([0, 4, 9]), until_ns=0).tolist()
     [0, 1]
     """
-    found = walks_back(np.array([node]), np.array([until_ns]), binding, tail, node_ts)
-    return found.edge[::-1].astype(np.int32)
+    length, last = np.zeros(1, dtype=np.int64), np.empty(1, dtype=np.int64)
+    _count(np.array([node]), np.array([until_ns]), binding, tail, node_ts, length, last)
+    edges = np.empty(int(length[0]), dtype=np.int32)
+    _fill_backward(node, binding, tail, edges)
+    return edges
+
+
+@compiled
+def _fill_backward(node: int, binding: I32, tail: I32, edges: I32) -> None:
+    """Fill the edges of one walk, the first one last."""
+    for place in range(len(edges) - 1, -1, -1):
+        edges[place] = binding[node]
+        node = tail[binding[node]]
 
 
 @compiled

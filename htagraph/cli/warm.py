@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,6 +48,7 @@ def warm(*, quiet: options.Quiet = False) -> None:
     ):
         begin_stage("Compiling the readers")
         load(_broken_trace())
+        _read_export(Path(folder) / "run.sqlite")
         begin_stage("Compiling the analysis of a rank")
         _ask_a_rank(Path(folder))
         begin_stage("Compiling the analysis of a job")
@@ -68,6 +70,16 @@ def _broken_trace() -> bytes:
     halves = [{"ph": ph, "name": "half", "pid": 1, "tid": 2, "ts": 1} for ph in "BE"]
     good = json.dumps({"traceEvents": halves + events}).encode()
     return good.replace(b'"dur": 1}', b'"dur": 0x1}', 1) + b", {nothing"
+
+
+def _read_export(path: Path) -> None:
+    """Read an export of Nsight Systems with a range."""
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE StringIds (id, value)")
+        made.execute("CREATE TABLE NVTX_EVENTS (start, end, eventType, globalTid, text)")
+        made.execute("INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, 1, 'aten::mm, seq = 7')")
+        made.commit()
+    load(path)
 
 
 def _ask_a_rank(folder: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.late_starts import ends_before
+from htagraph.compiler.late_starts import ended_before
 from htagraph.compiler.stretches import Stretches, long_stretches
 from htagraph.compiler.structure import Structure, end_node
 from htagraph.model.api_calls import ALLOCATION, CallMeaning
@@ -67,8 +67,8 @@ def _ended_last(structure: Structure, steps: Stretches) -> I64:
     found = np.full(len(until_ns), -1, dtype=np.int64)
     n_streams = np.zeros(len(until_ns), dtype=np.int64)
     for queue in range(len(structure.enqueued_bounds) - 1):
-        work = ends_before(structure, queue, until_ns, 1)[0]
-        ended = (work >= 0) & (until_ns - gather(events.end_ns, work) <= _WALK_NS)
+        work, end_ns = ended_before(structure, queue, until_ns)
+        ended = until_ns - end_ns <= _WALK_NS
         found[ended] = work[ended]
         n_streams += ended
     left_ns = until_ns - gather(events.end_ns, found)

@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from htagraph.algorithms.clocks import follow
 from htagraph.algorithms.intervals import union
-from htagraph.compiler.structure import Structure, examine
+from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import certain_waits
+from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 
@@ -41,26 +42,8 @@ _LARGEST_OVERLAP_NS = 100_000
 """A call that returned longer before the end of device work did not wait for it (chosen; the same
 test). On MI300, calls returned up to 9 us before."""
 
-
-class _Bounds(NamedTuple):
-    """What has to be added to device times: at least by launches, at most by waits."""
-
-    launched: I64
-    at_least: I64
-    awaited: I64
-    at_most: I64
-
-
-def _bounds(structure: Structure) -> _Bounds:
-    """Bounds by each linked device event, and by each wait."""
-    events, launch = structure.events, structure.launch
-    linked = np.flatnonzero(launch >= 0)
-    early = events.ts_ns[launch[linked]] - events.ts_ns[linked]
-    near = early <= _LARGEST_SHIFT_NS
-    work, call = certain_waits(structure)
-    left = events.end_ns[call] - events.end_ns[work]
-    did_wait = left >= -_LARGEST_OVERLAP_NS
-    return _Bounds(linked[near], early[near], work[did_wait], left[did_wait])
+_LONG_AGO = -(1 << 62)
+"""A time before all others."""
 
 
 class _Shifts(NamedTuple):
@@ -74,6 +57,37 @@ class _Shifts(NamedTuple):
         position = np.searchsorted(self.since_ns, ts_ns, side="right") - 1
         return self.shift_ns[np.maximum(position, 0)]
 
+    @classmethod
+    def of(cls, found: Calibration) -> _Shifts:
+        """Those that a calibration found."""
+        since = [at - by for at, by in found.clock_steps]
+        shifts = [found.clock_shift_ns, *(by for _, by in found.clock_steps)]
+        return cls(np.array([_LONG_AGO, *since], np.int64), np.array(shifts, np.int64))
+
+
+class _Bounds(NamedTuple):
+    """What has to be added to device times and a shift that is known: at least, at most."""
+
+    launched: I64
+    at_least: I64
+    awaited: I64
+    at_most: I64
+
+
+def _bounds(structure: Structure, known: _Shifts, overlap_ns: int) -> _Bounds:
+    """Bounds by each linked device event, and by each wait."""
+    events, launch = structure.events, structure.launch
+    linked = np.flatnonzero(launch >= 0)
+    early = events.ts_ns[launch[linked]] - events.ts_ns[linked]
+    near = early <= _LARGEST_SHIFT_NS
+    work, call = certain_waits(structure)
+    left = events.end_ns[call] - events.end_ns[work]
+    did_wait = left >= -_LARGEST_OVERLAP_NS
+    linked, work = linked[near], work[did_wait]
+    at_least = early[near] - known.at(events.ts_ns[linked])
+    at_most = left[did_wait] - known.at(events.ts_ns[work]) + overlap_ns
+    return _Bounds(linked, at_least, work, at_most)
+
 
 def _one_shift(bounds: _Bounds) -> int:
     """Shift nearest to zero that fits all waits, as far as launches allow it."""
@@ -81,7 +95,7 @@ def _one_shift(bounds: _Bounds) -> int:
     return max(most, int(bounds.at_least.max(initial=-_LARGEST_SHIFT_NS)))
 
 
-def _followed(structure: Structure, bounds: _Bounds) -> _Shifts:
+def _followed(structure: Structure, bounds: _Bounds, known: _Shifts) -> _Shifts:
     """Shifts that change where no device works."""
     events, device = structure.events, structure.queue
     busy = union(np.zeros(len(device), np.int64), events.ts_ns[device], events.end_ns[device])
@@ -96,7 +110,7 @@ def _followed(structure: Structure, bounds: _Bounds) -> _Shifts:
     np.maximum.at(low, place(bounds.launched), bounds.at_least)
     np.minimum.at(high, place(bounds.awaited), bounds.at_most)
     gap = np.concatenate([[0], busy.start[1:] - busy.end[:-1]])
-    shift = follow(low, high, gap)
+    shift = follow(low, high, gap) + known.at(busy.start)
     changes = np.flatnonzero(np.diff(shift, prepend=shift[0] - 1))
     return _Shifts(busy.start[changes], shift[changes])
 
@@ -107,13 +121,15 @@ def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
     return replace(events, ts_ns=events.ts_ns + np.where(by_device, shifts.at(events.ts_ns), 0))
 
 
-def on_host_clock(structure: Structure) -> Structure:
+def on_host_clock(structure: Structure, learnt: Learnt | None = None) -> Structure:
     """Structure with device times moved to the host clock.
 
     Parameters
     ----------
     structure : Structure
         With device times as recorded.
+    learnt : Learnt, optional
+        The clock is moved as it says, and from there only if these events demand it.
 
     Returns
     -------
@@ -130,19 +146,22 @@ def on_host_clock(structure: Structure) -> Structure:
     >>> on_host_clock(examine(events)).calibration.clock_shift_ns
     3000
     """
-    bounds = _bounds(structure)
+    calibration = learnt.calibration if learnt else structure.calibration
+    known = _Shifts.of(calibration)
+    bounds = _bounds(structure, known, calibration.clock_overlap_ns)
     shift_ns = _one_shift(bounds)
-    shifts = _Shifts(np.zeros(1, np.int64), np.full(1, shift_ns))
+    shifts = known._replace(shift_ns=known.shift_ns + shift_ns)
     if shift_ns > bounds.at_most.min(initial=_LARGEST_SHIFT_NS):
-        shifts = _followed(structure, bounds)
-    overlap = shifts.at(structure.events.ts_ns[bounds.awaited]) - bounds.at_most
+        shifts = _followed(structure, bounds, known)
+    awaited_ns = structure.events.ts_ns[bounds.awaited]
+    overlap = shifts.at(awaited_ns) - known.at(awaited_ns) - bounds.at_most
     moved = examine(_moved(structure.events, shifts)) if shifts.shift_ns.any() else structure
     calibration = replace(
-        moved.calibration,
+        learnt.calibration if learnt else moved.calibration,
         clock_shift_ns=int(shifts.shift_ns[0]),
         clock_steps=tuple(
             zip((shifts.since_ns + shifts.shift_ns).tolist(), shifts.shift_ns.tolist(), strict=True)
         )[1:],
-        clock_overlap_ns=int(overlap.max(initial=0)),
+        clock_overlap_ns=calibration.clock_overlap_ns + int(overlap.max(initial=0)),
     )
-    return moved.calibrated(calibration)
+    return moved.calibrated(calibration, learnt)

@@ -19,7 +19,7 @@ starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
-from htagraph.compiler.places import work_label, work_places
+from htagraph.compiler.places import stream_label, work_label, work_places
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.devices import MOST_THREADS_PER_SM
 from htagraph.model.edges import EdgeTable
@@ -52,6 +52,7 @@ _ALL_BUT = 0.9
 """Share of the late starts during a kernel that must fall into its drain."""
 _FALSE_KERNELS = 5e-3
 """Kernels that chance would take for ones that fill the device, as an expectation."""
+_Look = tuple[int, Callable[[Structure, int], str]]
 _BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
 
 
@@ -131,25 +132,30 @@ def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meeti
     best = np.full(len(start_ns), -1, dtype=np.int64)
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
     for queue in most_used_streams(structure).tolist():
-        running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
-        fits = (running >= 0) & (events.ts_ns[running] < start_ns)
-        rows = np.flatnonzero(fits & (events.end_ns[running] < ends))
-        running, work = running[rows], late.event[rows]
+        running, end_ns = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
+        rows = np.flatnonzero(end_ns < ends)
+        running, end_ns, work = running[rows], end_ns[rows], late.event[rows]
         fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
-        fits &= traits.may_fill[running]
-        best[rows[fits]], ends[rows[fits]] = running[fits], events.end_ns[running[fits]]
+        fits &= traits.may_fill[running] & (events.ts_ns[running] < start_ns[rows])
+        best[rows[fits]], ends[rows[fits]] = running[fits], end_ns[fits]
     found = np.flatnonzero((best >= 0) & traits.needs_room[late.event])
     left_ns = np.maximum(ends[found] - start_ns[found], 0)
     return _Meetings(late.event[found], best[found], left_ns)
 
 
 def _fillers(
-    structure: Structure, met: _Meetings, place: I64, traits: _Traits
+    structure: Structure, met: _Meetings, place: I64, traits: _Traits, look: _Look
 ) -> Iterator[tuple[_Meetings, Support]]:
     """Late starts that waited for room, by the kernel that they meet as it drains.
 
     A start is chance if it falls into the last part of a run no more often than that part is long.
+
+    Parameters
+    ----------
+    look : (int, callable)
+        Which late starts these are, and a kernel's place in words: they tell what is learned.
     """
+    learnt, (turn, label) = structure.learnt, look
     resolution = structure.resolution_ns
     of_place = place[met.filler]
     order = np.argsort(of_place, kind="stable")
@@ -159,7 +165,7 @@ def _fillers(
     # Few kernels are met as they drain: chances are for these only.
     drains = met.left_ns <= max(parts) * structure.events.dur_ns[met.filler]
     n_met = np.bincount(of_place)
-    is_likely = np.bincount(of_place, drains) >= _ALL_BUT * n_met
+    is_likely = np.bincount(of_place, drains) >= _ALL_BUT * n_met * (learnt is None)
     bounds = np.append(starts, len(order)).tolist()
     for number in np.flatnonzero(is_likely[of_place[order[starts]]]).tolist():
         rows = order[bounds[number] : bounds[number + 1]]
@@ -173,7 +179,13 @@ def _fillers(
         chances[1] *= is_large
         chances[n_matched < _ALL_BUT * len(rows)] = 0
         best = int(np.argmin(chances))
-        if chances[best] < np.log(_FALSE_KERNELS / n_looks):
+        where = label(structure, int(met.filler[rows[0]]))
+        keys = [f"{turn} {where} {part}" for part in parts]
+        fills = bool(chances[best] < np.log(_FALSE_KERNELS / n_looks))
+        if learnt is not None:
+            best = int(keys[1] in learnt.keys)
+            fills = keys[best] in learnt.keys
+        if fills and drains[best].any():
             found = met.take(rows[drains[best]])
             support = Support(
                 Rule.DEVICE_FULL,
@@ -184,6 +196,7 @@ def _fillers(
                 -int(np.median(found.left_ns)),
                 int(np.ptp(found.left_ns)),
                 float(shares[best]),
+                keys[best],
             )
             yield found, support
 
@@ -219,16 +232,20 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     left = late_starts(structure, known)
     if not len(left.event):
         return Inferred()
-    places, traits = (work_places(structure), structure.queue_id), _Traits.of(structure)
+    places = (work_places(structure), work_label), (structure.queue_id, stream_label)
+    traits = _Traits.of(structure)
     is_late = np.zeros(len(structure.events), dtype=bool)
     is_late[left.event] = True
     parts: list[EdgeTable] = []
     support: list[Support] = []
-    others = late_starts(structure, known.take(~among(known.rule, _BY_TIME)))
-    for late in (others, left):
+    by_time = among(known.rule, _BY_TIME)
+    turns = [(1, left)]
+    if by_time.any() or structure.learnt is not None:
+        turns.insert(0, (0, late_starts(structure, known.take(~by_time))))
+    for turn, late in turns:
         met = _meetings(structure, late, traits)
-        for place in places:
-            for found, learnt in _fillers(structure, met, place, traits):
+        for place, label in places:
+            for found, learnt in _fillers(structure, met, place, traits, (turn, label)):
                 new = found.take(is_late[found.work])
                 is_late[new.work] = False
                 parts.append(_edges(structure, new))

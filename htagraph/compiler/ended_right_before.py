@@ -23,15 +23,15 @@ from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from, usual_overlap
 from htagraph.compiler.late_starts import (
     LateStarts,
-    ends_before,
+    ended_before,
     late_starts,
     most_used_streams,
 )
 from htagraph.compiler.places import work_label, work_places
-from htagraph.compiler.recurrences import Candidates, Sources, Waits, recurring
+from htagraph.compiler.recurrences import Candidates, Sources, Waits, learnt_pairs, recurring
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred
+from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
 __all__ = ["ended_right_before", "recurring_waits"]
@@ -42,17 +42,15 @@ _PART_OF_WAIT = 8
 """The end must lie in as small a part of the wait: at any other instant it would say nothing."""
 
 
-def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64:
-    """Work of a stream that ended last before each late work and ran for half of the wait.
+def _covering(structure: Structure, other: I64, late: I64, ready_ns: I64) -> I64:
+    """The work that ended last before each late work, if it ran for half of the wait, else -1.
 
     For late work whose launch is not known, so that what the stream had been given then is not
     known either.
     """
     events = structure.events
-    other = ends_before(structure, queue, events.ts_ns[late] + usual_overlap(structure), 1)[0]
     alone_ns = np.maximum(events.ts_ns[other] - ready_ns, 0)
-    covers = (other >= 0) & (alone_ns <= (events.ts_ns[late] - ready_ns) // 2)
-    return np.where(covers, other, -1)
+    return np.where(alone_ns <= (events.ts_ns[late] - ready_ns) // 2, other, -1)
 
 
 def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
@@ -75,21 +73,24 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
-    unknown = np.flatnonzero(structure.launch[late.event] < 0)
     launched_ns = structure.launch_time_ns[late.event]
     found = np.full(len(late.event), -1, dtype=np.int64)
     latest = np.full(len(late.event), np.iinfo(np.int64).min)
     queue_device = events.device[structure.queue[structure.queue_starts]]
     for queue in range(len(queue_device)):
-        other = structure.covered_on(queue, launched_ns)
-        other[unknown] = _covering(structure, queue, late.event[unknown], late.ready_ns[unknown])
+        last, end_ns = ended_before(structure, queue, start_ns + usual_overlap(structure))
+        rows = np.flatnonzero(start_ns - end_ns <= most)
+        work = late.event[rows]
+        other = structure.covered_on(queue, launched_ns[rows])
+        unknown = np.flatnonzero(structure.launch[work] < 0)
+        other[unknown] = _covering(
+            structure, last[rows[unknown]], work[unknown], late.ready_ns[rows[unknown]]
+        )
         end_ns = events.end_ns[other]
-        gap = start_ns - end_ns
-        fits = (other >= 0) & (gap >= -usual_overlap(structure)) & (gap <= most)
-        rows = np.flatnonzero(fits & (end_ns > latest))
-        other, end_ns, work = other[rows], end_ns[rows], late.event[rows]
-        fits = (structure.queue_id[work] != queue) & (events.device[work] == queue_device[queue])
-        fits &= events.ts_ns[other] < start_ns[rows]
+        gap = start_ns[rows] - end_ns
+        fits = (other >= 0) & (gap >= -usual_overlap(structure)) & (gap <= most[rows])
+        fits &= (structure.queue_id[work] != queue) & (events.device[work] == queue_device[queue])
+        fits &= (end_ns > latest[rows]) & (events.ts_ns[other] < start_ns[rows])
         found[rows[fits]], latest[rows[fits]] = other[fits], end_ns[fits]
     ended = np.flatnonzero(found >= 0)
     return Inferred(
@@ -105,10 +106,8 @@ def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
     none = np.empty(0, dtype=np.int64)
     parts = [(none, none)]
     for queue in most_used_streams(structure).tolist():
-        other = ends_before(structure, queue, start_ns + most_overlap(structure), 1)[0]
-        end_ns = events.end_ns[other]
-        fits = (other >= 0) & (start_ns - end_ns <= usual) & (end_ns > late.ready_ns)
-        rows = np.flatnonzero(fits)
+        other, end_ns = ended_before(structure, queue, start_ns + most_overlap(structure))
+        rows = np.flatnonzero((start_ns - end_ns <= usual) & (end_ns > late.ready_ns))
         other, work = other[rows], late.event[rows]
         fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
         fits &= (events.ts_ns[other] < start_ns[rows]) & (launched_ns[other] <= launched_ns[work])
@@ -124,14 +123,18 @@ def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
     if not len(found.wait):
         return Inferred()
     events, device, place = structure.events, structure.queue, work_places(structure)
-    found, support = recurring(
-        Rule.RECURRING_IN_REPLAYS,
-        Waits(start_node(late.event), late.ready_ns, events.ts_ns[late.event], place[late.event]),
-        found,
-        (Sources.of(events.end_ns[device], place[device]), place[found.source >> 1]),
-        lambda node: work_label(structure, node >> 1),
-    )
-    edges = stream_wait_edges_from(
-        structure, Rule.RECURRING_IN_REPLAYS, found.source >> 1, late.event[found.wait]
-    )
+    rule, source = Rule.RECURRING_IN_REPLAYS, place[found.source >> 1]
+    start_ns = events.ts_ns[late.event]
+    waits = Waits(start_node(late.event), late.ready_ns, start_ns, place[late.event])
+    support: tuple[Support, ...] = ()
+
+    def label(node: int) -> str:
+        return work_label(structure, node >> 1)
+
+    if structure.learnt is None:
+        sources = Sources.of(events.end_ns[device], place[device])
+        found, support = recurring(rule, waits, found, (sources, source), label)
+    else:
+        found = learnt_pairs(waits, found, source, label, structure.learnt.keys)
+    edges = stream_wait_edges_from(structure, rule, found.source >> 1, late.event[found.wait])
     return Inferred(edges, support)

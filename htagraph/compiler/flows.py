@@ -20,7 +20,7 @@ from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import match_keys
 from htagraph.compiler.recorded_flows import slices_around
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.edges import EdgeTable
@@ -39,6 +39,7 @@ _OVERHANG_FACTOR = 10
 then cleans up (chosen)."""
 
 
+@once
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
     """Forward and backward operators joined by a flow of the file."""
     flows = structure.events.flows
@@ -58,6 +59,7 @@ def flow_edges(structure: Structure) -> EdgeTable:
     return EdgeTable.of(Rule.FWDBWD_FLOW, end_node(forward), start_node(backward), event=backward)
 
 
+@once
 def _is_autograd(structure: Structure) -> Bools:
     """Whether each event has the name of an autograd function."""
     events = structure.events
@@ -87,6 +89,7 @@ def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     return np.flatnonzero((mostly | begins) & ~np.isin(np.arange(n_lanes), events.lane[steps]))
 
 
+@once
 def worker_lanes(structure: Structure) -> dict[int, int]:
     """Lanes that run autograd functions, each with the lane that waits for it."""
     events = structure.events

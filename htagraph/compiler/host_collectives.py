@@ -101,14 +101,15 @@ def _ranges(structure: Structure) -> I64:
 def _pairs(structure: Structure) -> tuple[I64, I64]:
     """Calls, and the range of a worker that each one has."""
     events = structure.events
-    calls, ranges = _callers(structure), _ranges(structure)
+    none = np.empty(0, dtype=np.int64)
+    ranges = _ranges(structure)
+    calls = _callers(structure) if len(ranges) else none
     ranges = ranges[~is_in(events.lane[ranges], events.lane[calls])]
     of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
     parts = [
         _in_order(structure, calls[of_call == name], ranges[of_range == name])
         for name in sorted({*of_call.tolist()} & {*of_range.tolist()} - {""})
     ]
-    none = np.empty(0, dtype=np.int64)
     return (
         np.concatenate([none, *(call for call, _ in parts)]),
         np.concatenate([none, *(found for _, found in parts)]),
@@ -118,10 +119,9 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
 def _next_but_views(structure: Structure, at: I64) -> I64:
     """Event that begins or ends next after some boundaries, views of tensors aside."""
     events, between = structure.events, structure.boundaries
-    views = events.named(events.symbols.searched(HOST_VIEW))[between.node >> 1]
-    position = np.where(views & between.is_followed, len(between), np.arange(len(between)))
-    following = np.minimum.accumulate(position[::-1])[::-1]
-    return between.node[following[at + 1]] >> 1
+    views = gather(events.named(events.symbols.searched(HOST_VIEW)), between.node >> 1)
+    others = np.flatnonzero(~(views & between.is_followed))
+    return between.node[others[np.searchsorted(others, at + 1)]] >> 1
 
 
 def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
@@ -184,12 +184,17 @@ def until_resumed(structure: Structure) -> Structure:
     """
     if not len(structure.host):
         return structure
-    ranges, until = _resumed(structure, *_pairs(structure))
+    calls, ranges = _pairs(structure)
+    if not len(calls):
+        return structure
+    ranges, until = _resumed(structure, calls, ranges)
     if not len(ranges):
         return structure
     events, dur_ns = structure.events, structure.events.dur_ns.copy()
     dur_ns[ranges] = until - events.ts_ns[ranges]
-    return examine(replace(events, dur_ns=dur_ns)).calibrated(structure.calibration)
+    return examine(replace(events, dur_ns=dur_ns)).calibrated(
+        structure.calibration, structure.learnt
+    )
 
 
 def host_collective_edges(structure: Structure) -> EdgeTable:
@@ -201,6 +206,8 @@ def host_collective_edges(structure: Structure) -> EdgeTable:
     if not len(structure.host):
         return EdgeTable()
     calls, ranges = _pairs(structure)
+    if not len(calls):
+        return EdgeTable()
     waited, until = _waits(structure, calls, ranges)
     return EdgeTable.concat(
         [

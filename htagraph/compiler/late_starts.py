@@ -15,7 +15,7 @@ from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 
-__all__ = ["LateStarts", "ends_before", "late_starts", "most_used_streams", "running_at"]
+__all__ = ["LateStarts", "ended_before", "late_starts", "most_used_streams", "running_at"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -50,19 +50,29 @@ class LateStarts(NamedTuple):
 def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     """Device work that began later than usual after the last of the edges into its start.
 
+    Found once for the same edges: most passes find none.
+
     Parameters
     ----------
     known : EdgeTable
         All edges into starts of device work so far; those that run backward count for nothing.
     """
+    made = vars(structure)
+    if "late_starts" not in made or made["late_starts"][0] is not known:
+        made["late_starts"] = known, _late_starts(structure, known)
+    found: LateStarts = made["late_starts"][1]
+    return found
+
+
+def _late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     events, calibration = structure.events, structure.calibration
     times, device = events.node_ts_ns, structure.queue
-    into = np.flatnonzero(times[known.tail] <= times[known.head])
-    is_queued = known.kind[into] == EdgeKind.STREAM
+    tail_ns = times[known.tail]
+    is_forward, is_queued = tail_ns <= times[known.head], known.kind == EdgeKind.STREAM
     ready = np.full((2, len(device)), _NEVER)
-    for row, chosen in enumerate((into[~is_queued], into[is_queued])):
-        arrival = times[known.tail[chosen]] + known.lag_ns[chosen]
-        np.maximum.at(ready[row], structure.queue_place[known.head[chosen] >> 1], arrival)
+    for row, chosen in enumerate((is_forward & ~is_queued, is_forward & is_queued)):
+        place = structure.queue_place[known.head[chosen] >> 1]
+        np.maximum.at(ready[row], place, tail_ns[chosen] + known.lag_ns[chosen])
     latest = ready.max(axis=0)
     usual = np.where(ready[1] >= ready[0], calibration.stream_usual_ns, calibration.launch_usual_ns)
     wait = events.ts_ns[device] - latest
@@ -77,25 +87,24 @@ def most_used_streams(structure: Structure) -> I64:
     return np.sort(np.argsort(-n_work, kind="stable")[:_MOST_STREAMS])
 
 
-def ends_before(structure: Structure, queue: int, until_ns: I64, count: int) -> I64:
-    """Work of a stream that ended last at or before each time, and what ended before that.
+def ended_before(structure: Structure, queue: int, until_ns: I64) -> tuple[I64, I64]:
+    """Work of a stream that ended last at or before each time, -1 for none; and its end."""
+    work, end_ns = _by_end(structure, queue)
+    position = np.searchsorted(end_ns, until_ns, side="right")
+    return np.append(-1, work)[position], np.append(_NEVER, end_ns)[position]
 
-    Returns
-    -------
-    ndarray of shape (count, n), dtype=int64
-        The latest first, -1 for none.
+
+def running_at(structure: Structure, queue: int, at_ns: I64) -> tuple[I64, I64]:
+    """Work of a stream that runs at each time, or begins next and ends first; and its end.
+
+    -1 for none, which ends last.
     """
-    rows = structure.by_end[slice(*structure.enqueued_bounds[queue : queue + 2])]
-    last = np.searchsorted(structure.events.end_ns[rows], until_ns, side="right") - 1
-    position = last - np.arange(count)[:, None]
-    found: I64 = np.where(position >= 0, rows[np.maximum(position, 0)], -1)
-    return found
+    work, end_ns = _by_end(structure, queue)
+    position = np.searchsorted(end_ns, at_ns, side="left")
+    return np.append(work, -1)[position], np.append(end_ns, np.iinfo(np.int64).max)[position]
 
 
-def running_at(structure: Structure, queue: int, at_ns: I64) -> I64:
-    """Work of a stream that runs at each time, or begins next and ends first; -1 for none."""
-    events = structure.events
-    rows = structure.by_end[slice(*structure.enqueued_bounds[queue : queue + 2])]
-    position = np.searchsorted(events.end_ns[rows], at_ns, side="left")
-    found: I64 = np.where(position < len(rows), rows[np.minimum(position, len(rows) - 1)], -1)
-    return found
+def _by_end(structure: Structure, queue: int) -> tuple[I64, I64]:
+    """The work of a stream, by its end, and when each ends."""
+    work = structure.by_end[slice(*structure.enqueued_bounds[queue : queue + 2])]
+    return work, structure.events.end_ns[work]

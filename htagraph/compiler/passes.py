@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from htagraph.compiler.recorded_flows import recorded_flow_edges
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
 from htagraph.compiler.streams import stream_edges
-from htagraph.compiler.structure import Structure, examine
+from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
 from htagraph.compiler.worker_calls import worker_call_edges
@@ -38,7 +39,7 @@ from htagraph.model.progress import report_progress
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
-__all__ = ["OF_DEVICES", "OF_HOSTS", "PASSES", "compile_events"]
+__all__ = ["OF_DEVICES", "OF_HOSTS", "PASSES", "compile_events", "learnt_from"]
 
 PASSES = (
     span_edges,
@@ -85,6 +86,8 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     """Edges that run forward in time, and those that do not with their skew."""
     times = structure.events.node_ts_ns
     skew = times[edges.tail] - times[edges.head]
+    if not len(skew) or skew.max() <= 0:
+        return edges, RejectedEdges(EdgeTable(), skew[:0])
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
@@ -108,10 +111,12 @@ def _waits(structure: Structure, *, infer: bool) -> tuple[EdgeTable, tuple[Suppo
     if not infer:
         return edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))), ()
     into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
-    starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)
-    edges, more = _inferred(
-        structure, EdgeTable.concat([edges.take(~into_starts), starts]), OF_HOSTS
-    )
+    known = edges.take(into_starts)
+    starts, support = _inferred(structure, known, OF_DEVICES)
+    if starts is not known:
+        edges = EdgeTable.concat([edges.take(~into_starts), starts])
+    del known, starts
+    edges, more = _inferred(structure, edges, OF_HOSTS)
     return edges, support + more
 
 
@@ -127,8 +132,22 @@ def _inferred(
     return known, support
 
 
+def learnt_from(events: EventTable, *, infer: bool = True) -> Learnt:
+    """What work of devices and API calls show, for graphs of parts of their trace.
+
+    Operators and annotations change nothing of it.
+    """
+    structure = on_host_clock(examine(events))
+    _, support = _waits(structure, infer=infer)
+    return Learnt(structure.calibration, frozenset(one.key for one in support if one.key))
+
+
 def compile_events(
-    events: EventTable, *, class_rules: Sequence[ClassRule] = (), infer: bool = True
+    events: EventTable,
+    *,
+    class_rules: Sequence[ClassRule] = (),
+    infer: bool = True,
+    learnt: Learnt | None = None,
 ) -> Dag:
     """Graph of a trace.
 
@@ -138,25 +157,28 @@ def compile_events(
         Rules that say what a kernel is, tried before the built-in ones.
     infer : bool, default=True
         Whether to add the edges that rest on order and times of events, not on a record.
+    learnt : Learnt, optional
+        By `learnt_from`, if these events are a part of a trace.
 
     Notes
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
-    structure = _reported(on_host_clock)(_reported(examine)(events))
+    events = replace(events)  # what is derived from them ends with the structure, if clocks differ
+    structure = _reported(on_host_clock)(_reported(examine)(events), learnt)
     if infer:
         structure = _reported(until_resumed)(structure)
     n_cut_ranges = int((structure.events.dur_ns != events.dur_ns).sum())
     found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    parts = [waits, _reported(thread_edges)(structure, waits, infer=infer)]
+    threads = _reported(thread_edges)(structure, waits, infer=infer)
     classification = _reported(classify)(structure, class_rules)
-    parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
+    parent, launch, is_work = structure.parent, structure.launch, structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
-    del structure, found, waits  # larger than the graph, and no longer needed
-    edges = EdgeTable(*by_head([EdgeColumns.of(part.columns) for part in parts]))
-    del parts
+    del structure  # larger than the graph, and no longer needed
+    edges = EdgeTable(*by_head([EdgeColumns.of(waits.columns)], threads))
+    del found, waits, threads
     times = events.node_ts_ns
     nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
     nodes[1::2] += 1
@@ -169,9 +191,7 @@ def compile_events(
         )
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
-    binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
-    )
+    binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     return Dag(
         events=events,
         edges=edges,
@@ -180,7 +200,6 @@ def compile_events(
         classification=classification,
         order=order,
         binding=binding,
-        residual_ns=residual,
         calibration=calibration,
         rejected=backward,
         is_work=is_work,

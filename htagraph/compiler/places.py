@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from htagraph.compiler.structure import Structure
 
-__all__ = ["work_label", "work_places"]
+__all__ = ["stream_label", "work_label", "work_places"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -16,7 +16,7 @@ def work_places(structure: Structure) -> I64:
     """Number of each device event's stream and name, -1 for other events; shape (n_events,)."""
     device, n_names = structure.queue, len(structure.events.symbols)
     out = np.full(len(structure.events), -1, dtype=np.int64)
-    keys = structure.queue_id[device] * n_names + structure.events.name[device]
+    keys = structure.queue_id[device].astype(np.int64) * n_names + structure.events.name[device]
     out[device] = np.unique(keys, return_inverse=True)[1]
     return out
 
@@ -24,4 +24,9 @@ def work_places(structure: Structure) -> I64:
 def work_label(structure: Structure, event: int) -> str:
     """Name and stream of a piece of device work, as a person reads them."""
     events = structure.events
-    return f"{events.symbols.texts[events.name[event]]} (stream {events.stream[event]})"
+    return f"{events.symbols.texts[events.name[event]]} ({stream_label(structure, event)})"
+
+
+def stream_label(structure: Structure, event: int) -> str:
+    """Stream of a piece of device work, as a person reads it."""
+    return f"stream {structure.events.stream[event]}"

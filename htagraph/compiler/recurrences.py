@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
-from htagraph.algorithms.codes import is_in
+from htagraph.algorithms.codes import as_narrow, is_in, n_alike
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.model.inference import Support
 from htagraph.model.rules import Rule
 
-__all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "recurring"]
+__all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "learnt_pairs", "recurring"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -124,17 +124,26 @@ class _Pairs(NamedTuple):
         return width_ns
 
 
+def _first_of_least(values: I64, starts: Bools) -> I64:
+    """Of each group of rows, the first with the least value."""
+    if not len(values):
+        return np.empty(0, dtype=np.int64)
+    group = np.cumsum(starts) - 1
+    least = np.flatnonzero(values == np.minimum.reduceat(values, np.flatnonzero(starts))[group])
+    return least[group_starts(group[least])]
+
+
 def _pairs(waits: Waits, found: Candidates, source: I64) -> _Pairs:
     """Of each wait and place of sources the nearest candidate, where a pair comes often enough."""
     n_waits = np.bincount(waits.place, minlength=1)
     at = waits.place[found.wait]
-    _, pair, n_found = np.unique(
-        at * (int(source.max(initial=0)) + 1) + source, return_inverse=True, return_counts=True
-    )
+    pair = at * (int(source.max(initial=0)) + 1) + source
     # A wait may have several candidates of a pair: that many match at most.
-    some = np.flatnonzero(n_found[pair] >= np.maximum(_NEARLY_ALL * n_waits[at], _FEWEST))
-    order = some[np.lexsort((np.abs(found.distance_ns[some]), found.wait[some], pair[some]))]
-    order = order[group_starts(pair[order], found.wait[order])]
+    some = np.flatnonzero(n_alike(pair) >= np.maximum(_NEARLY_ALL * n_waits[at], _FEWEST))
+    some = some[np.lexsort((as_narrow(found.wait[some]), as_narrow(pair[some])))]
+    order = some[
+        _first_of_least(np.abs(found.distance_ns[some]), group_starts(pair[some], found.wait[some]))
+    ]
     starts = group_starts(pair[order])
     number = np.cumsum(starts) - 1
     pairs = _Pairs(found.take(order), source[order], number, n_waits[at[order][starts]])
@@ -152,10 +161,13 @@ def _near_ns(waits: Waits, pairs: _Pairs, sources: Sources) -> I64:
     before = np.maximum(last_before(known.place, known.ts_ns, pairs.source, since_ns + 1), first)
     near_ns = np.empty(len(until_ns), dtype=np.int64)
     bounds = np.append(0, np.cumsum(pairs.n_matched)).tolist()
-    for number, (begin, end) in enumerate(pairwise(bounds)):
-        of_place = slice(*np.searchsorted(known.place, pairs.source[begin] + np.arange(2)))
-        total = np.append(0, np.cumsum(np.minimum(known.reach_ns[of_place], width_ns[number])))
-        one, other = (side[begin:end] - of_place.start + 1 for side in (behind, before))
+    places = pairs.source[bounds[:-1]]
+    starts, stops = (np.searchsorted(known.place, places, side) for side in ("left", "right"))
+    for (begin, end), start, stop, width in zip(
+        pairwise(bounds), starts.tolist(), stops.tolist(), width_ns.tolist(), strict=True
+    ):
+        total = np.append(0, np.cumsum(np.minimum(known.reach_ns[start:stop], width)))
+        one, other = (side[begin:end] - start + 1 for side in (behind, before))
         near_ns[begin:end] = total[one] - total[other]
     return near_ns
 
@@ -246,16 +258,41 @@ def recurring(
     support = []
     for number in np.unique(pairs.number[rows]).tolist():
         first, behind = np.searchsorted(pairs.number, [number, number + 1]).tolist()
+        source = label(int(pairs.found.source[first]))
+        target = label(int(waits.until[pairs.found.wait[first]]))
         support.append(
             Support(
                 rule,
-                label(int(pairs.found.source[first])),
-                label(int(waits.until[pairs.found.wait[first]])),
+                source,
+                target,
                 int(pairs.n_matched[number]),
                 int(pairs.n_all[number]),
                 int(np.median(distance_ns[first:behind])),
                 int(np.ptp(distance_ns[first:behind])),
                 float(chance[number]),
+                _key(source, target),
             )
         )
     return pairs.found.take(rows), tuple(support)
+
+
+def _key(source: str, target: str) -> str:
+    """What tells a pair in the graph of another part."""
+    return f"{source} > {target}"
+
+
+def learnt_pairs(
+    waits: Waits,
+    found: Candidates,
+    source: I64,
+    label: Callable[[int], str],
+    keys: frozenset[str],
+) -> Candidates:
+    """Candidates of pairs that all of a trace has shown to recur, the nearest of each wait."""
+    pair = waits.place[found.wait] * (int(source.max(initial=0)) + 1) + source
+    _, first, number = np.unique(pair, return_index=True, return_inverse=True)
+    nodes = zip(found.source[first].tolist(), waits.until[found.wait[first]].tolist(), strict=True)
+    recurs = np.array([_key(label(a), label(b)) in keys for a, b in nodes], dtype=bool)
+    found = found.take(recurs[number])
+    rows = np.lexsort((np.abs(found.distance_ns), found.wait))
+    return found.take(rows[group_starts(found.wait[rows])])

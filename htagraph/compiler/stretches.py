@@ -11,7 +11,7 @@ import numpy.typing as npt
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.boundaries import Boundaries
-from htagraph.compiler.structure import Structure
+from htagraph.compiler.structure import Structure, once
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EdgeKind, among
@@ -63,6 +63,7 @@ def usual_wait_ns(structure: Structure) -> int:
     return _USUAL_FACTOR * structure.calibration.launch_usual_ns
 
 
+@once
 def long_stretches(structure: Structure) -> Stretches:
     """From each boundary of a host thread to the next, if that is long enough for a wait."""
     between = structure.boundaries

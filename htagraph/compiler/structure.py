@@ -10,8 +10,10 @@ exceeds it is called unexplained, for a dependency that was not recorded may be 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +34,18 @@ from htagraph.model.step_markers import PROFILER_STEP
 __all__ = [
     "FEWEST_IDLE_LAUNCHES",
     "MAX_STREAMS",
+    "Learnt",
     "Structure",
     "end_node",
     "examine",
+    "once",
     "start_node",
 ]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+Result = TypeVar("Result")
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
 # graph. `tests/compiler/test_calibration.py` pins them.
@@ -78,6 +83,20 @@ FEWEST_IDLE_LAUNCHES = 20
 """Launches onto an idle device that measure the launch floor; of fewer, calls limit it."""
 
 
+def once(examine: Callable[[Structure], Result]) -> Callable[[Structure], Result]:
+    """A function of a structure that several passes call; its result is kept with the structure."""
+    name = f"{examine.__module__}.{examine.__qualname__}"
+
+    @wraps(examine)
+    def kept(structure: Structure) -> Result:
+        made: dict[str, Result] = vars(structure)
+        if name not in made:
+            made[name] = examine(structure)
+        return made[name]
+
+    return kept
+
+
 def start_node(events: npt.NDArray[np.integer]) -> I64:
     """Nodes of the starts of events."""
     return 2 * events.astype(np.int64)
@@ -86,6 +105,19 @@ def start_node(events: npt.NDArray[np.integer]) -> I64:
 def end_node(events: npt.NDArray[np.integer]) -> I64:
     """Nodes of the ends of events."""
     return 2 * events.astype(np.int64) + 1
+
+
+class Learnt(NamedTuple):
+    """What a graph learns from all its events, for the graph of a part of them.
+
+    Parameters
+    ----------
+    keys : frozenset of str
+        Of `Support`.
+    """
+
+    calibration: Calibration
+    keys: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -101,26 +133,29 @@ class Structure:
     parent : ndarray of shape (n_events,), dtype=int32
         Innermost host event that encloses each host event, -1 for none. No API call encloses an
         operator or annotation that ends after it.
-    launch : ndarray of shape (n_events,), dtype=int64
+    launch : ndarray of shape (n_events,), dtype=int32
         Runtime call that enqueued each device event, -1 for none.
     queue : ndarray of shape (n_device,), dtype=int64
         Device events by device, stream, start, end.
     n_ambiguous_correlations : int
         Correlation ids that several runtime calls carry; the earliest call is taken as the launch.
+    learnt : Learnt, optional
+        From more events than these.
     """
 
     events: EventTable
     host: I64
     boundaries: Boundaries
     parent: npt.NDArray[np.int32]
-    launch: I64
+    launch: I32
     queue: I64
     calibration: Calibration
     n_ambiguous_correlations: int
+    learnt: Learnt | None = None
 
-    def calibrated(self, calibration: Calibration) -> Structure:
+    def calibrated(self, calibration: Calibration, learnt: Learnt | None) -> Structure:
         """The same structure with other scales; what was derived from its events is kept."""
-        other = replace(self, calibration=calibration)
+        other = replace(self, calibration=calibration, learnt=learnt)
         own = {item.name for item in fields(self)}
         vars(other).update({name: made for name, made in vars(self).items() if name not in own})
         return other
@@ -209,9 +244,9 @@ class Structure:
         return out
 
     @cached_property
-    def queue_id(self) -> I64:
+    def queue_id(self) -> I32:
         """Dense number of the stream of each device event, -1 elsewhere; shape (n_events,)."""
-        out = np.full(len(self.events), -1, dtype=np.int64)
+        out = np.full(len(self.events), -1, dtype=np.int32)
         out[self.queue] = np.cumsum(self.queue_starts) - 1
         return out
 
@@ -302,9 +337,9 @@ class Structure:
         )
 
 
-def _find_launches(events: EventTable) -> tuple[I64, int]:
+def _find_launches(events: EventTable) -> tuple[I32, int]:
     """Runtime call of each device event by correlation id, and how many ids are ambiguous."""
-    launch = np.full(len(events), -1, dtype=np.int64)
+    launch = np.full(len(events), -1, dtype=np.int32)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     device = np.flatnonzero(events.is_device & (events.correlation > 0))
     if not len(calls):
@@ -356,7 +391,7 @@ def _usual_launch(floor_ns: int, typical_ns: int) -> int:
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
 
 
-def _idle_launch_delays(events: EventTable, launch: I64, queue: I64) -> I64:
+def _idle_launch_delays(events: EventTable, launch: I32, queue: I64) -> I64:
     """Delays from call to start of launched work that found its device idle, on all streams."""
     order = np.lexsort((events.end_ns[queue], events.ts_ns[queue], events.device[queue]))
     work = queue[order]
@@ -388,7 +423,7 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
     return min(floor, _LONGEST_FLOOR_NS)
 
 
-def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
+def _calibrate(events: EventTable, launch: I32, queue: I64) -> Calibration:
     """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
     calls = distinct(launch[launch >= 0])

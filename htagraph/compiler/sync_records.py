@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
-from htagraph.compiler.structure import Structure
+from htagraph.compiler.structure import Structure, once
 from htagraph.model.api_calls import CallMeaning
 from htagraph.model.kinds import EventKind
 
@@ -33,6 +33,7 @@ class SyncRecords(NamedTuple):
     meaning: npt.NDArray[np.int8]
 
 
+@once
 def sync_records(structure: Structure) -> SyncRecords:
     """Profiler's sync records that belong to a captured call."""
     events = structure.events

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before, match_keys
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning
@@ -172,7 +172,8 @@ class _Copies(NamedTuple):
     """Whether the call had to wait for the end of the copy."""
 
 
-def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Copies:
+@once
+def _waiting_copies(structure: Structure) -> _Copies:
     """Copies that may hold their calls.
 
     Synchronous copies between host and device hold them, and asynchronous ones from or to pageable
@@ -181,7 +182,7 @@ def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Co
     """
     events, launch, names = structure.events, structure.launch, structure.events.symbols
     copies = np.flatnonzero((events.kind == EventKind.MEMCPY) & (launch >= 0))
-    copies = copies[meanings[launch[copies]] == CallMeaning.COPY]
+    copies = copies[structure.meanings[launch[copies]] == CallMeaning.COPY]
     call = launch[copies]
 
     def is_named(pattern: str) -> Bools:
@@ -201,10 +202,10 @@ def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Co
     return _Copies(*(column[may_wait] for column in columns))
 
 
-def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Waits:
+def _blocking_copies(structure: Structure) -> _Waits:
     """Copies and their own calls, where the call waited: until the copy began, or had ended."""
     events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
-    copies = _waiting_copies(structure, meanings)
+    copies = _waiting_copies(structure)
     late_ns = events.end_ns[copies.work] - events.end_ns[copies.call]
     ended = late_ns <= np.where(copies.is_certain, overlap_ns, 0)
     waits = copies.is_held | (ended & ~copies.is_staged)
@@ -217,7 +218,7 @@ def _syncs_of_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _W
     So PyTorch reads values (``aten::item``) where a copy does not hold its call.
     """
     events = structure.events
-    copies = _waiting_copies(structure, meanings)
+    copies = _waiting_copies(structure)
     calls = np.flatnonzero(events.kind == EventKind.RUNTIME)
     calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
     is_pair = (meanings[calls[1:]] == CallMeaning.STREAM_SYNC) & (
@@ -238,7 +239,7 @@ def certain_waits(structure: Structure) -> tuple[I64, I64]:
     """
     events, launch = structure.events, structure.launch
     meanings = structure.meanings
-    copies = _waiting_copies(structure, meanings)
+    copies = _waiting_copies(structure)
     records = sync_records(structure)
     syncs = np.flatnonzero(meanings == CallMeaning.DEVICE_SYNC)
     syncs = syncs[~is_in(syncs, records.call)]
@@ -279,7 +280,7 @@ def sync_edges(structure: Structure) -> EdgeTable:
         for waits, rule in (
             (_recorded_syncs(structure, records, meanings), Rule.SYNC_RECORD),
             (by_semantics, Rule.CALL_SEMANTICS),
-            (_blocking_copies(structure, meanings), Rule.BLOCKING_COPY),
+            (_blocking_copies(structure), Rule.BLOCKING_COPY),
         )
         for edges in _host_wait_edges(structure, waits.work, waits.call, rule)
     )

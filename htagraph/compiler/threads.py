@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.by_head import InOrder
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.idle_workers import waits_for_work
 from htagraph.compiler.structure import Structure
@@ -20,10 +21,10 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_PROGRAM_ORDER, _BLOCKING_CALL = int(Rule.PROGRAM_ORDER), int(Rule.BLOCKING_CALL)
+_BLOCKING_CALL = int(Rule.BLOCKING_CALL)
 
 
-def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) -> EdgeTable:
+def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) -> InOrder:
     """Edges from each boundary of a host thread to the next; their lag is the time between.
 
     The time belongs to the event that is innermost there, or to none in a gap. A thread that waits
@@ -44,59 +45,53 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
         Whether gaps of threads of a pool are told from time of their own.
     """
     between = structure.boundaries
-    n = len(between) - len(between.openings)
-    tail, head, owner = (np.empty(n, dtype=np.int32) for _ in range(3))
-    lag, rule = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int8)
-    _in_order(
-        (between.node, between.inside, between.first),
-        structure.events.node_ts_ns,
-        _rules_into(structure, waits),
-        _is_blocked(structure, waits),
-        (tail, head, owner, lag, rule),
+    rule = np.full(len(between), Rule.PROGRAM_ORDER, dtype=np.int8)
+    blocked = _is_blocked(structure, waits)
+    _fill_rules(
+        (between.node, between.inside, between.first), _rules_into(structure, waits), blocked, rule
     )
-    arrives = _arrives(structure, waits, tail, head, owner)
-    rule[arrives], lag[arrives] = Rule.BLOCKING_CALL, 0
+    rule[_arrives(structure, waits)] = Rule.BLOCKING_CALL
     if infer:
-        gaps = np.flatnonzero((owner < 0) & (rule == Rule.PROGRAM_ORDER))
-        rule[gaps[waits_for_work(structure, tail[gaps], head[gaps])]] = Rule.WAITS_FOR_WORK
-    return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
+        gaps = np.flatnonzero(
+            (between.inside < 0) & (rule == Rule.PROGRAM_ORDER) & between.is_followed
+        )
+        waiting = waits_for_work(structure, between.node[gaps], between.node[gaps + 1])
+        rule[gaps[waiting]] = Rule.WAITS_FOR_WORK
+    return InOrder(
+        between.node,
+        between.inside,
+        rule,
+        between.first,
+        structure.events.node_ts_ns,
+        kind=int(EdgeKind.THREAD),
+        waits=_BLOCKING_CALL,
+    )
 
 
 @compiled
-def _in_order(
-    between: tuple[I32, I32, I64],
-    node_ts: I64,
-    rule_into: I8,
-    is_blocked: Bools,
-    edges: tuple[I32, I32, I32, I64, I8],
-) -> None:
-    """Fill tail, head, event, lag and rule from each boundary of a lane to the next."""
+def _fill_rules(between: tuple[I32, I32, I64], rule_into: I8, is_blocked: Bools, rule: I8) -> None:
+    """Fill the rule of the edge from each boundary of a lane to the next."""
     node, inside, first = between
-    tail, head, event, lag, rule = edges
-    edge = 0
     for lane in range(len(first) - 1):
         for position in range(first[lane], first[lane + 1] - 1):
-            before, after, owner = node[position], node[position + 1], inside[position]
-            tail[edge] = before
-            head[edge] = after
-            event[edge] = owner
-            rule[edge] = rule_into[after]
+            owner = inside[position]
+            rule[position] = rule_into[node[position + 1]]
             if owner >= 0 and is_blocked[owner]:
-                rule[edge] = _BLOCKING_CALL
-            lag[edge] = node_ts[after] - node_ts[before] if rule[edge] == _PROGRAM_ORDER else 0
-            edge += 1
+                rule[position] = _BLOCKING_CALL
 
 
-def _arrives(structure: Structure, waits: EdgeTable, tail: I32, head: I32, owner: I32) -> I64:
+def _arrives(structure: Structure, waits: EdgeTable) -> I64:
     """Gaps that end with what a recorded arrow leads to, where the arrow begins in the gap."""
     arrows = waits.take(among(waits.rule, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)))
     if not len(arrows):
         return np.empty(0, dtype=np.int64)
-    times = structure.events.node_ts_ns
+    times, between = structure.events.node_ts_ns, structure.boundaries
     sent_ns = np.full(len(times), np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(sent_ns, arrows.head, times[arrows.tail])
-    kind = gather(structure.events.kind, owner, EventKind.ANNOTATION)
-    return np.flatnonzero((kind == EventKind.ANNOTATION) & (sent_ns[head] >= times[tail]))
+    at = np.flatnonzero(between.is_followed)
+    kind = gather(structure.events.kind, between.inside[at], EventKind.ANNOTATION)
+    arrived = sent_ns[between.node[at + 1]] >= between.ts_ns[at]
+    return at[(kind == EventKind.ANNOTATION) & arrived]
 
 
 def _is_blocked(structure: Structure, waits: EdgeTable) -> Bools:

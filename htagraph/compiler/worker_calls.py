@@ -19,14 +19,13 @@ called by none. Autograd threads need no learning (`htagraph.compiler.flows`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import is_in
+from htagraph.algorithms.codes import as_narrow, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts
+from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import (
     MOST_CHANCE,
@@ -62,6 +61,8 @@ wakes."""
 _NEXT_SCALE = 4
 """From one scale of waits to the next (chosen; 2 finds 1% more of the waits of simulated servers, 8
 2% less)."""
+_AT_ONCE = 1 << 16
+"""Boundaries whose places are in memory at once. A limit of memory, not of the answer."""
 _BOUNDARIES_OF_PLACE = 4
 """Boundaries after a wait that tell its place: stages of a server begin alike."""
 
@@ -140,21 +141,25 @@ def _elsewhere(structure: Structure, quiet: Stretches, threads: list[int]) -> Ca
     """The last boundaries of every other thread in each stretch."""
     times, between = structure.events.node_ts_ns, structure.boundaries
     since_ns, until_ns = times[quiet.since], times[quiet.until]
-    own = structure.events.lane[quiet.until >> 1]
-    none = np.empty(0, dtype=np.int64)
-    parts = [(none, none)]
-    bounds = list(pairwise(between.first.tolist()))
-    for lane in threads:
-        begin, end = bounds[lane]
-        rows = np.flatnonzero(own != lane)
-        last = begin + np.searchsorted(between.ts_ns[begin:end], until_ns[rows], side="right") - 1
-        for _ in range(_NEAREST_BOUNDARIES):
-            fits = last >= begin
-            fits[fits] = between.ts_ns[last[fits]] >= since_ns[rows[fits]]
-            rows, last = rows[fits], last[fits]
-            parts.append((rows, last))
-            last = last - 1
-    wait, source = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(until_ns, kind="stable")
+    last = np.empty((len(threads), len(order)), dtype=np.int64)
+    until = np.tile(until_ns[order] + 1, len(threads))
+    last[:, order] = last_before(
+        between.lane, between.ts_ns, np.repeat(threads, len(order)), until
+    ).reshape(last.shape)
+    last[structure.events.lane[quiet.until >> 1] == np.array(threads)[:, None]] = -1
+    thread, row = np.nonzero(last >= 0)
+    source, first = last[thread, row], between.first[threads][thread]
+    parts = []
+    for _ in range(_NEAREST_BOUNDARIES):
+        fits = np.flatnonzero(source >= first)
+        fits = fits[between.ts_ns[source[fits]] >= since_ns[row[fits]]]
+        thread, row, source, first = (column[fits] for column in (thread, row, source, first))
+        parts.append((thread, row, source))
+        source = source - 1
+    thread, row, source = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    by_thread = np.argsort(as_narrow(thread), kind="stable")
+    wait, source = row[by_thread], source[by_thread]
     return Candidates(wait, source, until_ns[wait] - between.ts_ns[source])
 
 
@@ -168,19 +173,22 @@ def _sources(
     Of many operators of one name, only one is followed by no other while a thread waits for them.
     """
     between = structure.boundaries
-    every = 2 * gather(names, between.node >> 1) + (between.node & 1)
-    chosen = np.flatnonzero(is_in(every, every[candidates]))
-    place, ts_ns = every[chosen].astype(np.int64), between.ts_ns[chosen]
-    is_last_ns = between.ts_ns[np.minimum(chosen + 1, len(every) - 1)] - ts_ns
-    is_last_ns[~between.is_followed[chosen]] = np.iinfo(np.int64).max
-    ever = np.full(len(place), np.iinfo(np.int64).max)
-    sources = Sources(
-        np.tile(ts_ns, 2),
-        np.concatenate([place, place + place.max() + 1]),
-        np.concatenate([ever, is_last_ns]),
-        n_ways=2,
-    )
-    return sources, chosen
+
+    def places(node: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        return 2 * gather(names, node >> 1) + (node & 1)
+
+    wanted = places(between.node[candidates])
+    parts = [
+        begin + np.flatnonzero(is_in(places(between.node[begin : begin + _AT_ONCE]), wanted))
+        for begin in range(0, len(between), _AT_ONCE)
+    ]
+    chosen = np.concatenate(parts)
+    n, followed = len(chosen), np.flatnonzero(between.is_followed[chosen])
+    place, ts_ns = np.tile(places(between.node[chosen]), 2), np.tile(between.ts_ns[chosen], 2)
+    place[n:] += place.max() + 1
+    reach_ns = np.full(2 * n, np.iinfo(np.int64).max)
+    reach_ns[n + followed] = between.ts_ns[chosen[followed] + 1] - ts_ns[followed]
+    return Sources(ts_ns, place, reach_ns, n_ways=2), chosen
 
 
 def _and_last(found: Candidates, sources: Sources) -> Candidates:
@@ -236,7 +244,9 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     node, n_sources = structure.boundaries.node, 2 * len(chosen)
     ends = n_sources + quiet.end
     waits = Waits(ends, since_ns, until_ns, _places(structure, quiet, names))
-    found = found._replace(source=np.searchsorted(chosen, found.source))
+    position = np.empty(len(node), dtype=np.int64)
+    position[chosen] = np.arange(len(chosen))
+    found = found._replace(source=position[found.source])
     dur_ns, n_places = until_ns - since_ns, int(sources.place.max()) + 1
 
     def label(position: int) -> str:
@@ -257,7 +267,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
         calls, more = recurring(
             Rule.WORKER_CALLED,
             waits.take(left),
-            prompt._replace(wait=np.searchsorted(left, prompt.wait)),
+            prompt._replace(wait=(np.cumsum(is_open) - 1)[prompt.wait]),
             (sources, sources.place[prompt.source]),
             label,
             thread=thread[left],

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
@@ -18,8 +17,6 @@ from htagraph.model.schema import categorical
 
 __all__ = ["Attributed"]
 
-Text = npt.NDArray[np.object_]
-
 
 @brief
 @dataclass(frozen=True)
@@ -29,36 +26,31 @@ class Attributed:
     Parameters
     ----------
     columns : mapping of str to ndarray
-        Columns of `frames.ATTRIBUTED_TIME`; text columns as codes.
-    texts : mapping of str to ndarray
-        The text of each code.
+        Columns of `frames.ATTRIBUTED_TIME` that are no text; bounds as codes.
+    codes : mapping of str to Coded
+        Columns of texts, each of which is distinct.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
-    texts: Mapping[str, Text]
+    codes: Mapping[str, Coded]
 
     def frame(self) -> pd.DataFrame:
         """As text, schema `frames.ATTRIBUTED_TIME`."""
-        words = {name: Coded(self.columns[name], texts).words for name, texts in self.texts.items()}
-        return ATTRIBUTED_TIME.frame(self._ordered | words)
+        words = {name: coded.words for name, coded in self.codes.items()}
+        return ATTRIBUTED_TIME.frame(self._columns | words)
 
     def labels(self) -> pd.DataFrame:
         """With categories instead of text, which takes far less memory and time."""
-        labels = {
-            name: Coded(self.columns[name], texts).labels for name, texts in self.texts.items()
-        }
-        return pd.DataFrame(self._ordered | labels, copy=False)
+        labels = {name: coded.labels for name, coded in self.codes.items()}
+        both = self._columns | labels
+        return pd.DataFrame({name: both[name] for name in ATTRIBUTED_TIME.columns}, copy=False)
 
     def causes(self) -> pd.DataFrame:
         """Segment, time and cause of each row."""
-        cause = Coded(self.columns["cause"], self.texts["cause"]).labels
-        return pd.DataFrame(
-            {name: self.columns[name] for name in ("segment", "dur_ns")} | {"cause": cause},
-            copy=False,
-        )
+        columns = {name: self.columns[name] for name in ("segment", "dur_ns")}
+        return pd.DataFrame(columns | {"cause": self.codes["cause"].labels}, copy=False)
 
     @property
-    def _ordered(self) -> dict[str, Any]:
-        """The columns in order."""
-        bound = categorical(self.columns["bound"], Bound.labels())
-        return {name: self.columns[name] for name in ATTRIBUTED_TIME.columns} | {"bound": bound}
+    def _columns(self) -> dict[str, Any]:
+        """The columns that are no text, bounds as categories."""
+        return {**self.columns, "bound": categorical(self.columns["bound"], Bound.labels())}

@@ -11,8 +11,8 @@ No nanosecond has two causes, so savings never add up to more than the window.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
+from htagraph.native.passes import compiled
 
 __all__ = ["Charged", "attributed", "attributed_time", "charged"]
 
@@ -125,12 +126,12 @@ _READING = [
 ]
 
 
-@dataclass(frozen=True)
-class _Waits:
-    """The host wait before each segment, -1 for none, and the time it is charged."""
+class _Waits(NamedTuple):
+    """Pieces that are charged to the host wait before them: their rows, its call, and how long."""
 
+    row: I64
     call: I64
-    attributed_ns: I64
+    dur_ns: I64
 
 
 def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
@@ -183,20 +184,46 @@ def _waits_since(dag: Dag) -> I64:
 
 def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) -> _Waits:
     """Charge host time to the wait right before it."""
-    n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
-    continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
-    begins = is_host & ~continues
-    firsts = np.flatnonzero(begins)
-    if not len(firsts):
-        return _Waits(np.full(n, -1), np.zeros(n, np.int64))
-    stretch = np.maximum(np.cumsum(begins) - 1, 0)
-    caller = _blocking_calls(dag, pieces.edge[firsts], start[firsts])
-    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - _waits_since(dag)[caller], 0), 0)
-    dur = np.where(is_host & ~exempt, length, 0)
-    before = np.cumsum(dur) - dur
-    offset = before - before[firsts[stretch]]
-    attributed = np.clip(blocked_ns[stretch] - offset, 0, dur)
-    return _Waits(caller[stretch], attributed)
+    starts, lengths = pieces.start_ns, pieces.dur_ns
+    begins = is_host.copy()
+    begins[1:] &= ~is_host[:-1] | (starts[:-1] + lengths[:-1] != starts[1:])
+    first = np.flatnonzero(begins)
+    caller = _blocking_calls(dag, pieces.edge[first].astype(np.int64), starts[first])
+    first, caller = first[caller >= 0], caller[caller >= 0]
+    blocked_ns = starts[first] - _waits_since(dag)[caller]
+    columns = begins, is_host & ~exempt, lengths
+    nothing = np.empty((3, 0), dtype=np.int64)
+    n_charged = _charge(first, blocked_ns, columns, nothing)
+    found = np.empty((3, n_charged), dtype=np.int64)
+    _charge(first, blocked_ns, columns, found)
+    row, stretch, dur_ns = found
+    return _Waits(row, caller[stretch], dur_ns)
+
+
+@compiled
+def _charge(first: I64, blocked_ns: I64, pieces: tuple[Mask, Mask, I64], out: I64) -> int:
+    """Fill in pieces that are charged, with the stretch and the time of each; return their number.
+
+    A stretch of host time begins at `first`. Of the pieces: whether a stretch begins, whether they
+    can be charged, and how long they are. Without room in `out`, they are only counted.
+    """
+    begins, is_charged, dur_ns = pieces
+    n = 0
+    for stretch in range(len(first)):
+        left_ns = blocked_ns[stretch]
+        piece = first[stretch]
+        while left_ns > 0 and piece < len(begins):
+            if begins[piece] and piece > first[stretch]:
+                left_ns = 0
+            elif is_charged[piece]:
+                if n < out.shape[1]:
+                    out[0, n] = piece
+                    out[1, n] = stretch
+                    out[2, n] = min(left_ns, dur_ns[piece])
+                left_ns -= dur_ns[piece]
+                n += 1
+            piece += 1
+    return n
 
 
 def _ends(dag: Dag, kind: EdgeKind) -> Mask:
@@ -217,17 +244,17 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Mask) -> I8:
     event, events = pieces.event, dag.events
     cause = _CODE_OF_BOUND[pieces.bound]
     cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
-    runs_call = is_host & (event >= 0) & (events.kind[event] == EventKind.RUNTIME)
+    runs_call = is_host & (gather(events.kind, event) == EventKind.RUNTIME)
     runs_call &= pieces.bound != Bound.LAUNCH
     long = long_calls(dag)
     tail = gather(dag.edges.tail, pieces.edge) >> 1
     call = np.where(pieces.bound == Bound.LAUNCH, tail, event)  # a launch is its call's time
     cause[is_host & gather(long.is_first_use, call, default=False)] = _CODE[Cause.FIRST_USE]
-    cause[runs_call & long.is_full_queue[event]] = _CODE[Cause.FULL_QUEUE]
-    cause[runs_call & long.is_wait[event]] = _CODE[Cause.HOST_WAIT]
+    cause[runs_call & gather(long.is_full_queue, event, default=False)] = _CODE[Cause.FULL_QUEUE]
+    cause[runs_call & gather(long.is_wait, event, default=False)] = _CODE[Cause.HOST_WAIT]
     cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     blocking = is_matched(dag)
-    unrecorded = (long_waits(dag) & ~blocking)[event]
+    unrecorded = gather(long_waits(dag) & ~blocking, event, default=False)
     cause[runs_call & unrecorded & (pieces.bound == Bound.SYNC)] = _CODE[Cause.UNRECORDED_WAIT]
     copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
     launch = dag.launch[event[copies]]
@@ -292,8 +319,9 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
 def _steps(dag: Dag, start_ns: I64) -> Coded:
     """Name of the step at each time, empty for none."""
     steps = find_steps(dag.events)
-    names = np.append(steps["name"].to_numpy(object), "")
-    return Coded(step_at(steps, start_ns).astype(np.int32), names)  # -1 is the last
+    row = step_at(steps, start_ns).astype(np.int32)
+    row[row < 0] = len(steps)
+    return Coded(row, np.append(steps["name"].to_numpy(object), ""))
 
 
 def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
@@ -334,40 +362,31 @@ def _meanwhile(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     return Coded(codes, texts)
 
 
-def _lines(dag: Dag, pieces: Pieces, call: I64) -> Coded:
-    """Line of Python code of each piece, then of each further call; that of a call that waits.
-
-    Parameters
-    ----------
-    call : ndarray of shape (n_pieces + k,), dtype=int64
-        Call that waits, -1 for none.
-    """
-    code = np.zeros(len(call), dtype=np.int32)
-    code[: len(pieces.line)] = pieces.line
-    waits = np.flatnonzero(call >= 0)
-    if not len(waits) or not (dag.events.kind == EventKind.PYTHON).any():
-        return Coded(code, pieces.lines)
-    calls, which = np.unique(call[waits], return_inverse=True)
+def _lines(dag: Dag, pieces: Pieces, cause: I8, call: I64) -> tuple[Coded, I64]:
+    """Line of Python code of each piece, that of the call for a wait; code of that of each call."""
+    if not (dag.events.kind == EventKind.PYTHON).any():
+        return Coded(pieces.line, pieces.lines), np.zeros(len(call), dtype=np.int64)
+    waits = np.flatnonzero(np.isin(cause, _WAITING))
+    itself = host_of(dag, pieces.event[waits])
+    waits, itself = waits[itself >= 0], itself[itself >= 0]
+    if not len(waits) + len(call):
+        return Coded(pieces.line, pieces.lines), call
+    calls, which = np.unique(np.concatenate([itself, call]), return_inverse=True)
     lane, begins = dag.events.lane[calls].astype(np.int64), dag.events.ts_ns[calls]
     outside = np.full(len(calls), -1, dtype=np.int64)  # the line is that of the operator's caller
     line = code_pieces(dag, Stretches(lane, begins, begins + 1, outside), {}).line
-    code[waits] = len(pieces.lines) + which
-    return Coded(code, np.concatenate([pieces.lines, line]))
+    code, which = pieces.line.copy(), which + len(pieces.lines)
+    code[waits] = which[: len(waits)]
+    return Coded(code, np.concatenate([pieces.lines, line])), which[len(waits) :]
 
 
-def _short_calls(
-    dag: Dag, pieces: Pieces, cause: I8, columns: Mapping[str, npt.NDArray[Any]]
-) -> dict[str, npt.NDArray[Any]]:
-    """Columns that name the code before a short operator after that operator."""
+def _short_calls(dag: Dag, pieces: Pieces, cause: I8) -> tuple[I64, dict[str, npt.NDArray[Any]]]:
+    """Code before a short operator, which is named after it: its pieces, and what to name them."""
     gaps = np.flatnonzero(
         (cause == _CODE[Cause.SHORT_OPERATORS]) & (pieces.bound == Bound.PYTHON_GAP)
     )
     called = _called_next(dag, pieces, gaps)
-    gaps, called = gaps[called >= 0], called[called >= 0]
-    named = {name: columns[name].copy() for name in ("name", "op", "event")}
-    for name, values in _called(dag, called).items():
-        named[name][gaps] = values
-    return named
+    return gaps[called >= 0], _called(dag, called[called >= 0])
 
 
 def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
@@ -402,8 +421,13 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
         segments["event"].to_numpy(np.int32),
         segments["edge"].to_numpy(np.int32),
     )
-    texts = (Coded(*pd.factorize(segments[name].to_numpy(object))) for name in ("name", "op"))
-    return _attributed(dag, coded, *texts).frame()
+    symbols = [*dag.events.symbols.array, ""]
+
+    def texts_of(column: str) -> Coded:
+        codes, texts = pd.factorize(segments[column].to_numpy(object))
+        return Coded(codes + len(symbols), np.array([*symbols, *texts], dtype=object))
+
+    return _attributed(dag, coded, texts_of).frame()
 
 
 class Charged(NamedTuple):
@@ -428,13 +452,13 @@ def charged(dag: Dag, segments: Segments) -> Charged:
         return Charged(np.arange(len(segments.edge)), segments.dur_ns, unknown)
     pieces = Pieces.of(segments).cut_at_code(dag)
     cause, waits = _causes(dag, pieces)
-    waited = np.flatnonzero(waits.attributed_ns)
-    left_ns = pieces.dur_ns - waits.attributed_ns
+    left_ns = pieces.dur_ns.copy()
+    left_ns[waits.row] -= waits.dur_ns
     left = np.flatnonzero(left_ns)
     return Charged(
-        np.concatenate([pieces.segment[left], pieces.segment[waited]]).astype(np.int64),
-        np.concatenate([left_ns[left], waits.attributed_ns[waited]]),
-        np.concatenate([cause[left], _causes_of_waits(dag, waits.call[waited])]),
+        np.concatenate([pieces.segment[left], pieces.segment[waits.row]]).astype(np.int64),
+        np.concatenate([left_ns[left], waits.dur_ns]),
+        np.concatenate([cause[left], _causes_of_waits(dag, waits.call)]),
     )
 
 
@@ -447,85 +471,79 @@ def _causes(dag: Dag, pieces: Pieces) -> tuple[I8, _Waits]:
 
 def attributed(dag: Dag, segments: Segments) -> Attributed:
     """Attributed time as codes, from segments as codes."""
-    name, op = (coded_texts(dag, segments, column) for column in ("name", "op"))
-    return _attributed(dag, segments, name, op)
+    return _attributed(dag, segments, partial(coded_texts, dag, segments))
 
 
-def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attributed:
-    """Attributed time of segments with these names and operators."""
+def _attributed(dag: Dag, segments: Segments, texts_of: Callable[[str], Coded]) -> Attributed:
+    """Attributed time of segments, given their names and operators.
+
+    Texts begin with the symbols of the trace, and "": time charged to a wait is named after a call.
+    Columns are finished one by one, as they are the largest arrays.
+    """
     pieces = Pieces.of(segments)
-    if len(dag.events):
-        pieces = pieces.cut_at_code(dag)
-    symbols = [*dag.events.symbols.array, ""]
-    texts = {
-        "cause": np.array(_CAUSES, dtype=object),
-        # Time charged to a wait is named after a call, which is a symbol: symbols come first.
-        "name": np.array([*symbols, *name.texts], dtype=object),
-        "op": np.array([*symbols, *op.texts], dtype=object),
-        "frame": pieces.lines,
-        "ranges": np.array([""], dtype=object),
-        "place": np.array([""], dtype=object),
-        "meanwhile": np.array([""], dtype=object),
-        "step": np.array([""], dtype=object),
-    }
-    columns: dict[str, npt.NDArray[Any]] = {
-        "name": (name.codes + len(symbols))[pieces.segment],
-        "op": (op.codes + len(symbols))[pieces.segment],
-        "event": pieces.event,
-        "start_ns": pieces.start_ns,
-        "dur_ns": pieces.dur_ns,
-        "segment": pieces.segment,
-        "frame": pieces.line,
-        "bound": pieces.bound,
-    }
     if not len(dag.events):
-        n = len(pieces.bound)
-        unknown = dict.fromkeys(("place", "meanwhile", "step", "ranges"), 0)
-        unknown["cause"] = _CODE[Cause.UNEXPLAINED]
-        return Attributed(
-            columns | {name: np.full(n, value) for name, value in unknown.items()}, texts
-        )
+        return _unexplained(pieces, texts_of)
+    pieces = pieces.cut_at_code(dag)
     cause, waits = _causes(dag, pieces)
-    places, steps = _places(dag, pieces, cause), _steps(dag, pieces.start_ns)
-    others = _meanwhile(dag, pieces, cause)
-    waited, left = (
-        np.flatnonzero(waits.attributed_ns),
-        np.flatnonzero(waits.attributed_ns < pieces.dur_ns),
-    )
-    call, n = waits.call[waited], len(cause)
-    ranges, range_texts = user_ranges(dag, np.concatenate([pieces.event, call]))
-    waits_itself = np.where(np.isin(cause, _WAITING), host_of(dag, pieces.event), -1)
-    lines = _lines(dag, pieces, np.concatenate([waits_itself, call]))
-    texts |= {"place": places.texts, "step": steps.texts, "ranges": range_texts}
-    texts |= {"frame": lines.texts, "meanwhile": others.texts}
-    columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
-    columns |= {"meanwhile": others.codes}
-    columns |= {"ranges": ranges[:n], "frame": lines.codes[:n]}
-    columns |= _short_calls(dag, pieces, cause, columns)
-    by_wait = {
-        "cause": _causes_of_waits(dag, call),
-        "ranges": ranges[n:],
-        "frame": lines.codes[n:],
-        "dur_ns": waits.attributed_ns[waited],
-        "start_ns": pieces.start_ns[waited],
-        **_called(dag, call),
+    # A piece that is charged in part has two rows: the first is charged.
+    parted = np.flatnonzero(waits.dur_ns < pieces.dur_ns[waits.row])
+    rows = waits.row[parted]
+    first = waits.row + np.searchsorted(rows, waits.row)
+    rest, charged_ns = first[parted] + 1, waits.dur_ns[parted]
+
+    def joined(
+        values: npt.NDArray[Any], of_waits: npt.NDArray[Any] | None = None
+    ) -> npt.NDArray[Any]:
+        if not len(first):
+            return values
+        out = np.insert(values, rows, 0)
+        out[first] = values[waits.row] if of_waits is None else of_waits
+        return out
+
+    short, called = _short_calls(dag, pieces, cause)
+    by_wait = _called(dag, waits.call)
+
+    def renamed(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if len(short):
+            values = values.copy()
+            values[short] = called[name]
+        return joined(values, by_wait[name])
+
+    codes: dict[str, Coded] = {}
+    for name in ("name", "op"):
+        found = texts_of(name)
+        values = renamed(name, pieces.of_segments(found.codes))
+        codes[name] = Coded(values, found.texts).narrow
+    others = {"place": _places, "meanwhile": _meanwhile}
+    for name, texts in others.items():
+        found = texts(dag, pieces, cause)
+        codes[name] = Coded(joined(found.codes), found.texts).narrow
+    found = _steps(dag, pieces.start_ns)
+    codes["step"] = Coded(joined(found.codes), found.texts).narrow
+    ranges, texts = user_ranges(dag, np.concatenate([pieces.event, waits.call.astype(np.int32)]))
+    codes["ranges"] = Coded(joined(ranges[: len(cause)], ranges[len(cause) :]), texts).narrow
+    lines, of_calls = _lines(dag, pieces, cause, waits.call)
+    codes["frame"] = Coded(joined(lines.codes, of_calls), lines.texts).narrow
+    is_from = _causes_of_waits(dag, waits.call)
+    codes["cause"] = Coded(joined(cause, is_from), np.array(_CAUSES, dtype=object))
+    columns = {
+        "event": renamed("event", pieces.event),
+        "segment": joined(pieces.segment),
+        "bound": joined(pieces.bound),
+        "start_ns": joined(pieces.start_ns),
+        "dur_ns": joined(pieces.dur_ns, waits.dur_ns),
     }
-    columns |= {
-        "start_ns": pieces.start_ns + waits.attributed_ns,
-        "dur_ns": pieces.dur_ns - waits.attributed_ns,
-    }
-    if not len(waited):
-        return Attributed(columns, texts)
-    until = np.zeros(len(pieces.dur_ns), dtype=np.int64)
-    until[waited] += 1
-    until[left] += 1
-    np.cumsum(until, out=until)
-    is_left = np.zeros(len(waited) + len(left), dtype=bool)
-    is_left[until[left] - 1] = True
-    joined = {}
-    for column in list(columns):
-        values = columns.pop(column)  # frees each column early: these are the largest arrays
-        joined[column] = np.empty(len(is_left), dtype=values.dtype)
-        joined[column][~is_left] = by_wait.get(column, values[waited])
-        joined[column][is_left] = values[left]
-    return Attributed(joined, texts)
+    if len(rest):
+        columns["start_ns"][rest] += charged_ns
+        columns["dur_ns"][rest] -= charged_ns
+    return Attributed(columns, codes)
+
+
+def _unexplained(pieces: Pieces, texts_of: Callable[[str], Coded]) -> Attributed:
+    """Attributed time in a trace without events."""
+    none = Coded(np.zeros(len(pieces.bound), dtype=np.int8), np.array([""], dtype=object))
+    codes = dict.fromkeys(("place", "meanwhile", "step", "ranges", "frame"), none)
+    codes["cause"] = Coded(none.codes, np.array([Cause.UNEXPLAINED], dtype=object))
+    codes |= {name: texts_of(name).narrow for name in ("name", "op")}
+    columns = ("event", "segment", "bound", "start_ns", "dur_ns")
+    return Attributed({name: getattr(pieces, name) for name in columns}, codes)

@@ -53,7 +53,7 @@ def _sm_activity(dag: Dag) -> list[CounterTrack]:
     tracks = []
     for device in devices_of(dag).tolist():
         found = sm_activity(dag, dag.span, device)
-        sums = found.whole
+        sums = found.whole("busy", "known")
         if not 0 < sums["busy"] * _NEARLY_ALL <= sums["known"]:
             continue
         ts_ns, share = found.active

@@ -12,7 +12,9 @@ measured time only if nothing is counted twice or missing.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,16 +35,23 @@ from htagraph.native.inner import inlined
 from htagraph.native.passes import compiled
 
 __all__ = [
+    "Openings",
+    "added_window",
     "critical_path",
     "critical_paths",
     "end_node",
     "last_node",
     "path_edges",
+    "path_end",
+    "path_parts",
     "path_segments",
 ]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+
+_AT_ONCE = 1 << 16
+"""Edges of a part of a path. Changes only the speed."""
 
 _BEFORE, _REST = int(Bound.LAUNCHED_BEFORE_CAPTURE), int(Bound.UNEXPLAINED)
 
@@ -104,14 +113,24 @@ def last_node(dag: Dag, window: Window) -> int:
     return int(max(together, key=key))
 
 
+def path_end(dag: Dag, window: Window) -> tuple[int, int]:
+    """Node from which the path of a window is walked back, and the edge that crosses its end.
+
+    Each is -1 for none.
+    """
+    last = last_node(dag, window)
+    if last < 0 or dag.events.node_ts_ns[last] != window.end_ns:
+        under_way = _sink_edge(dag, window)
+        if under_way >= 0:
+            return int(dag.edges.tail[under_way]), under_way
+    return last, -1
+
+
 def _walk(dag: Dag, window: Window) -> _Walk:
     """Binding edges of a window, from its start to its end."""
     edges, times = dag.edges, dag.events.node_ts_ns
-    closing = np.empty(0, dtype=np.int32)
-    last = last_node(dag, window)
-    if (last < 0 or times[last] != window.end_ns) and (under_way := _sink_edge(dag, window)) >= 0:
-        closing = np.array([under_way], dtype=np.int32)
-        last = int(edges.tail[under_way])
+    last, under_way = path_end(dag, window)
+    closing = np.array([under_way] if under_way >= 0 else [], dtype=np.int32)
     if last < 0:
         return _Walk(closing, -1)
     walked = walk_back(last, dag.binding, edges.tail, times, until_ns=window.start_ns)
@@ -133,42 +152,48 @@ def end_node(dag: Dag, window: Window) -> int:
     return head if dag.events.node_ts_ns[head] <= window.end_ns else tail
 
 
-def _host_opens_ns(dag: Dag) -> int:
-    """Time of the first host event, if device work without a recorded launch precedes it.
+@dataclass(frozen=True)
+class Openings:
+    """What precedes the first edge of paths; what all of them need is looked up once."""
 
-    Until then the device worked on what was launched before the capture.
-    """
-    events = dag.events
-    begins = int(events.ts_ns[events.is_host].min())
-    unseen = events.is_device & (dag.launch < 0) & (events.ts_ns < begins)
-    return begins if unseen.any() else np.iinfo(np.int64).min
+    dag: Dag
 
+    @cached_property
+    def _host_opens_ns(self) -> int:
+        """Time of the first host event, if device work without a recorded launch precedes it.
 
-def _is_of_pool(dag: Dag, event: int) -> bool:
-    """Whether the thread of an event waits for work anywhere."""
-    edges, lane = dag.edges, dag.events.lane
-    heads = edges.head[edges.rule == Rule.WAITS_FOR_WORK] >> 1
-    return bool((lane[heads] == lane[event]).any())
+        Until then the device worked on what was launched before the capture.
+        """
+        dag, events = self.dag, self.dag.events
+        begins = int(events.ts_ns[events.is_host].min())
+        unseen = events.is_device & (dag.launch < 0) & (events.ts_ns < begins)
+        return begins if unseen.any() else np.iinfo(np.int64).min
 
+    @cached_property
+    def _pools(self) -> set[int]:
+        """Threads that wait for work anywhere."""
+        edges = self.dag.edges
+        heads = edges.head[edges.rule == Rule.WAITS_FOR_WORK] >> 1
+        return set(self.dag.events.lane[heads].tolist())
 
-def _opening(dag: Dag, window: Window, walk: _Walk) -> tuple[int, int, int, int]:
-    """Two segments before the first edge of the path: end of the first, end, bound and event.
+    def of(self, window: Window, first_node: int) -> tuple[int, int, int, int]:
+        """Two segments before the first edge of a path: end of the first, end, bound and event.
 
-    What released the first node is not recorded. The first segment, often empty, is what lies
-    before the capture saw the host.
-    """
-    if walk.first_node < 0:
-        return window.start_ns, window.end_ns, Bound.UNEXPLAINED, -1
-    event = walk.first_node >> 1
-    end = min(max(int(dag.events.node_ts_ns[walk.first_node]), window.start_ns), window.end_ns)
-    if not dag.events.is_device[event]:
-        opens = min(max(_host_opens_ns(dag), window.start_ns), end)
-        if _is_of_pool(dag, event):
-            return opens, end, Bound.WAITING_FOR_WORK, -1
-        return opens, end, Bound.UNEXPLAINED, event
-    before = dag.launch[event] < 0
-    bound = Bound.LAUNCHED_BEFORE_CAPTURE if before else Bound.UNEXPLAINED
-    return window.start_ns, end, bound, event
+        What released the first node is not recorded. The first segment, often empty, is what lies
+        before the capture saw the host.
+        """
+        if first_node < 0:
+            return window.start_ns, window.end_ns, Bound.UNEXPLAINED, -1
+        dag, event = self.dag, first_node >> 1
+        end = min(max(int(dag.events.node_ts_ns[first_node]), window.start_ns), window.end_ns)
+        if not dag.events.is_device[event]:
+            opens = min(max(self._host_opens_ns, window.start_ns), end)
+            if int(dag.events.lane[event]) in self._pools:
+                return opens, end, Bound.WAITING_FOR_WORK, -1
+            return opens, end, Bound.UNEXPLAINED, event
+        before = dag.launch[event] < 0
+        bound = Bound.LAUNCHED_BEFORE_CAPTURE if before else Bound.UNEXPLAINED
+        return window.start_ns, end, bound, event
 
 
 def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
@@ -207,17 +232,36 @@ def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
     """
     walks = [_walk(dag, window) for window in windows]
     rows = np.concatenate([np.empty(0, dtype=np.int32), *(walk.edges for walk in walks)])
-    pairs = zip(windows, walks, strict=True)
+    pairs, openings = zip(windows, walks, strict=True), Openings(dag)
     ends = [
-        (window.start_ns, window.end_ns, len(walk.edges), *_opening(dag, window, walk))
+        (window.start_ns, window.end_ns, len(walk.edges), *openings.of(window, walk.first_node))
         for window, walk in pairs
     ]
+    return _filled(rows, ends, EdgeColumns.of(dag.edges.columns), BoundRules.of(dag))
+
+
+def path_parts(dag: Dag, window: Window) -> Iterator[Segments]:
+    """The segments of one window in parts, for sums: all at once are much memory."""
+    walk = _walk(dag, window)
+    edges, rules = EdgeColumns.of(dag.edges.columns), BoundRules.of(dag)
+    since, opening = window.start_ns, Openings(dag).of(window, walk.first_node)
+    for begin in range(0, max(len(walk.edges), 1), _AT_ONCE):
+        rows, until = walk.edges[begin : begin + _AT_ONCE], window.end_ns
+        if begin + _AT_ONCE < len(walk.edges):
+            until = max(since, int(rules.node_ts_ns[edges.head[rows[-1]]]))
+        yield _filled(rows, [(since, until, len(rows), *opening)], edges, rules)
+        since, opening = until, (until, until, Bound.UNEXPLAINED, -1)
+
+
+def _filled(
+    rows: I32, windows: list[tuple[int, ...]], edges: EdgeColumns, rules: BoundRules
+) -> Segments:
+    """Segments of some edges; of each window, the numbers that `_fill` takes."""
     found = Segments.empty(2 * len(rows) + 3 * len(windows))
-    edges = EdgeColumns.of(dag.edges.columns)
-    of_windows = np.array(ends, dtype=np.int64).reshape(-1, 7)
-    n, torn = _fill(rows, of_windows, edges, BoundRules.of(dag), found)
+    of_windows = np.array(windows, dtype=np.int64).reshape(-1, 7)
+    n, torn = _fill(rows, of_windows, edges, rules, found)
     if torn >= 0:
-        raise not_tiled("the critical path", windows[torn].start_ns, windows[torn].end_ns)
+        raise not_tiled("the critical path", *windows[torn][:2])
     for column in found:
         column.resize(n, refcheck=False)
     return found
@@ -229,40 +273,55 @@ def _fill(
 ) -> tuple[int, int]:
     """Fill segments; return their number, and a window that they do not tile, -1 for none.
 
-    Of each window: start, end, number of edges, and what `_opening` says.
+    Of each window: start, end, number of edges, and what `Openings` says.
     """
     n, last = 0, 0
     torn = -1
     for window in range(len(windows)):
-        since, until, opens, opened = (
-            windows[window, 0],
-            windows[window, 1],
-            windows[window, 3],
-            windows[window, 4],
-        )
-        first, begun = last, n
+        first = last
         last += windows[window, 2]
-        n = _added(n, out, (since, opens), (_BEFORE, -1, -1))
-        n = _added(n, out, (opens, opened), (windows[window, 5], windows[window, 6], -1))
-        closing = opened
-        for position in range(first, last):
-            edge = rows[position]
-            event = edges.event[edge]
-            begin = max(rules.node_ts_ns[edges.tail[edge]], since)
-            end = min(rules.node_ts_ns[edges.head[edge]], until)
-            known = min(max(explained(edge, edges, rules), begin), end)
-            n = _added(n, out, (begin, known), (bound_of(edge, edges, rules), event, edge))
-            n = _added(n, out, (known, end), (_REST, event, edge))
-            closing = end
-        n = _added(n, out, (closing, until), (_REST, -1, -1))
-        reached = since
-        for segment in range(begun, n):
-            if out.start_ns[segment] != reached:
-                torn = window
-            reached += out.dur_ns[segment]
-        if reached != until:
+        n, tiles = added_window(n, out, windows[window], (rows, first, last), edges, rules)
+        if not tiles:
             torn = window
     return n, torn
+
+
+@inlined
+def added_window(  # noqa: PLR0917 - compiled
+    n: int,
+    out: Segments,
+    window: I64,
+    path: tuple[I32, int, int],
+    edges: EdgeColumns,
+    rules: BoundRules,
+) -> tuple[int, bool]:
+    """Add the segments of a window; return how many there are, and whether these tile it.
+
+    The window is a row as `_fill` takes them; the path a part of some rows of the edge table.
+    """
+    since, until, opens, opened = window[0], window[1], window[3], window[4]
+    rows, first, last = path
+    begun = n
+    n = _added(n, out, (since, opens), (_BEFORE, -1, -1))
+    n = _added(n, out, (opens, opened), (window[5], window[6], -1))
+    closing = opened
+    for position in range(first, last):
+        edge = rows[position]
+        event = edges.event[edge]
+        begin = max(rules.node_ts_ns[edges.tail[edge]], since)
+        end = min(rules.node_ts_ns[edges.head[edge]], until)
+        known = min(max(explained(edge, edges, rules), begin), end)
+        n = _added(n, out, (begin, known), (bound_of(edge, edges, rules), event, edge))
+        n = _added(n, out, (known, end), (_REST, event, edge))
+        closing = end
+    n = _added(n, out, (closing, until), (_REST, -1, -1))
+    reached = since
+    tiles = True
+    for segment in range(begun, n):
+        if out.start_ns[segment] != reached:
+            tiles = False
+        reached += out.dur_ns[segment]
+    return n, tiles and reached == until
 
 
 @inlined

@@ -218,19 +218,19 @@ def _fill_explained(edges: EdgeColumns, rules: BoundRules, out: I64) -> None:
         out[edge] = explained(edge, edges, rules)
 
 
-def edge_bounds(dag: Dag, edges: EdgeTable) -> I8:
-    """Bound of the time of each edge, before anything is called unexplained."""
+def edge_bounds(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I8:
+    """Bound of the time of each edge, before anything is called unexplained; rules of the graph."""
     bound = np.empty(len(edges), dtype=np.int8)
-    _fill_bounds(EdgeColumns.of(edges.columns), BoundRules.of(dag), bound)
+    _fill_bounds(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), bound)
     return bound
 
 
-def explained_until(dag: Dag, edges: EdgeTable) -> I64:
+def explained_until(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I64:
     """Time until which each edge's own mechanism explains the wait; later is unexplained.
 
     A launch is explained while its call still runs; beyond that, and for gaps between work that was
     already enqueued, up to the usual size of such a delay in this trace.
     """
     until = np.empty(len(edges), dtype=np.int64)
-    _fill_explained(EdgeColumns.of(edges.columns), BoundRules.of(dag), until)
+    _fill_explained(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), until)
     return until

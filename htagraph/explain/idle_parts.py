@@ -15,7 +15,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
 from htagraph.algorithms.walks import walks_back
 from htagraph.errors import GraphError
-from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.explain.edge_bounds import BoundRules, edge_bounds, explained_until
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import Queues
@@ -26,6 +26,8 @@ from htagraph.model.window import Window
 
 __all__ = ["NO_EVENT_NAMES", "IdleCause", "IdleParts", "idle_gaps", "idle_parts", "part_names"]
 
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 
@@ -72,27 +74,32 @@ class IdleParts(NamedTuple):
 
     Parameters
     ----------
-    interval : ndarray of shape (n,), dtype=int64
+    interval : ndarray of shape (n,), dtype=int32
         Position of the interval among the gaps.
     start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
     cause : ndarray of shape (n,), dtype=int8
         Codes of `IdleCause`.
-    event : ndarray of shape (n,), dtype=int64
+    event : ndarray of shape (n,), dtype=int32
         Event of the part, -1 for none.
-    lane : ndarray of shape (n,), dtype=int64
+    lane : ndarray of shape (n,), dtype=int32
         Host thread of the part, -1 for none.
     """
 
-    interval: I64
+    interval: I32
     start_ns: I64
     end_ns: I64
     cause: npt.NDArray[np.int8]
-    event: I64
-    lane: I64
+    event: I32
+    lane: I32
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> IdleParts:
         """Some of the parts, by positions or a mask."""
         return IdleParts._make(column[rows] for column in self)
+
+
+_NONE = IdleParts(*(np.empty(0, dtype=code) for code in ("i4", "i8", "i8", "i1", "i4", "i4")))
+_AT_ONCE = 1 << 16
+"""Intervals a block: walks over their edges take a lot of memory. Changes nothing else."""
 
 
 def idle_gaps(dag: Dag, window: Window, by: Queues) -> Intervals:
@@ -102,7 +109,7 @@ def idle_gaps(dag: Dag, window: Window, by: Queues) -> Intervals:
     return gaps(busy, np.arange(len(by)), window.start_ns, window.end_ns)
 
 
-def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
+def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleParts:
     """Parts along the binding edges into the work that ends each interval."""
     ends = np.flatnonzero(ended_by >= 0)
     times = dag.events.node_ts_ns
@@ -111,12 +118,11 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
     tail, head = edges.tail, edges.head
     begin = np.clip(times[tail], gap.start[interval], gap.end[interval])
     end = np.clip(times[head], gap.start[interval], gap.end[interval])
-    known = np.clip(explained_until(dag, edges), begin, end)
-    cause, rest = _edge_causes(dag, edges)
-    event = edges.event.astype(np.int64)
-    lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(np.int64)
+    known = np.clip(explained_until(dag, edges, rules), begin, end)
+    cause, rest = _edge_causes(dag, rules, edges)
+    lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], np.int32(-1))
     one, two = np.flatnonzero(known > begin), np.flatnonzero(end > known)
-    none = np.full(len(two), -1, dtype=np.int64)
+    none = np.full(len(two) + len(ends), -1, dtype=np.int32)
     opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
     first = found.last >> 1
     launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
@@ -124,24 +130,36 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
         launched_before, IdleCause.LAUNCHED_BEFORE_CAPTURE, IdleCause.UNEXPLAINED
     ).astype(np.int8)
     return IdleParts(
-        np.concatenate([interval[one], interval[two], ends]),
+        np.concatenate([interval[one], interval[two], ends]).astype(np.int32),
         np.concatenate([begin[one], known[two], gap.start[ends]]),
         np.concatenate([known[one], end[two], opening]),
         np.concatenate([cause[one], rest[two], opening_cause]),
-        np.concatenate([event[one], none, np.full(len(ends), -1)]),
-        np.concatenate([lane[one], none, np.full(len(ends), -1)]),
+        np.concatenate([edges.event[one], none]),
+        np.concatenate([lane[one], none]),
     )
 
 
-def _edge_causes(dag: Dag, edges: EdgeTable) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+def _edge_causes(dag: Dag, rules: BoundRules, edges: EdgeTable) -> tuple[I8, I8]:
     """Causes of the explained and of the unexplained part of each edge's time."""
     kind, head = edges.kind, edges.head >> 1
-    cause = _CAUSE_OF_BOUND[edge_bounds(dag, edges)]
+    cause = _CAUSE_OF_BOUND[edge_bounds(dag, edges, rules)]
     into_device = dag.events.is_device[head]
     cause[(kind == EdgeKind.SYNC) & into_device & ~edges.ran_until] = IdleCause.EVENT_WAIT
     rest = np.full(len(edges), IdleCause.UNEXPLAINED, dtype=np.int8)
     rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
     return cause, rest
+
+
+def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleParts:
+    """Parts of some intervals, in order."""
+    last = np.flatnonzero(ended_by < 0).astype(np.int32)
+    none = np.full(len(last), -1, dtype=np.int32)
+    edge = np.full(len(last), IdleCause.WINDOW_EDGE, dtype=np.int8)
+    closing = IdleParts(last, gap.start[last], gap.end[last], edge, none, none)
+    pairs = zip(_walked(dag, rules, gap, ended_by), closing, strict=True)
+    parts = IdleParts._make(np.concatenate(pair) for pair in pairs)
+    parts = parts.take(parts.end_ns > parts.start_ns)
+    return parts.take(np.lexsort((parts.start_ns, parts.interval)))
 
 
 def idle_parts(dag: Dag, window: Window, by: Queues, gap: Intervals) -> tuple[IdleParts, I64]:
@@ -153,22 +171,19 @@ def idle_parts(dag: Dag, window: Window, by: Queues, gap: Intervals) -> tuple[Id
         If the parts do not tile the intervals: a bug in htagraph.
     """
     ended_by = by.next_work(dag, gap.group, gap.end)
-    last = np.flatnonzero(ended_by < 0)
-    walked = _walked(dag, gap, ended_by)
-    none = np.full(len(last), -1, dtype=np.int64)
-    edge = np.full(len(last), IdleCause.WINDOW_EDGE, dtype=np.int8)
-    closing = IdleParts(last, gap.start[last], gap.end[last], edge, none, none)
-    parts = IdleParts._make(np.concatenate([a, b]) for a, b in zip(walked, closing, strict=True))
-    parts = parts.take(parts.end_ns > parts.start_ns)
-    parts = parts.take(np.lexsort((parts.start_ns, parts.interval)))
+    rules, blocks = BoundRules.of(dag), [_NONE]
+    for first in range(0, len(ended_by), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        block = _parts_of(dag, rules, Intervals(*(times[some] for times in gap)), ended_by[some])
+        blocks.append(block._replace(interval=block.interval + np.int32(first)))
+    parts = IdleParts._make(np.concatenate(columns) for columns in zip(*blocks, strict=True))
     explained = sum_by_code(parts.interval, parts.end_ns - parts.start_ns, len(gap.start))
     if not np.array_equal(explained, gap.end - gap.start):
         raise GraphError(f"the causes of idle time in {window.name!r} do not tile it.")
     return parts, ended_by
 
 
-def part_names(dag: Dag, parts: IdleParts) -> tuple[I64, I64]:
+def part_names(dag: Dag, parts: IdleParts) -> tuple[I32, I32]:
     """Symbols of the event and of the operator of each part, -1 for none."""
     op = innermost(dag, parts.event, (EventKind.OP, EventKind.ANNOTATION))
-    names = dag.events.name.astype(np.int64)
-    return gather(names, parts.event), gather(names, op)
+    return gather(dag.events.name, parts.event), gather(dag.events.name, op)

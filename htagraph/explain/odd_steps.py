@@ -68,7 +68,7 @@ def _named(dag: Dag, parts: StepParts) -> tuple[Text, _Named]:
     elapsed = events.node_ts_ns[edges.head[rows]] - events.node_ts_ns[edges.tail[rows]]
     own = np.zeros(len(events), dtype=np.int64)
     own[host] = sum_by_code(edges.event[rows], elapsed, len(events))[host]
-    code = np.full(len(events), -1, dtype=np.int64)
+    code = np.full(len(events), -1, dtype=np.int32 if size < 1 << 31 else np.int64)
     code[host] = place[~is_device]
     tables = _Named(
         n_events=np.bincount(place, minlength=size),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +33,11 @@ class Pieces:
 
     Parameters
     ----------
-    segment : ndarray of shape (n,), dtype=int64
+    segment : ndarray of shape (n,), dtype=int32
         Segment of each piece.
     start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     bound : ndarray of shape (n,), dtype=int8
-    event, edge : ndarray of shape (n,), dtype=int64
+    event, edge : ndarray of shape (n,), dtype=int32
     whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Duration of the segment.
     line : ndarray of shape (n,), dtype=int32
@@ -47,12 +48,12 @@ class Pieces:
         Topic of its Python frames, -1 for none.
     """
 
-    segment: I64
+    segment: I32
     start_ns: I64
     dur_ns: I64
     bound: I8
-    event: I64
-    edge: I64
+    event: I32
+    edge: I32
     whole_ns: I64
     line: I32
     lines: Text
@@ -63,17 +64,21 @@ class Pieces:
         """Whole segments."""
         n = len(segments.start_ns)
         return cls(
-            np.arange(n),
+            np.arange(n, dtype=np.int32),
             segments.start_ns,
             segments.dur_ns,
             segments.bound,
-            segments.event.astype(np.int64),
-            segments.edge.astype(np.int64),
+            segments.event,
+            segments.edge,
             segments.dur_ns,
-            np.zeros(n, dtype=np.int32),
+            np.broadcast_to(np.int32(0), n),
             np.array([""], dtype=object),
-            np.full(n, -1, dtype=np.int8),
+            np.broadcast_to(np.int8(-1), n),
         )
+
+    def of_segments(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The value of the segment of each piece."""
+        return values if self.dur_ns is self.whole_ns else values[self.segment]
 
     def cut_at_code(self, dag: Dag) -> Pieces:
         """The pieces cut at changes of the running Python code."""
@@ -88,7 +93,7 @@ class Pieces:
                 events.lane[head[cut]].astype(np.int64),
                 self.start_ns[cut],
                 self.start_ns[cut] + self.dur_ns[cut],
-                innermost(dag, self.event[cut], (EventKind.OP, EventKind.RUNTIME)),
+                innermost(dag, self.event[cut].astype(np.int64), (EventKind.OP, EventKind.RUNTIME)),
             ),
             dict(enumerate(NAMES.values())),
         )

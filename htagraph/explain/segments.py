@@ -137,16 +137,23 @@ class Coded(NamedTuple):
         return self.texts.take(self.codes)
 
     @property
+    def narrow(self) -> Coded:
+        """The same with distinct texts, in the order of their first codes, and narrow codes."""
+        distinct: dict[str, int] = {}
+        number = [distinct.setdefault(text, len(distinct)) for text in self.texts.tolist()]
+        numbers = np.array(number, dtype=np.min_scalar_type(-len(number)))
+        return Coded(gather(numbers, self.codes), np.array(list(distinct), dtype=object))
+
+    @property
     def distinct(self) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
         """Rows as codes of distinct texts, and those texts."""
-        distinct: dict[str, int] = {}
-        number = [distinct.setdefault(text, len(distinct)) for text in self.texts]
-        return np.array(number, dtype=np.int32)[self.codes], list(distinct)
+        codes, texts = self.narrow
+        return codes, texts.tolist()
 
     @property
     def labels(self) -> pd.Categorical[str]:
-        """The rows as categories."""
-        return categorical(*self.distinct)
+        """The rows as categories, if the texts are distinct."""
+        return categorical(self.codes, self.texts.tolist())
 
 
 def coded_texts(dag: Dag, segments: Segments, column: str) -> Coded:

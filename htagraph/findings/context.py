@@ -261,7 +261,8 @@ def _overlapped_share(dag: Dag, window: Window) -> float:
 
 def _has_small_grids(dag: Dag, window: Window) -> bool:
     """Whether small grids leave most SMs empty while kernels compute."""
-    found = [sm_activity(dag, window, device).whole for device in devices_of(dag).tolist()]
+    sums = ("busy", "communication", "small")
+    found = [sm_activity(dag, window, device).whole(*sums) for device in devices_of(dag).tolist()]
     computing_ns = sum(one["busy"] - one["communication"] for one in found)
     return sum(one["small"] for one in found) > _MOST * computing_ns
 

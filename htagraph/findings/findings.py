@@ -7,7 +7,7 @@ chain have the same drag, so their shares decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.codes import distinct
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.findings.advice import (
     CODE_OR_WAIT,
     TITLE_HOST_ONLY,
@@ -90,40 +92,46 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
     if unexplained > UNEXPLAINED_LIMIT:
-        longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
+        longest = unknown.iloc[int(unknown[_longest(unknown)].to_numpy().argmax())]
         return Verdict(
             (),
             f"{unexplained:.0%} of the critical path is unexplained (limit "
             f"{UNEXPLAINED_LIMIT:.0%}), so the bottleneck is unknown. The longest unexplained wait "
-            f"is {human_duration(int(longest['dur_ns']))}, before "
+            f"is {human_duration(int(longest[_longest(unknown)]))}, before "
             f"{name_label(str(longest['name']))}; the checks below show what is missing and how to "
             "record it.",
             window=window,
             dur_ns=window_ns,
         )
-    is_unranked = attributed_time["cause"].isin(UNRANKED)
-    known = attributed_time[~is_unranked]
-    if "rank" in known.columns:
-        late = known["rank"].where(known["cause"] == Cause.LATE_RANK, -1)
-        late = late.replace(together(told.machines))
-        parts = [
-            (Cause(str(cause)), part)
-            for (cause, _), part in known.groupby(
-                ["cause", late.to_numpy()], sort=False, observed=True
-            )
-        ]
-    else:
-        by_cause = known.groupby("cause", sort=False, observed=True)
-        parts = [(Cause(str(cause)), part) for cause, part in by_cause]
     times = range_times(attributed_time)
     found = [
         _within(_finding(cause, part, window_ns, told), main_range(cause, part, times, window_ns))
-        for cause, part in parts
+        for cause, part in _parts(attributed_time, told)
     ]
+    is_unranked = attributed_time["cause"].isin(UNRANKED)
     unranked = attributed_time[is_unranked].groupby("cause", observed=True)["dur_ns"].sum()
     apart = tuple((str(cause), int(dur_ns)) for cause, dur_ns in unranked.items())
     assert sum(one.dur_ns for one in found) + sum(dur_ns for _, dur_ns in apart) == window_ns
     return Verdict(ranked(found), window=window, dur_ns=window_ns, apart=apart)
+
+
+def _parts(attributed_time: pd.DataFrame, told: Told) -> Iterator[tuple[Cause, pd.DataFrame]]:
+    """The time of each ranked cause, of late ranks each; one at a time, as they are large."""
+    number, causes = pd.factorize(attributed_time["cause"])
+    if "rank" in attributed_time.columns:
+        late = attributed_time["rank"].where(attributed_time["cause"] == Cause.LATE_RANK, -1)
+        of_rank, ranks = pd.factorize(late.replace(together(told.machines)))
+        number, first = pd.factorize(number * len(ranks) + of_rank)
+        causes = causes[first // len(ranks)]
+    for at, cause in enumerate(causes):
+        if cause not in UNRANKED:
+            mine = number == at
+            yield Cause(str(cause)), attributed_time if mine.all() else attributed_time[mine]
+
+
+def _longest(attributed_time: pd.DataFrame) -> str:
+    """The column with the longest piece of each row."""
+    return "longest_ns" if "longest_ns" in attributed_time else "dur_ns"
 
 
 def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -168,7 +176,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     late = together(told.machines).get(late, late)
     worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
-    longest = "longest_ns" if "longest_ns" in part else "dur_ns"
+    longest = _longest(part)
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
@@ -222,33 +230,38 @@ def _overlapped(cause: Cause, run: Context) -> str:
 
 
 def _n_segments(part: pd.DataFrame) -> int:
-    return int(part["n"].sum()) if "n" in part else part["segment"].nunique()
+    return int(part["n"].sum()) if "n" in part else len(distinct(part["segment"].to_numpy()))
 
 
 def _around(part: pd.DataFrame) -> str:
     """Operator or annotation around most of some time; empty if none."""
     codes, texts = _coded(part["op"])
-    rows = np.flatnonzero(np.array([text != "" for text in texts], dtype=bool)[codes])
-    if not len(rows):
+    times = sum_by_code(codes, part["dur_ns"].to_numpy(np.int64), len(texts))
+    times[[text == "" for text in texts]] = 0
+    if not times.any():
         return ""
-    number, seen = pd.factorize(codes[rows])  # of two as long, the first
-    return str(texts[seen[np.bincount(number, part["dur_ns"].to_numpy()[rows]).argmax()]])
+    most = np.flatnonzero(times == times.max())
+    return texts[codes[np.isin(codes, most).argmax()]]  # of two as long, the first
 
 
 def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Evidence, ...]:
     """Names with most of the attributed time, for some causes with the operator."""
     dur_ns = part["dur_ns"].to_numpy(np.int64)
     group = _contributors(part, by_op=cause in _BY_OP)
-    total_ns = np.zeros(group.max() + 1, dtype=np.int64)
+    total_ns, longest_ns = np.zeros((2, group.max() + 1), dtype=np.int64)
     np.add.at(total_ns, group, dur_ns)
+    np.maximum.at(longest_ns, group, dur_ns)
     # Each is named by its longest part; of two as long, the one with the longer part is first.
-    longest = pd.Series(dur_ns).groupby(group).idxmax().to_numpy()
+    rows = np.flatnonzero(dur_ns == longest_ns[group])[::-1]
+    longest = np.empty(len(total_ns), dtype=np.int64)
+    longest[group[rows]] = rows
     top = np.lexsort((longest, -dur_ns[longest], -total_ns))[:_N_EVIDENCE]
-    rows = part.iloc[longest[top]].to_dict("records")
-    called = [without_step_number(str(row["name"])) for row in rows]
+    of_top = part.iloc[longest[top]].to_dict("records")
+    called = [without_step_number(str(row["name"])) for row in of_top]
     short = distinct_names(called)
-    n_segments = [_n_segments(part[group == number]) for number in top]
-    found = zip(rows, called, total_ns[top].tolist(), n_segments, strict=True)
+    counted = part[[name for name in ("n", "segment") if name in part]]
+    n_segments = [_n_segments(counted[group == number]) for number in top]
+    found = zip(of_top, called, total_ns[top].tolist(), n_segments, strict=True)
     return tuple(
         Evidence(
             name,

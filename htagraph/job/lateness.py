@@ -16,18 +16,22 @@ synchronization, with causes by bound, name and operator instead of call paths.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.explain.path_sums import PathSums
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.kinds import Cause
 
 __all__ = [
     "CAUSE_KEY",
+    "RankTimes",
+    "Times",
     "blame_late_ranks",
     "excess_times",
     "late_arrivals",
@@ -40,6 +44,56 @@ _EVER = np.iinfo(np.int64).min
 
 CAUSE_KEY = ["bound", "name", "op"]
 """Columns by which times are compared."""
+
+CauseName = tuple[str, str, str]
+"""Values of `CAUSE_KEY`."""
+
+
+class RankTimes(NamedTuple):
+    """What a rank did in some rank segments, of which `sums` has the numbers as windows."""
+
+    sums: PathSums
+    causes: list[CauseName]
+
+
+class Times(NamedTuple):
+    """What ranks did in rank segments.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``rank``, ``rank_segment``, ``cause`` (a row of `causes`), ``event`` (only of
+        communication, else -1), ``start_ns`` (when it began there), ``dur_ns``.
+    causes : list of tuple of str
+        Values of `CAUSE_KEY`, ascending: numbers are compared as their texts are.
+    """
+
+    table: pd.DataFrame
+    causes: list[CauseName]
+
+    @classmethod
+    def of(cls, by_rank: Mapping[int, RankTimes], more: Iterable[CauseName] = ()) -> Self:
+        """Of all ranks, and of causes that none of them has."""
+        causes = sorted({*more, *(cause for one in by_rank.values() for cause in one.causes)})
+        number = {cause: place for place, cause in enumerate(causes)}
+        parts = [
+            {
+                "rank": np.full(len(sums.window), rank, dtype=np.int64),
+                "rank_segment": sums.window,
+                "cause": np.array([number[one] for one in own], dtype=np.int32)[sums.cause],
+                "event": sums.event,
+                "start_ns": sums.start_ns,
+                "dur_ns": sums.dur_ns,
+            }
+            for rank, (sums, own) in {-1: RankTimes(PathSums.empty(0), []), **by_rank}.items()
+        ]
+        table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return cls(pd.DataFrame(table, copy=False), causes)
+
+    def named(self, cause: pd.Series[int]) -> dict[str, npt.NDArray[np.object_]]:
+        """Causes by their number, as columns."""
+        texts = np.array(self.causes, dtype=object).reshape(-1, len(CAUSE_KEY))
+        return dict(zip(CAUSE_KEY, texts[cause.to_numpy(np.int64)].T, strict=True))
 
 
 def waits_counted_once(collectives: pd.DataFrame) -> I64:
@@ -150,42 +204,37 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
     return shared
 
 
-def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+def excess_times(late: pd.DataFrame, times: Mapping[int, RankTimes]) -> pd.DataFrame:
     """What took each late rank longer than the runner-up; it adds up to its lead at most.
 
     Parameters
     ----------
-    times : mapping of int to DataFrame
-        By rank: `rank_work.times_by_name` of the rank segments of `compare_late_arrivals`.
+    times : mapping of int to RankTimes
+        By rank, of the rank segments of `compare_late_arrivals`.
 
     Returns
     -------
     DataFrame
         Columns ``arrival`` (row of `late`), `CAUSE_KEY`, ``late_ns``.
     """
-    parts = [part for part in times.values() if len(part)]
-    if not parts:
-        return pd.DataFrame(
-            {
-                "arrival": np.empty(0, np.int64),
-                **dict.fromkeys(CAUSE_KEY, ""),
-                "late_ns": np.int64(0),
-            }
-        )
-    table = pd.concat(parts)
+    found = Times.of(times)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
     # not.
-    table["arrival"] = table["rank_segment"] // 2
-    table["dur_ns"] = np.where(table["rank_segment"] % 2 == 0, table["dur_ns"], -table["dur_ns"])
-    more = table.groupby(["arrival", *CAUSE_KEY], as_index=False)["dur_ns"].sum()
+    segment, dur_ns = (found.table[name].to_numpy(np.int64) for name in ("rank_segment", "dur_ns"))
+    signed = found.table[["cause"]].assign(
+        arrival=segment // 2, dur_ns=np.where(segment % 2 == 0, dur_ns, -dur_ns)
+    )
+    more = signed.groupby(["arrival", "cause"], as_index=False)["dur_ns"].sum()
     more = more[more["dur_ns"] > 0].reset_index(drop=True)
     whole = more.groupby("arrival")["dur_ns"].transform("sum")
     lead_ns = late["lead_ns"].to_numpy(np.int64)[more["arrival"]]
     scale = np.minimum(lead_ns / whole, 1.0)
     return pd.DataFrame(
-        more.assign(late_ns=np.floor(more["dur_ns"] * scale).astype(np.int64)).drop(
-            columns="dur_ns"
-        )
+        {
+            "arrival": more["arrival"],
+            **found.named(more["cause"]),
+            "late_ns": np.floor(more["dur_ns"] * scale).astype(np.int64),
+        }
     )
 
 

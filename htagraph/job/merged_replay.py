@@ -128,7 +128,7 @@ class MergedReplay:
         times = self._times_ns(joined)
         head = np.repeat(np.arange(len(times), dtype=np.int32), np.diff(joined.offsets))
         kind, alike = np.zeros(len(head), dtype=np.int8), np.zeros(len(times), dtype=np.int64)
-        binding, _ = bind(joined.tail, head, kind, joined.weight, times, alike)
+        binding = bind(joined.tail, head, kind, joined.weight, times, alike)
         last = self.first[rank] + place
         walked = walk_back(last, binding, joined.tail, times, until_ns=since_ns)
         dur_ns = times[head[walked]] - np.maximum(times[joined.tail[walked]], since_ns)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_paths
+from htagraph.explain.path_sums import path_sums
 from htagraph.graph import TraceGraph
-from htagraph.job.lateness import CAUSE_KEY
+from htagraph.job.lateness import RankTimes
 from htagraph.job.rank_segments import RankSegment
 from htagraph.job.ranks import Request
-from htagraph.lookup.steps import without_numbers
-from htagraph.model.kinds import Bound
 from htagraph.model.window import Window
 
 __all__ = [
@@ -45,40 +45,8 @@ class Question:
         return graph.ask(self.name, **dict(self.options))
 
 
-def path_in(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
-    """The path itself."""
-    del graph
-    return segments
-
-
-def attributed_in(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
-    """The causes that the time of the path is attributed to, with ``rank_segment``."""
-    found = attributed_time(graph.dag, segments)
-    return found.assign(rank_segment=segments["rank_segment"].to_numpy()[found["segment"]])
-
-
-def times_by_name(graph: TraceGraph, segments: pd.DataFrame) -> pd.DataFrame:
-    """The time of the path by ``rank_segment``, `CAUSE_KEY` and ``event``.
-
-    Only communication has an ``event``, else -1; ``start_ns`` is when it began there.
-    """
-    del graph
-    named = segments.assign(
-        bound=segments["bound"].astype(object),
-        name=without_numbers(segments["name"]),
-        op=without_numbers(segments["op"]),
-        event=segments["event"].where(segments["bound"] == Bound.COMMUNICATION.label, -1),
-    )
-    by = ["rank_segment", *CAUSE_KEY, "event"]
-    return pd.DataFrame(
-        named.groupby(by, as_index=False, sort=False).agg(
-            start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
-        )
-    )
-
-
-PathWork = Callable[[TraceGraph, "pd.DataFrame"], "pd.DataFrame"]
-"""Work on the path of a rank: its graph, and segments with ``rank_segment``, their number."""
+PathWork = Callable[[TraceGraph, Sequence[Window], "npt.NDArray[np.int64]"], Any]
+"""Work on the path of a rank: its graph, windows of rank segments, and their numbers."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +56,41 @@ class _OnRankSegments:
     work: PathWork
     numbered: tuple[tuple[int, RankSegment], ...]
 
-    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        """Find the path in the rank segments, and do the work."""
+    def __call__(self, graph: TraceGraph) -> Any:  # noqa: ANN401  what the work returns
+        """Do the work in the rank segments."""
         windows = [
             Window(one.local_start_ns, one.local_end_ns, "rank segment", anchor=one.end_node)
             for _, one in self.numbered
         ]
-        segments = critical_paths(graph.dag, windows)
-        ends = np.cumsum([window.dur_ns for window in windows])
-        place = np.searchsorted(ends, np.cumsum(segments["dur_ns"].to_numpy(np.int64)))
         numbers = np.array([number for number, _ in self.numbered], dtype=np.int64)
-        return self.work(graph, segments.assign(rank_segment=numbers[place]))
+        return self.work(graph, windows, numbers)
+
+
+def path_in(
+    graph: TraceGraph, windows: Sequence[Window], numbers: npt.NDArray[np.int64]
+) -> pd.DataFrame:
+    """The path itself, with ``rank_segment``."""
+    segments = critical_paths(graph.dag, windows)
+    ends = np.cumsum([window.dur_ns for window in windows])
+    place = np.searchsorted(ends, np.cumsum(segments["dur_ns"].to_numpy(np.int64)))
+    return segments.assign(rank_segment=numbers[place])
+
+
+def attributed_in(
+    graph: TraceGraph, windows: Sequence[Window], numbers: npt.NDArray[np.int64]
+) -> pd.DataFrame:
+    """The causes that the time of the path is attributed to, with ``rank_segment``."""
+    segments = path_in(graph, windows, numbers)
+    found = attributed_time(graph.dag, segments)
+    return found.assign(rank_segment=segments["rank_segment"].to_numpy()[found["segment"]])
+
+
+def times_by_name(
+    graph: TraceGraph, windows: Sequence[Window], numbers: npt.NDArray[np.int64]
+) -> RankTimes:
+    """The time of the path by rank segment, bound, name and operator."""
+    sums, causes = path_sums(graph.dag, windows)
+    return RankTimes(sums._replace(window=numbers[sums.window]), causes)
 
 
 def on_rank_segments(work: PathWork, rank_segments: Sequence[RankSegment]) -> dict[int, Request]:

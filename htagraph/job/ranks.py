@@ -13,11 +13,12 @@ import zlib
 from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.compiled import LoadOptions, is_trusted, opened, saved
@@ -204,13 +205,14 @@ class RankSummary:
         return _Files(self.graph, self.path, self.beside)
 
 
-def rank_ends(graph: TraceGraph) -> RankEnds:
-    """Where a window's path on one rank begins and ends."""
+def rank_ends(graph: TraceGraph, kernels: npt.NDArray[np.int64] | None = None) -> RankEnds:
+    """Where a window's path on one rank begins and ends; `kernels` are all its collectives."""
     dag, window = graph.dag, graph.interval
     node = last_node(dag, window)
     if node < 0:
         return RankEnds(window.start_ns, window.end_ns, -1, -1)
-    kernels = TraceGraph(dag, dag.span).collectives()["event"].to_numpy(np.int64)
+    if kernels is None:
+        kernels = TraceGraph(dag, dag.span).collectives()["event"].to_numpy(np.int64)
     anchor = int(first_anchor(dag, kernels)[node])
     found = np.flatnonzero(kernels == anchor >> 1) if anchor >= 0 else kernels[:0]
     return RankEnds(window.start_ns, window.end_ns, node, int(found[0]) if len(found) else -1)
@@ -255,7 +257,7 @@ def prepare_rank(
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=grouped,
         ready=readiness(graph.dag, kernels),
-        ends=rank_ends(graph),
+        ends=rank_ends(graph, kernels),
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
@@ -322,9 +324,10 @@ def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
 def _visit(files: _Files, reading: LoadOptions, requests: Sequence[Request]) -> list[Any]:
     """Open a rank once; return the result, or the exception, of each request."""
     graph, outcomes = _opened(files, reading), []
+    part = cache(partial(_in_window, graph))
     for window, work in requests:
         try:
-            outcomes.append(work(_in_window(graph, window)))
+            outcomes.append(work(part(window)))
         except HTAGraphError as exc:
             outcomes.append(exc)
         except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank

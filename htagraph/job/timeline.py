@@ -21,7 +21,7 @@ from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_bandwidths
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
-from htagraph.job.delay_costs import charged_waits
+from htagraph.job.delay_costs import ChargedWaits, charged_waits
 from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
 from htagraph.job.lateness import excess_times, late_arrivals
 from htagraph.job.layout import Kind, ProcessGroup, group_kinds, layout_frame
@@ -269,7 +269,7 @@ class Timeline:
         )
 
     @cached_property
-    def charged_waits(self) -> pd.DataFrame:
+    def charged_waits(self) -> ChargedWaits:
         """What each wait is due to."""
         compared = self.compared_waits
         times = self.graphs.ask(on_rank_segments(times_by_name, compared.rank_segments))

@@ -42,7 +42,7 @@ def host_of(dag: Dag, events: Rows) -> Rows:
     return np.where(is_device, gather(dag.launch, events), events)
 
 
-def innermost(dag: Dag, events: Rows, kinds: tuple[EventKind, ...]) -> I64:
+def innermost(dag: Dag, events: Rows, kinds: tuple[EventKind, ...]) -> Rows:
     """Innermost host event of some kinds around each event, itself included; -1 for none.
 
     Device events belong to where they were launched.

@@ -7,8 +7,9 @@ multiprocessors without a block in equal parts, warp slots by the room that each
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -64,17 +65,21 @@ class SlotShares(NamedTuple):
 
     Parameters
     ----------
-    kernel : ndarray of shape (n,), dtype=int64
+    kernel : ndarray of shape (n,), dtype=int32
         Position among the kernels.
-    use : ndarray of shape (n,), dtype=int64
+    use : ndarray of shape (n,), dtype=int8
         Codes of `SlotUse`.
     time_ns : ndarray of shape (n,), dtype=float64, unit=ns
         Time of the whole device; adds up to the time in which any kernel runs.
     """
 
-    kernel: I64
-    use: I64
+    kernel: npt.NDArray[np.int32]
+    use: npt.NDArray[np.int8]
     time_ns: F64
+
+
+Curve = tuple[F64, F64]
+"""Instants from the start of a window, and an integral up to each."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,8 @@ class SmActivity:
         Multiprocessors; 0 if unknown.
     kernels : Clipped
         Kernels in the window, in order of time.
-    curves : mapping of str to (ndarray, ndarray)
-        Instants from the start of the window, and an integral up to each.
-    active : (ndarray, ndarray)
-        Instants, and the share of multiprocessors with a block from each to the next.
+    curves : mapping of str to callable
+        Each returns a curve, which is made anew: all of them take much memory.
     """
 
     device: int
@@ -98,12 +101,11 @@ class SmActivity:
     window: Window
     kernels: Clipped
     geometry: LaunchGeometry
-    curves: Mapping[str, tuple[F64, F64]]
-    active: tuple[F64, F64]
-    slots: SlotShares
+    curves: Mapping[str, Callable[[], Curve]]
+    _full: _Fullness
 
-    def within(self, start_ns: I64, end_ns: I64) -> dict[str, F64]:
-        """Sums over some ranges of the window, in ns of the whole device.
+    def within(self, start_ns: I64, end_ns: I64, *names: str) -> dict[str, F64]:
+        """Sums over some ranges of the window, in ns of the whole device; by default all.
 
         ``busy``: any kernel runs. ``communication``: only communication kernels do. ``known``: any
         kernel runs, and the grid of each is known. ``sms``: of that, multiprocessors with a block.
@@ -115,17 +117,28 @@ class SmActivity:
         ``measured_warps``: weighted by it.
         """
         at = [(times - self.window.start_ns).astype(np.float64) for times in (start_ns, end_ns)]
-        zero = np.zeros(len(start_ns))
-        return {
-            name: np.interp(at[1], time, upto) - np.interp(at[0], time, upto) if len(time) else zero
-            for name, (time, upto) in self.curves.items()
-        }
+        found = {}
+        for name in names or self.curves:
+            time, upto = self.curves[name]()
+            first, last = (np.interp(one, time, upto) if len(time) else 0 * one for one in at)
+            found[name] = last - first
+        return found
 
-    @property
-    def whole(self) -> dict[str, float]:
+    def whole(self, *names: str) -> dict[str, float]:
         """The sums of `within` over all of the window."""
         bounds = np.array([self.window.start_ns, self.window.end_ns])
-        return {name: float(one[0]) for name, one in self.within(bounds[:1], bounds[1:]).items()}
+        found = self.within(bounds[:1], bounds[1:], *names)
+        return {name: float(one[0]) for name, one in found.items()}
+
+    @property
+    def active(self) -> Curve:
+        """Instants, and the share of multiprocessors with a block from each to the next."""
+        return self._full.sums.time, np.append(self._full.active, 0.0)
+
+    @property
+    def slots(self) -> SlotShares:
+        """Use of warp slots while kernels run."""
+        return self._full.slots()
 
 
 def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
@@ -149,33 +162,45 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     )
     classes = dag.classification.kernel_class[found.event]
     full = _Fullness(waves, geometry, classes == KernelClass.COMMUNICATION, properties)
-    computes = (classes == KernelClass.COMPUTE).astype(np.int64)[waves.kernel]
-    on_tensor_cores = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))[found.event]
-    copies = mine & (events.kind == EventKind.MEMCPY)
-    copies &= ~events.named(events.symbols.searched(_WITHIN_DEVICE))
-    curves = {
-        **full.curves(),
-        "computing": full.curve(full.sums.of(computes)),
-        "tensor": full.curve(full.sums.of(computes * on_tensor_cores[waves.kernel])),
+
+    computes = classes == KernelClass.COMPUTE
+
+    def on_tensor_cores() -> Bools:
+        return computes & events.named(events.symbols.searched(TENSOR_CORE_KERNELS))[found.event]
+
+    def copying() -> Curve:
+        copies = mine & (events.kind == EventKind.MEMCPY)
+        copies &= ~events.named(events.symbols.searched(_WITHIN_DEVICE))
+        return _covered(clipped(dag, np.flatnonzero(copies), window), window)
+
+    curves: dict[str, Callable[[], Curve]] = {
+        **full.curves,
+        "computing": lambda: full.count(computes),
+        "tensor": lambda: full.count(on_tensor_cores()),
         **_measured(dag, found.event, full, waves.kernel),
-        "copying": _covered(clipped(dag, np.flatnonzero(copies), window), window),
+        "copying": copying,
     }
-    active = full.sums.time, np.append(full.active, 0.0)
-    return SmActivity(device, n_sms, window, found, geometry, curves, active, full.slots())
+    return SmActivity(device, n_sms, window, found, geometry, curves, full)
 
 
-def _measured(dag: Dag, kernels: I64, full: _Fullness, of_wave: I64) -> dict[str, tuple[F64, F64]]:
+def _measured(
+    dag: Dag, kernels: I64, full: _Fullness, of_wave: I64
+) -> dict[str, Callable[[], Curve]]:
     """Times of kernels with a measured occupancy, and the same weighted by it, as curves."""
     column = dag.events.columns.get(_MEASURED)
     value = np.full(len(kernels), np.nan)
     if column is not None:
         value = column.dense(len(dag.events), np.nan)[kernels].astype(np.float64)
     has = np.isfinite(value)
-    # Whole millionths of a percent: running sums of floats would not return to exactly 0.
-    parts = np.rint(np.where(has, value, 0) * _MILLION).astype(np.int64)[of_wave]
+
+    def weighted() -> Curve:
+        # Whole millionths of a percent: running sums of floats would not return to exactly 0.
+        parts = np.rint(np.where(has, value, 0) * _MILLION).astype(np.int64)[of_wave]
+        return full.curve(full.sums.of(parts) / (_MILLION * _PERCENT))
+
     return {
-        "measured": full.curve(full.sums.of(has.astype(np.int64)[of_wave])),
-        "measured_warps": full.curve(full.sums.of(parts) / (_MILLION * _PERCENT)),
+        "measured": lambda: full.count(has),
+        "measured_warps": weighted,
     }
 
 
@@ -207,38 +232,66 @@ class _Fullness:
         self.is_known, self.has_warps = of.is_known, of.warps > 0
         self.n_all = sums.of(np.ones(len(of.warps), dtype=np.int64))
         self.n_communicate = sums.of(self.is_communication.astype(np.int64))
-        self.n_unknown = sums.of((~self.is_known).astype(np.int64))
-        self.n_uncounted = sums.of((~self.has_warps).astype(np.int64))
-        self.warps = waves.blocks * of.warps
-        self.room = np.where(self.has_warps, waves.sms * self.sm_warps - self.warps, 0)
-        self.sms = np.minimum(sums.of(waves.sms), self.n_sms)
-        slots = self.n_sms * self.sm_warps
-        self.used = np.minimum(sums.of(self.warps), slots) / slots
-        self.active = self.sms / self.n_sms
-        self.known = (self.n_all > 0) & (self.n_unknown == 0)
-        self.counted = self.known & (self.n_uncounted == 0)
+        self.known = (self.n_all > 0) & (sums.of((~self.is_known).astype(np.int64)) == 0)
 
-    def curve(self, level: npt.NDArray[np.number | np.bool_]) -> tuple[F64, F64]:
+    @cached_property
+    def active(self) -> F64:
+        """Share of multiprocessors with a block."""
+        return np.minimum(self.sums.of(self.waves.sms), self.n_sms) / self.n_sms
+
+    @cached_property
+    def warps(self) -> I64:
+        """Filled warp slots of each wave."""
+        return self.waves.blocks * self.geometry.warps
+
+    @cached_property
+    def used(self) -> F64:
+        """Share of filled warp slots."""
+        slots = self.n_sms * self.sm_warps
+        return np.minimum(self.sums.of(self.warps), slots) / slots
+
+    @cached_property
+    def counted(self) -> Bools:
+        """Whether the warps of all kernels that run are known."""
+        counted: Bools = self.known & (self.sums.of((~self.has_warps).astype(np.int64)) == 0)
+        return counted
+
+    def curve(self, level: npt.NDArray[np.number | np.bool_]) -> Curve:
         """Integral of what has a value from each instant to the next."""
         return self.sums.time, self.sums.integral(level)
 
-    def curves(self) -> dict[str, tuple[F64, F64]]:
+    def count(self, kernels: Bools) -> Curve:
+        """Integral of the number of some kernels that run."""
+        return self.curve(self.sums.of(kernels.astype(np.int64)[self.waves.kernel]))
+
+    @property
+    def curves(self) -> dict[str, Callable[[], Curve]]:
         """The integrals of `SmActivity.within`."""
-        other = self.n_all - self.n_communicate
-        free = np.where(self.known & (other > 0), 1 - self.active, 0) / np.maximum(other, 1)
-        tails = self.sums.of((self.waves.is_tail & ~self.is_communication).astype(np.int64))
-        small = self.sums.of(self._is_small.astype(np.int64))
-        levels = {
-            "busy": self.n_all > 0,
-            "communication": (self.n_communicate > 0) & (other == 0),
-            "known": self.known,
-            "sms": np.where(self.known, self.active, 0),
-            "counted": np.where(self.counted, self.active, 0),
-            "warps": np.where(self.counted, self.used, 0),
-            "small": free * small,
-            "tail": free * tails,
+        levels: dict[str, Callable[[], npt.NDArray[np.number | np.bool_]]] = {
+            "busy": lambda: self.n_all > 0,
+            "communication": lambda: (self.n_communicate > 0) & (self._n_others == 0),
+            "known": lambda: self.known,
+            "sms": lambda: np.where(self.known, self.active, 0),
+            "counted": lambda: np.where(self.counted, self.active, 0),
+            "warps": lambda: np.where(self.counted, self.used, 0),
+            "small": lambda: self._left_by(self._is_small),
+            "tail": lambda: self._left_by(self.waves.is_tail & ~self.is_communication),
         }
-        return {name: self.curve(level) for name, level in levels.items()}
+        return {name: partial(self._curve_of, level) for name, level in levels.items()}
+
+    def _curve_of(self, level: Callable[[], npt.NDArray[np.number | np.bool_]]) -> Curve:
+        return self.curve(level())
+
+    @property
+    def _n_others(self) -> I64:
+        """Number of kernels that run and do not communicate."""
+        return self.n_all - self.n_communicate
+
+    def _left_by(self, waves: Bools) -> F64:
+        """Share of multiprocessors without a block, the part of some of the waves that run."""
+        others = self._n_others
+        free = np.where(self.known & (others > 0), 1 - self.active, 0) / np.maximum(others, 1)
+        return free * self.sums.of(waves.astype(np.int64))
 
     @property
     def _is_small(self) -> Bools:
@@ -260,9 +313,10 @@ class _Fullness:
         others = self._charged(np.where(alone, 0, free), ~self.is_communication)
         communication = self._charged(np.where(alone, free, 0), self.is_communication)
         empty = np.where(self.counted, self.active - self.used, 0)
-        room = self._charged(empty, np.ones(n, dtype=bool), self.room)
+        left = np.where(self.has_warps, waves.sms * self.sm_warps - self.warps, 0)
+        room = self._charged(empty, np.ones(n, dtype=bool), left)
         by_limit = waves.sms * (self.sm_warps - self.geometry.resident * self.geometry.warps)
-        limited = room * by_limit / np.maximum(self.room, 1)
+        limited = room * by_limit / np.maximum(left, 1)
         used = np.where(self.counted, self.used, 0)
         unknown = np.where((self.n_all > 0) & ~self.known, 1.0, 0.0)
         uncounted = np.where(self.known & ~self.counted, self.active, 0)
@@ -282,8 +336,8 @@ class _Fullness:
             (self._charged(uncounted, ~self.has_warps), np.full(n, SlotUse.NOT_RECORDED)),
         )
         found = SlotShares(
-            np.tile(waves.kernel, len(parts)),
-            np.concatenate([codes for _, codes in parts]).astype(np.int64),
+            np.tile(waves.kernel.astype(np.int32), len(parts)),
+            np.concatenate([codes.astype(np.int8) for _, codes in parts]),
             np.concatenate([time_ns for time_ns, _ in parts]),
         )
         busy_ns = float(self.curve(self.n_all > 0)[1][-1]) if n else 0.0

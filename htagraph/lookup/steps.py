@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
@@ -63,8 +64,10 @@ def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np
     """
     start_ns = steps["start_ns"].to_numpy(np.int64)
     end_ns = np.append(start_ns + steps["dur_ns"].to_numpy(np.int64), 0)
-    last = np.searchsorted(start_ns, ts_ns, side="right") - 1
-    return np.where((last >= 0) & (ts_ns < end_ns[last]), last, -1)
+    last = np.searchsorted(start_ns, ts_ns, side="right")
+    last -= 1
+    last[ts_ns >= gather(end_ns, last, 0)] = -1
+    return last
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:

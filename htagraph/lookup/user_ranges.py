@@ -19,7 +19,8 @@ from htagraph.model.step_markers import STEP_MARKERS
 
 __all__ = ["WITHIN", "user_ranges"]
 
-I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.signedinteger]
 Text = npt.NDArray[np.object_]
 
 WITHIN = " > "
@@ -39,7 +40,7 @@ Found in 150 traces of public repositories.
 """
 
 
-def user_ranges(dag: Dag, event: I64) -> tuple[I64, Text]:
+def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Text]:
     """Nested user ranges around each event, itself included: a code, and the text of each code.
 
     The text is ``train > validation``, empty outside. Device events belong to where they were
@@ -48,13 +49,14 @@ def user_ranges(dag: Dag, event: I64) -> tuple[I64, Text]:
     events, symbols = dag.events, dag.events.symbols
     is_users = (events.kind == EventKind.ANNOTATION) & ~events.named(symbols.searched(_NOT_USERS))
     rows = np.flatnonzero(is_users)
-    texts, code = [""], np.zeros(len(events), dtype=np.int64)
+    texts, code = [""], np.zeros(len(events), dtype=np.int32)
     if not len(rows):
-        return code[event], np.array(texts, dtype=object)
+        return np.zeros(len(event), dtype=np.int32), np.array(texts, dtype=object)
     above = nearest(dag.parent, dag.parent[rows].astype(np.int64), is_users)
     level = np.flatnonzero(above < 0)
     while len(level):
-        key = gather(code, above[level], 0) * len(symbols) + events.name[rows[level]]
+        around = gather(code, above[level], 0).astype(np.int64)
+        key = around * len(symbols) + events.name[rows[level]]
         unique, which = np.unique(key, return_inverse=True)
         code[rows[level]] = len(texts) + which
         texts += [

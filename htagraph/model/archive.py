@@ -32,13 +32,13 @@ from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
 
-VERSION = 8
+VERSION = 9
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 _SAMPLE_COLUMNS = ("ts_ns", "value", "series")
-_DAG_COLUMNS = ("parent", "launch", "order", "binding", "residual_ns", "is_work")
+_DAG_COLUMNS = ("parent", "launch", "order", "binding", "is_work")
 
 
 def _text_arrays(prefix: str, texts: Any) -> Arrays:  # noqa: ANN401  any sequence of str

@@ -141,8 +141,6 @@ class Dag:
         Topological order of the nodes: by time, then by the edges that take no time.
     binding : ndarray of shape (2 * n_events,), dtype=int32
         Edge into each node with the latest arrival, -1 for none.
-    residual_ns : ndarray of shape (2 * n_events,), dtype=int64, unit=ns
-        ``ts(node) - arrival(binding)``, ``>= 0``; 0 without an edge.
     is_work : ndarray of shape (n_events,), dtype=bool
         Device work, and host events of the threads that run the profiler's steps; without steps,
         of all threads that do more than poll (a watchdog's ``cudaEventQuery``). Only work can begin
@@ -164,7 +162,6 @@ class Dag:
     classification: Classification
     order: I32
     binding: I32
-    residual_ns: I64
     calibration: Calibration
     rejected: RejectedEdges
     is_work: npt.NDArray[np.bool_]
@@ -216,6 +213,14 @@ class Dag:
     def arrival_ns(self) -> I64:
         """Earliest time of its head that each edge allows: ``ts(tail) + lag``."""
         return self.events.node_ts_ns[self.edges.tail] + self.edges.lag_ns
+
+    @cached_property
+    def residual_ns(self) -> I64:
+        """How long each node is after the edge that binds it, ``>= 0``; 0 without an edge."""
+        bound = np.flatnonzero(self.binding >= 0)
+        residual = np.zeros(len(self.binding), dtype=np.int64)
+        residual[bound] = self.events.node_ts_ns[bound] - self.arrival_ns[self.binding[bound]]
+        return residual
 
     @cached_property
     def slack_ns(self) -> I64:

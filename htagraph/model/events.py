@@ -203,16 +203,17 @@ class EventTable:
         """Number of events."""
         return len(self.ts_ns)
 
-    @cached_property
+    @property
     def end_ns(self) -> I64:
-        """End of each event: ``ts_ns + dur_ns``."""
-        return self.ts_ns + self.dur_ns
+        """End of each event: ``ts_ns + dur_ns``; a view of `node_ts_ns`."""
+        return self.node_ts_ns[1::2]
 
     @cached_property
     def node_ts_ns(self) -> I64:
         """Time of each node, shape (2 * n_events,): starts at even, ends at odd positions."""
         out = np.empty(2 * len(self), dtype=np.int64)
-        out[0::2], out[1::2] = self.ts_ns, self.end_ns
+        out[0::2] = self.ts_ns
+        np.add(self.ts_ns, self.dur_ns, out=out[1::2])
         out.setflags(write=False)
         return out
 

@@ -31,6 +31,9 @@ class Support:
         Median time from the source's end to the target, and the range of those that matched.
     chance : float
         Share of random instants that would have matched as well.
+    key : str
+        Tells what was learned in the graph of another part of the trace; empty where each part
+        learns by itself.
     """
 
     rule: Rule
@@ -41,6 +44,7 @@ class Support:
     distance_ns: int
     spread_ns: int
     chance: float
+    key: str = ""
 
 
 class Inferred(NamedTuple):

@@ -65,16 +65,17 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     parts, _ = idle_parts(dag, window, by, gap)
     name, op = part_names(dag, parts)
     frame_name = gather(dag.events.name, frames_at(dag, parts.lane, parts.start_ns))
-    queue = gap.group[parts.interval]
-    keys = (frame_name, name, op, parts.cause, queue)
-    order = np.lexsort((parts.interval, *keys))
-    begins = group_starts(*(np.asarray(key)[order] for key in keys))
-    code = np.cumsum(begins) - 1
-    n = int(begins.sum())
-    time = sum_by_code(code, (parts.end_ns - parts.start_ns)[order], n)
-    first_of_interval = begins | group_starts(parts.interval[order])
-    n_gaps = sum_by_code(code, first_of_interval.astype(np.int64), n)
-    rows = order[begins]
+    queue, n_intervals = gap.group[parts.interval], len(gap.start)
+    code = queue * len(IdleCause) + parts.cause
+    for key in (op, name, frame_name):
+        code = pd.factorize(code * (len(dag.events.symbols) + 1) + key + 1)[0]
+    n = int(code.max(initial=-1)) + 1
+    time = sum_by_code(code, parts.end_ns - parts.start_ns, n)
+    of_intervals = np.sort(code * n_intervals + parts.interval)
+    of_intervals = of_intervals[group_starts(of_intervals)]
+    n_gaps = np.bincount(of_intervals // max(n_intervals, 1), minlength=n)
+    rows = np.empty(n, dtype=np.int64)
+    rows[code] = np.arange(len(code))
     total = sum_by_code(queue[rows], time, len(by))
     if not np.array_equal(total, sum_by_code(gap.group, gap.end - gap.start, len(by))):
         raise GraphError(f"the causes of idle time in {window.name!r} do not add up to it.")

@@ -76,7 +76,8 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
             "use": slots.use,
             "name": names[slots.kernel],
             "share": slots.time_ns / window.dur_ns,
-        }
+        },
+        copy=False,
     )
     sums = frame.groupby(["use", "name"], sort=True)["share"].sum().reset_index()
     sums = sums[sums["share"] > _ROUNDING]
@@ -93,7 +94,7 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
     about["n_kernels"], about["kernel_ns"] = of_name.size(), of_name["kernel_ns"].sum()
     rows = sums.join(about, on="name")
     rows["name"] = dag.events.symbols.array[rows["name"].to_numpy(np.int64)]
-    idle = 1.0 - full.whole["busy"] / window.dur_ns
+    idle = 1.0 - full.whole("busy")["busy"] / window.dur_ns
     if idle > _ROUNDING:
         zeros = dict.fromkeys(("n_blocks", "n_waves", "n_fit", "n_kernels", "kernel_ns"), 0)
         last = {"use": int(SlotUse.IDLE), "name": "", "share": idle, **zeros}

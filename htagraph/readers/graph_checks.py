@@ -43,7 +43,7 @@ _EDGES = {
     "rule": np.int8,
 }  # fmt: skip
 _PER_EVENT = {"parent": np.int32, "launch": np.int32, "is_work": np.bool_}
-_PER_NODE = {"binding": np.int32, "residual_ns": np.int64}
+_PER_NODE = {"binding": np.int32}
 _TEXTS = {column.name for column in COLUMNS if column.read is Read.TEXT} | set(NODE_TEXTS)
 
 
@@ -345,13 +345,8 @@ def _check_path(dag: Dag) -> None:
     _ensure((edges.head[dag.binding[bound]] == bound).all(), "an edge binds another node")
     first = np.flatnonzero(np.diff(edges.head, prepend=-1))  # edge into each node that has any
     _ensure(np.array_equal(edges.head[first], bound), "a node with edges has none that binds")
-    least = np.zeros(n, dtype=np.int64)
-    least[bound] = np.minimum.reduceat(residual, first) if len(first) else 0
-    _ensure(
-        np.array_equal(dag.residual_ns, least)
-        and (residual[dag.binding[bound]] == least[bound]).all(),
-        "residual_ns is not what the edges leave",
-    )
+    least = np.minimum.reduceat(residual, first) if len(first) else residual
+    _ensure((residual[dag.binding[bound]] == least).all(), "an edge binds that is not the last")
     in_graph = np.repeat(dag.events.is_host | dag.events.is_device, 2)
     _ensure_within("order", dag.order, 0, n)
     position = np.full(n, -1, dtype=np.int32)

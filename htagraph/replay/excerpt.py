@@ -175,7 +175,7 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
         _events(events, rows, number), samples=_samples(events.samples, start_ns, end_ns)
     )
     edges = _edges(dag.edges, kept, number)
-    binding, residual = bind(
+    binding = bind(
         edges.tail,
         edges.head,
         edges.kind,
@@ -195,7 +195,6 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
         ),
         order=_nodes(dag.order[kept[dag.order >> 1]], number),
         binding=binding,
-        residual_ns=residual,
         rejected=RejectedEdges(EdgeTable(), np.empty(0, dtype=np.int64)),
         is_work=dag.is_work[rows],
         span=Window(start_ns, end_ns, dag.span.name),

@@ -71,9 +71,10 @@ def near_chains(
     latest_ns = replay.latest_ns(replay.bounds(window).until)
     float_ns = latest_ns - ts_ns
     tiebreak = dag.events.tiebreak[replay.node >> 1]
-    binding, _ = bind(replay.tail, replay.head, replay.kind, weight, ts_ns, tiebreak)
-    onward, left_ns = bind(replay.head, replay.tail, replay.kind, weight, -latest_ns, tiebreak)
-    onward = np.where(left_ns == 0, onward, -1)
+    binding = bind(replay.tail, replay.head, replay.kind, weight, ts_ns, tiebreak)
+    onward = bind(replay.head, replay.tail, replay.kind, weight, -latest_ns, tiebreak)
+    next_ns = gather(latest_ns, gather(replay.head, onward, 0)) - gather(weight, onward, 0)
+    onward = np.where(latest_ns == next_ns, onward, -1)
     is_near = (float_ns > 0) & (float_ns <= within_ns)
     is_near &= (ts_ns > window.start_ns) & (ts_ns <= window.end_ns)
     found = chains(float_ns, is_near, binding, replay.tail)

@@ -49,9 +49,7 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     times = events.node_ts_ns
     order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
     edges = edges.take(~cyclic)
-    binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
-    )
+    binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
     work = np.flatnonzero(dag.is_work)
     span = (
         Window(int(events.ts_ns[work].min()), int(events.end_ns[work].max()), dag.span.name)
@@ -64,7 +62,6 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
         edges=edges,
         order=order,
         binding=binding,
-        residual_ns=residual,
         rejected=RejectedEdges(EdgeTable(), np.empty(0, dtype=np.int64)),
         span=span,
     )

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.ranks import Work
 from htagraph.model.progress import begin_stage
@@ -22,8 +24,13 @@ __all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write
 
 MOST_RANKS = 64
 """Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
+FEWEST_RANKS = 2
+"""Ranks in it however large they are: a late rank is compared with another one.
+
+Pinned by `test_the_trace_of_large_ranks_has_few_of_them`.
+"""
 MOST_EVENTS = 1_000_000
-"""Events of a trace above which a part stands for it in Perfetto: its UI opens hardly more."""
+"""Events above which a part stands for a trace or a job in Perfetto: its UI opens hardly more."""
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
@@ -47,7 +54,8 @@ def write_files(
     Parameters
     ----------
     whole : bool, default=False
-        Whether all of a trace of more than `MOST_EVENTS` events goes to Perfetto.
+        Whether all of a trace, or all ranks up to `MOST_RANKS`, of more than `MOST_EVENTS` events
+        go to Perfetto.
     record : str
         Last lines of the summary.
 
@@ -79,7 +87,8 @@ def write_files(
             text = markdown_summary(summary)
         else:
             begin_stage(f"Writing {files['perfetto']}")
-            _write_job_trace(files["perfetto"], summary)  # opens ranks: one may at a time
+            # Not on a thread: it opens ranks, one at a time.
+            _write_job_trace(files["perfetto"], summary, whole=whole)
             text = markdown_job_summary(summary)
         files["summary"] = folder / "summary.md"
         begin_stage(f"Writing {files['summary']}")
@@ -122,17 +131,22 @@ def shown_in_perfetto(
     return replace(path, dag=part.dag, window=part.window)
 
 
-def _write_job_trace(file: Path, summary: JobSummary) -> Path:
+def _write_job_trace(file: Path, summary: JobSummary, *, whole: bool) -> Path:
     """Write the Perfetto trace of a job; of many ranks, those that matter, with a warning."""
     ranks = summary.ranks_by_interest()
-    if len(ranks) > MOST_RANKS:
+    shown = ranks[:MOST_RANKS]
+    if not whole:
+        n_events = np.cumsum([summary.job.summaries[rank].n_events for rank in shown])
+        fit = int(np.searchsorted(n_events, MOST_EVENTS, side="right"))
+        shown = shown[: max(fit, FEWEST_RANKS)]
+    if len(shown) < len(ranks):
+        more = "" if len(shown) == MOST_RANKS else " --whole writes more."
         warnings.warn(
-            f"{file.name} has {MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
-            "then the late ones.",
+            f"{file.name} has {len(shown)} of {len(ranks):,} ranks: those with most of the path, "
+            f"then the late ones.{more}",
             IncompleteTraceWarning,
             stacklevel=3,
         )
-    shown = ranks[:MOST_RANKS]
     verdict = summary.verdict
     return summary.path.to_perfetto(
         file, findings=verdict.by_cause, opens_at_ns=verdict.opens_at_ns, ranks=shown

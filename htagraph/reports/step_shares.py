@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
 from htagraph.lookup.steps import find_steps
 from htagraph.model.frames import STEP_SHARES
@@ -27,10 +29,11 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
     """
     steps = find_steps(path.dag.events)
     pieces = path.pieces(steps)
-    table = np.zeros((len(steps) + 1, len(Bound)), dtype=np.int64)
-    bound = path.bounds[pieces["segment"]]
-    np.add.at(table, (pieces["row"].to_numpy(), bound), pieces["dur_ns"].to_numpy())
-    return steps, table
+    code = pieces["row"].to_numpy() + 1  # from 0, which is outside steps
+    code *= len(Bound)
+    code += gather(path.bounds, pieces["segment"].to_numpy())
+    table = sum_by_code(code, pieces["dur_ns"].to_numpy(), (len(steps) + 1) * len(Bound))
+    return steps, np.roll(table.reshape(-1, len(Bound)), -1, axis=0)
 
 
 def step_shares(path: CriticalPath) -> pd.DataFrame:

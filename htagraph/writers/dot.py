@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.codes import largest
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
@@ -79,16 +80,6 @@ def _finish(graph: list[str], out: str | Path | None) -> str:
     return text
 
 
-def _merge(boxes: pd.DataFrame, begins: Mask) -> pd.DataFrame:
-    """Merge each box that begins a run with the rest of it: the first, with the sums of all."""
-    first = np.flatnonzero(begins)
-    merged = boxes.iloc[first].reset_index(drop=True)
-    for name in ("dur_ns", "lag_ns", "residual_ns", "n_segments"):
-        merged[name] = np.add.reduceat(boxes[name].to_numpy(np.int64), first)
-    merged["n_boxes"] = np.diff(first, append=len(boxes))
-    return merged
-
-
 def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
     """Merge equal neighbors, then whatever lies between the longest boxes."""
     begins = np.arange(len(segments)) == 0
@@ -97,19 +88,22 @@ def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
         is_coded = isinstance(column.dtype, pd.CategoricalDtype)
         values = column.cat.codes.to_numpy() if is_coded else column.to_numpy()
         begins[1:] |= values[1:] != values[:-1]
-    texts, times = ["bound", "name", "track", "op", "kind"], ["dur_ns", "lag_ns", "residual_ns"]
-    boxes = _merge(segments[texts + times].assign(n_segments=1), begins)
-    boxes = boxes.astype(dict.fromkeys(texts, object))
-    if len(boxes) > max_nodes:
-        longest = np.argsort(-boxes["dur_ns"].to_numpy(), kind="stable")
-        is_long = np.zeros(len(boxes), dtype=bool)
-        is_long[longest[: max(1, (max_nodes - 1) // 2)]] = True
-        boxes = _merge(boxes, is_long | np.append(True, is_long[:-1]))
-        joined = boxes["n_boxes"] > 1
-        boxes.loc[joined, "name"] = boxes.loc[joined, "n_segments"].map(
-            lambda n: f"({n:,} shorter segments)"
-        )
-        boxes.loc[joined, ["bound", "op", "kind"]] = ["various", "", "various"]
+    first = np.flatnonzero(begins)
+    joined = is_long = np.zeros(len(first), dtype=bool)
+    if len(first) > max_nodes:
+        dur_ns = np.add.reduceat(segments["dur_ns"].to_numpy(np.int64), first)
+        is_long[largest(dur_ns, max(1, (max_nodes - 1) // 2))] = True
+        kept = np.flatnonzero(is_long | np.append(True, is_long[:-1]))
+        first, joined = first[kept], np.diff(kept, append=len(first)) > 1
+    texts = ["bound", "name", "track", "op", "kind"]
+    boxes = segments[texts].iloc[first].astype(object).reset_index(drop=True)
+    for name in ("dur_ns", "lag_ns", "residual_ns"):
+        boxes[name] = np.add.reduceat(segments[name].to_numpy(np.int64), first)
+    boxes["n_segments"] = np.diff(first, append=len(segments))
+    boxes.loc[joined, "name"] = [
+        f"({n:,} shorter segments)" for n in boxes.loc[joined, "n_segments"].tolist()
+    ]
+    boxes.loc[joined, ["bound", "op", "kind"]] = ["various", "", "various"]
     return boxes
 
 

@@ -156,7 +156,7 @@ def merged_path(
     graph = _matched(_ranks(dags, clocks, first), members, first)
     tail, head = graph.tail.astype(np.int32), graph.head.astype(np.int32)
     times = graph.node_ts_ns
-    binding, _ = bind(
+    binding = bind(
         tail, head, graph.kind.astype(np.int8), graph.lag_ns, times, np.zeros_like(times)
     )
     last = max(ends, key=lambda rank: (int(clocks[rank].to_common(ends[rank].end_ns)), -rank))

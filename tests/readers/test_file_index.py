@@ -119,6 +119,22 @@ def test_a_window_has_the_same_events_with_a_cache(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.usefixtures("close_points")
+def test_args_of_a_window_are_read_without_the_beginning_of_the_file(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 10 * k, "dur": 5}
+        | {"args": {"noise": draw.bytes(20).hex()}}
+        for k in range(20_000)
+    ]
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    part = hg.load(file, window=(190_000_000, 190_100_000), cache=tmp_path / "kept")
+    with file.open("r+b") as packed:
+        packed.write(bytes(file.stat().st_size // 2))
+    assert part.args(range(10)) == [event["args"] for event in events[19_000:19_010]]
+
+
 def _n_read() -> int:
     """Bytes that this process has read so far."""
     lines = Path("/proc/self/io").read_text().splitlines()

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import htagraph as hg
 from htagraph.cli.main import app_of
-from htagraph.errors import IncompleteTraceWarning
+from htagraph.errors import IncompleteTraceWarning, TraceError
 from htagraph.model.progress import Progress, listening
 from htagraph.reports import report_files
 from htagraph.synth import timeline
@@ -66,6 +66,20 @@ def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, mon
         found = hg.report(job_folder, tmp_path)
 
     assert hg.load(found.files["perfetto"]).rank == 1
+
+
+@pytest.mark.filterwarnings("ignore::htagraph.errors.IncompleteTraceWarning")
+@pytest.mark.parametrize(
+    ("whole", "ranks"), [(False, "holds 2 ranks, .*rank-0, .*rank-2"), (True, "holds 3 ranks")]
+)
+def test_the_trace_of_large_ranks_has_few_of_them(tmp_path, monkeypatch, *, whole, ranks):
+    """The late rank and another one, or all if that is asked for."""
+    simulate_job(training_job(ranks=3, straggler=2, delay_ns=9_000_000)).write(tmp_path / "job")
+    monkeypatch.setattr(report_files, "MOST_EVENTS", 1)
+    found = hg.report(tmp_path / "job", tmp_path / "report", whole=whole)
+
+    with pytest.raises(TraceError, match=ranks):
+        hg.load(found.files["perfetto"])
 
 
 def test_the_trace_of_a_job_tells_how_far_it_is(job_folder, tmp_path):

@@ -80,6 +80,10 @@ class ByteStream:
         """Bytes of the file that were used up."""
         return self._file.tell() - len(self._input)
 
+    def share(self) -> float:
+        """How much of the file is used up, above 0 and up to 1."""
+        return max(self.n_packed, 1) / max(self.n_compressed, self.n_packed, 1)
+
     def read(self, n_bytes: int) -> bytes:
         """Up to `n_bytes`, none at the end."""
         block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)

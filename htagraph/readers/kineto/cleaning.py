@@ -177,15 +177,26 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
     return zeros
 
 
+def _reach(columns: Columns) -> tuple[int, int]:
+    """Times before and after which nothing is."""
+    start_ns, dur_ns = columns.rows["ts_ns"], columns.rows["dur_ns"]
+    if not len(start_ns):
+        return 0, 0
+    return int(start_ns.min()), int(start_ns.max()) + int(dur_ns.max())
+
+
 def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mask:
     """A mask of all events: those kept so far that are too far from 1970. Drops such flow points.
 
     File times and base time lie within `MAX_TIME_NS` each, so their sum fits in int64.
     """
-    start_ns = columns.rows["ts_ns"] + base_time_ns
-    far: Mask = (start_ns < -MAX_TIME_NS) | (start_ns > MAX_TIME_NS - columns.rows["dur_ns"])
-    far &= keep
-    _note(log, Defect.FAR_TIME, columns, np.flatnonzero(far))
+    first, last = (time + base_time_ns for time in _reach(columns))
+    far: Mask = np.zeros(len(keep), dtype=bool)
+    if first < -MAX_TIME_NS or last > MAX_TIME_NS:
+        start_ns = columns.rows["ts_ns"] + base_time_ns
+        far = (start_ns < -MAX_TIME_NS) | (start_ns > MAX_TIME_NS - columns.rows["dur_ns"])
+        far &= keep
+        _note(log, Defect.FAR_TIME, columns, np.flatnonzero(far))
     if len(columns.flows[0]):
         near = np.abs(columns.flows[0] + base_time_ns) <= MAX_TIME_NS
         log.add(Defect.FAR_TIME, n=int((~near).sum()))
@@ -200,6 +211,9 @@ def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
     mistake.
     """
     strays = np.zeros(len(keep), dtype=bool)
+    first, last = _reach(columns)
+    if last - first <= _FAR_NS:
+        return strays
     start_ns, dur_ns = columns.rows["ts_ns"], columns.rows["dur_ns"]
     end_ns = start_ns + dur_ns
     kept = np.flatnonzero(keep)

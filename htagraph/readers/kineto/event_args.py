@@ -11,13 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceError
-from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import decoded
+from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints, TextReader
 
 __all__ = ["ArgsIndex"]
-
-_BLOCK = 1 << 20
-"""Decompressed bytes read at once (chosen)."""
 
 
 @dataclass(frozen=True)
@@ -31,30 +28,26 @@ class ArgsIndex:
     offset : ndarray of shape (n_events,), dtype=int64, unit=byte
         First byte of each event.
     length : ndarray of shape (n_events,), dtype=int32, unit=byte
+    points : SeekPoints
+        From which the file can be read; by default its start.
     """
 
     source: Path | bytes = field(repr=False)
     offset: npt.NDArray[np.int64]
     length: npt.NDArray[np.int32]
+    points: SeekPoints = field(default=FROM_START, repr=False)
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:
         """The bytes of events, as they are in the file.
 
-        Each call reads the file from its start, so pass many events at once.
+        Without points, each call reads the file from its start, so pass many events at once.
         """
         wanted = np.atleast_1d(np.asarray(events, dtype=np.int64))
         found: dict[int, bytes] = {}
-        held, start = b"", 0
-        with closing(ByteStream(self.source)) as stream:
+        with closing(TextReader(self.source, self.points)) as reader:
             for event in np.unique(wanted).tolist():
-                a, n = int(self.offset[event]), int(self.length[event])
-                while start + len(held) < a + n:
-                    passed = min(max(a - start, 0), len(held))
-                    block = stream.read(_BLOCK)
-                    if not block:
-                        break
-                    start, held = start + passed, held[passed:] + block
-                found[event] = held[a - start : a - start + n]
+                start = int(self.offset[event])
+                found[event] = reader.read(start, start + int(self.length[event]))
         if not all(raw[:1] == b"{" and raw[-1:] == b"}" for raw in found.values()):
             raise TraceError(
                 "the file has changed since it was loaded.",

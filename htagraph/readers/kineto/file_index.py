@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import DEVICE_CLOCK_KINDS, DEVICE_KINDS, EventKind
 from htagraph.model.progress import BYTES, report_progress
 from htagraph.model.recording import OUTSIDE, STACKS, Recording
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import Piece
 from htagraph.readers.kineto.reader import (
@@ -43,6 +46,13 @@ from htagraph.readers.repair_log import RepairLog
 __all__ = ["FileIndex", "Zones"]
 
 I64 = npt.NDArray[np.int64]
+
+_DEVICES_AND_CALLS = frozenset(
+    name
+    for name, kind in KIND_OF_CATEGORY.items()
+    if kind in (*DEVICE_CLOCK_KINDS, EventKind.RUNTIME)
+)
+"""Categories that show how a device follows its host."""
 
 _HALVES = np.zeros(256, dtype=bool)
 _HALVES[list(b"BEbneSTpF")] = True
@@ -70,9 +80,12 @@ class Zones:
     n_events: I64
     n_stacks: I64
 
-    def overlapping(self, start_ns: int, end_ns: int) -> I64:
-        """Pieces with events of a window."""
-        return np.flatnonzero((self.first_ns < end_ns) & (self.last_ns >= start_ns))
+    def overlapping(self, *windows: tuple[int, int]) -> I64:
+        """Pieces with events of some windows."""
+        found = np.zeros(len(self.start), dtype=bool)
+        for start_ns, end_ns in windows:
+            found |= (self.first_ns < end_ns) & (self.last_ns >= start_ns)
+        return np.flatnonzero(found)
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,7 @@ class FileIndex:
         assert wanted.window is not None
         assert wanted.categories is None
         window = times_in_file(wanted.window, self.metadata)
-        chosen = self.zones.overlapping(*window)
+        chosen = self.zones.overlapping(window)
         assembly, workers = Assembly(), new_workers(wanted, window, self.path)
         n_out = int(self.zones.n_events.sum())
         for part in self._parts(chosen, workers):
@@ -153,11 +166,34 @@ class FileIndex:
         columns.skipped |= {OUTSIDE: n_out} if n_out else {}
         return self._recording(columns, window)
 
-    def _recording(self, columns: Columns, window: tuple[int, int] | None = None) -> Recording:
+    def devices(self, windows: Iterable[tuple[int, int]]) -> EventTable:
+        """Device work and API calls alone, in all pieces with events of some windows."""
+        wanted = EventFilter(categories=_DEVICES_AND_CALLS)
+        chosen = self.zones.overlapping(*(times_in_file(one, self.metadata) for one in windows))
+        assembly, workers = Assembly(), new_workers(wanted, EVERYTHING, self.path)
+        for part in self._parts(chosen, workers):
+            assembly.add(part)
+        return self._recording(assembly.columns(workers), None, _DEVICES_AND_CALLS).events
+
+    @property
+    def device_share(self) -> float:
+        """Share of the text that is device work and API calls; 0 if no device did anything."""
+        if set(DEVICE_KINDS).isdisjoint(map(KIND_OF_CATEGORY.get, self.n_bytes)):
+            return 0.0
+        chosen = _DEVICES_AND_CALLS.intersection(self.n_bytes)
+        return sum(self.n_bytes[name] for name in chosen) / max(sum(self.n_bytes.values()), 1)
+
+    def _recording(
+        self,
+        columns: Columns,
+        window: tuple[int, int] | None = None,
+        categories: Collection[str] | None = None,
+    ) -> Recording:
         log = RepairLog(Defect)
         log.merge(self.repairs)
-        found = Found(self.path, self.path, columns, list(self.metas), self.metadata)
-        return recording_of(found, window, None, log)
+        metas = list(self.metas)
+        found = Found(self.path, self.path, columns, metas, self.metadata, self.points)
+        return recording_of(found, window, categories, log)
 
     def _parts(self, chosen: I64, workers: list[Worker]) -> Iterator[Part]:
         """Some pieces, scanned in threads, in order."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -86,16 +86,26 @@ def unescaped(raw: bytes) -> str:
     return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+_MOST_GROWTH = 64
+"""Times as much room that an array gets at once (chosen): a share of little says little."""
+
+
 class _Growing:
+    """Values to which others are added; room that is not used is no memory yet."""
+
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._array: npt.NDArray[Any] = np.empty(1 << 10, dtype=dtype)
         self._n = 0
 
-    def append(self, values: npt.NDArray[Any]) -> None:
-        n = self._n + len(values)
-        if n > len(self._array):
-            self._array.resize(max(n, len(self._array) * 5 // 4), refcheck=False)
+    def append(self, values: npt.NDArray[Any], share: float, more: int = 0) -> None:
+        """Add values plus `more`; `share` is how much of all there will be that is with them."""
+        n, room = self._n + len(values), len(self._array)
+        if n > room:
+            expected = min(int(1.03 * n / share), _MOST_GROWTH * room)
+            self._array.resize(max(n, expected, room * 5 // 4), refcheck=False)
         self._array[self._n : n] = values
+        if more:
+            self._array[self._n : n] += more
         self._n = n
 
     def take(self) -> npt.NDArray[Any]:
@@ -105,16 +115,23 @@ class _Growing:
 
 
 class Assembly:
-    """Takes parts in file order, and merges them into columns at the end."""
+    """Takes parts in file order, and merges them into columns at the end.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    share : callable, optional
+        How much of the file is read, above 0 and up to 1: columns get room for the rest.
+    """
+
+    def __init__(self, share: Callable[[], float] = lambda: 1.0) -> None:
+        self._share = share
         self.metas: list[bytes] = []
         self.repairs = new_counts(Defect)
         self.has_events = False
         self.nonsense = -1  #: offset of the first bytes that are no event
         self._rows = {name: _Growing(dtype) for name, dtype in ROW_FIELDS.items()}
         self._flows = [_Growing(np.int64) for _ in range(5)]
-        self._sparse = [(_Growing(np.int64), _Growing(column.dtype)) for column in COLUMNS]
+        self._sparse = [(_Growing(np.int32), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
         self._skipped: dict[int, I64] = {}
@@ -123,18 +140,18 @@ class Assembly:
 
     def add(self, part: Part) -> None:
         """Append a part."""
-        span = _Span(part.worker, self._n_rows, self._n_flows)
+        span, share = _Span(part.worker, self._n_rows, self._n_flows), self._share()
         for name, arrays in part.rows.items():
             for array in arrays:
-                self._rows[name].append(array)
+                self._rows[name].append(array, share)
         for flows in part.flows:
             for column, values in zip(self._flows, flows, strict=True):
-                column.append(values)
+                column.append(values, share)
             self._n_flows += flows.shape[1]
         for (rows, values), some in zip(self._sparse, part.sparse, strict=True):
             for some_rows, some_values in some:
-                rows.append(some_rows + self._n_rows)
-                values.append(some_values)
+                rows.append(some_rows, share, self._n_rows)
+                values.append(some_values, share)
         self._n_rows += part.n_rows
         self._spans.append(span)
         self._count(part)
@@ -278,16 +295,16 @@ def _renumber_ids(
     ids[texts] = codes + TEXT_IDS
 
 
-def _spans_of(rows: I64, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _spans_of(rows: npt.NDArray[Any], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Where the spans begin in a selection of all rows."""
     starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
     return [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)]
 
 
-def _shared(rows: I64, known: list[I64]) -> I64:
-    """A known array with equal content, else the array itself."""
+def _shared(rows: npt.NDArray[np.int32], known: list[I64]) -> I64:
+    """A known array with equal content, else a new one."""
     for other in known:
         if np.array_equal(rows, other):
             return other
-    known.append(rows)
-    return rows
+    known.append(rows.astype(np.int64))
+    return known[-1]

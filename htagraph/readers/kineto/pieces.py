@@ -19,7 +19,7 @@ __all__ = ["Piece", "PieceStream"]
 
 U8 = npt.NDArray[np.uint8]
 
-BLOCK = 1 << 20
+BLOCK = 1 << 21
 """Usual size of a piece in bytes (chosen)."""
 
 _READ = 1 << 16
@@ -87,14 +87,20 @@ class PieceStream:
 
     def take(self, n_bytes: int = 0) -> Piece:
         """Take a block or more, up to its last event boundary; at the end, nothing."""
-        self._hold(max(BLOCK, n_bytes))
-        piece = self._piece(len(self._held) - self._at)
-        n = piece.n_bytes
-        cut = 0 if self._ended else last_boundary(piece.buf, max(n - _SEARCHED, 0), n)
-        if cut > 0:
-            piece.n_bytes, piece.is_last = cut, False
-            piece.buf[cut : cut + PADDING] = 0
-        self.advance(piece.n_bytes)
+        wanted, held = max(BLOCK, n_bytes), memoryview(self._held)[self._at :]
+        buf, n = self._buffer(max(wanted, len(held)) + _READ), len(held)
+        buf[:n] = held
+        while n < wanted and not self._ended:
+            block = self._stream.read(max(wanted - n, _READ))
+            self._ended = not block
+            buf[n : n + len(block)] = memoryview(block)
+            n += len(block)
+        cut = 0 if self._ended else last_boundary(buf, max(n - _SEARCHED, 0), n)
+        end = cut if cut > 0 else n
+        self._held, self._at = buf[end:n].tobytes(), 0
+        buf[end : end + PADDING] = 0
+        piece = Piece(buf, end, self.offset, self._ended)
+        self.offset += end
         return piece
 
     def give_back(self, rest: bytes) -> None:
@@ -128,13 +134,16 @@ class PieceStream:
 
     def _piece(self, n_bytes: int) -> Piece:
         """A copy of the next bytes, in a buffer with zeros after them."""
-        buf = next((buf for buf in self._buffers if len(buf) >= n_bytes + PADDING), None)
-        if buf is None:
-            buf = np.empty(max(n_bytes, BLOCK) + PADDING, dtype=np.uint8)
-        else:
-            self._buffers = [other for other in self._buffers if other is not buf]
+        buf = self._buffer(n_bytes)
         buf[:n_bytes] = np.frombuffer(self._held, dtype=np.uint8, count=n_bytes, offset=self._at)
         buf[n_bytes : n_bytes + PADDING] = 0
         return Piece(
             buf, n_bytes, self.offset, self._ended and self._at + n_bytes == len(self._held)
         )
+
+    def _buffer(self, n_bytes: int) -> U8:
+        """Room for some bytes and zeros after them; a released buffer, if one is large enough."""
+        for place, buf in enumerate(self._buffers):
+            if len(buf) >= n_bytes + PADDING:
+                return self._buffers.pop(place)
+        return np.empty(max(n_bytes, BLOCK + _READ) + PADDING, dtype=np.uint8)

@@ -38,6 +38,7 @@ from htagraph.readers.kineto.header import (
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import PieceStream
 from htagraph.readers.kineto.scanned_parts import Part
+from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints
 from htagraph.readers.kineto.trace_document import Document
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
@@ -113,10 +114,11 @@ def load_file(
 
     With a window the file is read twice, first for its base time, which may follow the events.
     """
-    log, window, assembly = RepairLog(Defect), EVERYTHING, Assembly()
+    log, window = RepairLog(Defect), EVERYTHING
     if wanted.window is not None:
         window = _window_in_file(source, wanted.window)
     stream = ByteStream(source, log, reports=True)
+    assembly = Assembly(stream.share)
     file = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
     if assembly.nonsense >= 0 and not assembly.has_events:
         raise TraceFormatError(
@@ -140,6 +142,7 @@ class Found(NamedTuple):
     columns: Columns
     metas: list[bytes]
     metadata: Mapping[str, Any]
+    points: SeekPoints = FROM_START
 
 
 def recording_of(
@@ -164,7 +167,7 @@ def recording_of(
     devices = devices_of(metadata)
     events = event_table(columns, metadata_events, base_time_ns, devices, is_plain=plain)
     source = found.source if isinstance(found.source, bytes) else Path(found.source)
-    args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
+    args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"], found.points)
     if plain:
         samples, n_left_out = counter_samples(events, args)
         events = replace(events, samples=samples)

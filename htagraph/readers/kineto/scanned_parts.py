@@ -15,6 +15,7 @@ from htagraph.readers.repair_log import merge_counts, new_counts
 
 __all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "settle", "unload"]
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _CAPACITY = 1 << 14
@@ -71,7 +72,7 @@ class Part:
         default_factory=lambda: {name: [] for name in ROW_FIELDS}
     )
     flows: list[I64] = field(default_factory=list)
-    sparse: list[list[tuple[I64, npt.NDArray[Any]]]] = field(
+    sparse: list[list[tuple[I32, npt.NDArray[Any]]]] = field(
         default_factory=lambda: [[] for _ in COLUMNS]
     )
     metas: list[bytes] = field(default_factory=list)
@@ -117,7 +118,9 @@ def new_batch(n_symbols: int) -> Batch:
 
 def added(known: I64, more: I64) -> I64:
     """Sums by symbol; `more` may have more symbols."""
-    return np.pad(known, (0, len(more) - len(known))) + more
+    out = more.copy()
+    out[: len(known)] += known
+    return out
 
 
 def settle(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
@@ -145,9 +148,7 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
         bits = batch.sparse_value[column, :n]
         is_real = COLUMNS[column].read == Read.REAL
         values = bits.view(np.float64).copy() if is_real else bits.astype(COLUMNS[column].dtype)
-        part.sparse[column].append(
-            (batch.sparse_row[column, :n].astype(np.int64) + part.n_rows, values)
-        )
+        part.sparse[column].append((batch.sparse_row[column, :n] + np.int32(part.n_rows), values))
     part.n_rows += n_rows
     part.n_outside += n_outside
     part.phases += batch.phases

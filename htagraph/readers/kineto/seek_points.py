@@ -31,7 +31,7 @@ from htagraph.readers.kineto.compiled.deflate import (
 from htagraph.readers.repair_log import RepairLog
 from htagraph.readers.storage import open_file
 
-__all__ = ["PointedStream", "SeekPoints", "TextReader"]
+__all__ = ["FROM_START", "PointedStream", "SeekPoints", "TextReader"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -97,6 +97,10 @@ class SeekPoints:
             arrays["points.offset"],
             tuple(text[start:end] for start, end in zip(starts, ends, strict=True)),
         )
+
+
+FROM_START = SeekPoints(is_gzip=True)
+"""No points: a file is read from its start, whatever it is."""
 
 
 class _Blocks:
@@ -212,7 +216,7 @@ class TextReader:
         Bytes that were decompressed so far.
     """
 
-    def __init__(self, path: Path, points: SeekPoints) -> None:
+    def __init__(self, path: Path | bytes, points: SeekPoints) -> None:
         self._path = path
         self._points = points
         self._stream: ByteStream | None = None
@@ -223,12 +227,15 @@ class TextReader:
     def read(self, start: int, end: int) -> bytes:
         """The text between two offsets; less only at its end."""
         if not self._points.is_gzip:
+            assert isinstance(self._path, Path)
             with open_file(self._path) as file:
                 file.seek(start)
                 return file.read(end - start)
         place = int(np.searchsorted(self._points.offset, start, side="right")) - 1
         point = int(self._points.offset[place]) if place >= 0 else 0
         held_from = self._at - len(self._held)
+        if held_from <= start and end <= self._at:
+            return self._held[start - held_from : end - held_from]
         if self._stream is None or not held_from <= start or point > self._at:
             self.close()
             path, points = self._path, self._points
@@ -258,7 +265,7 @@ class TextReader:
 class _FromPoint(ByteStream):
     """The text of a gzip file from a point on."""
 
-    def __init__(self, path: Path, points: SeekPoints, place: int) -> None:
+    def __init__(self, path: Path | bytes, points: SeekPoints, place: int) -> None:
         from isal import isal_zlib  # noqa: PLC0415 - only needed once a file is read
 
         super().__init__(path)

@@ -60,9 +60,7 @@ def kernels(export: Export, process: Process, state: ReadState) -> TableRows:
     }  # fmt: skip
     shared = ("staticSharedMemory", "dynamicSharedMemory")
     names = ("demangledName", "shortName")
-    found = export.integers(
-        KERNELS, (*_PLACE, *names, *shared, *geometry.values()), export.of_process(KERNELS, process)
-    )
+    found = export.integers(KERNELS, (*_PLACE, *names, *shared, *geometry.values()), process)
     name = np.where(found["demangledName"] == ABSENT, found["shortName"], found["demangledName"])
     sparse = {column: found[name] for column, name in geometry.items()}
     static, dynamic = (found[column] for column in shared)
@@ -79,7 +77,7 @@ def copies(export: Export, process: Process, state: ReadState) -> TableRows:
     found = export.integers(
         COPIES,
         (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind", "graphNodeId"),
-        export.of_process(COPIES, process),
+        process,
     )
     memories = enumeration(export, "ENUM_CUDA_MEM_KIND", _MEMORIES)
     direction, source, target = (
@@ -100,9 +98,7 @@ def copies(export: Export, process: Process, state: ReadState) -> TableRows:
 
 def fills(export: Export, process: Process, state: ReadState) -> TableRows:
     """Fills: ``Memset (Device)``."""
-    found = export.integers(
-        FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), export.of_process(FILLS, process)
-    )
+    found = export.integers(FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), process)
     memories = enumeration(export, "ENUM_CUDA_MEM_KIND", _MEMORIES)
     names = state.names.of_numbers(
         found["memKind"], lambda memory: f"Memset ({memories.get(memory, 'Unknown')})"
@@ -117,7 +113,7 @@ def graph_launches(export: Export, process: Process, state: ReadState) -> TableR
     launch. Its parts are unknown, so it counts as computation.
     """
     wanted = (*_PLACE, "graphId", "graphExecId")
-    found = export.integers(GRAPHS, wanted, export.of_process(GRAPHS, process))
+    found = export.integers(GRAPHS, wanted, process)
     untimed = (found["start"] == 0) & (found["end"] == 0)
     state.skip(f"{GRAPHS} without times", np.count_nonzero(untimed))
     found = {column: values[~untimed] for column, values in found.items()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import mmap
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,12 +20,14 @@ import numpy.typing as npt
 from htagraph.errors import TraceFormatError
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
+from htagraph.readers.nsys.table_pages import Wanted, read_table
 from htagraph.readers.other_formats import FROM_ROCM
 from htagraph.readers.storage import not_found
 
 __all__ = ["ABSENT", "NUMBERED_TEXTS", "TIDS", "Export", "Process", "opened"]
 
 I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""
@@ -31,6 +35,12 @@ ABSENT = np.iinfo(np.int64).min
 _TID_BITS = 24
 TIDS = 1 << _TID_BITS
 """Number of thread ids per process."""
+
+_OWNERS = {"globalPid": 1, "globalTid": TIDS}
+"""Columns that say whose a row is, and how many of their ids a process has."""
+
+_REALS = re.compile("REAL|FLOA|DOUB", re.IGNORECASE)
+"""Types of columns whose integers SQLite makes reals."""
 
 _REPORTS_HINT = "is it `nsys export --type sqlite` of a report?"
 
@@ -63,10 +73,27 @@ ON numbered_id ="""
 
 @dataclass(frozen=True)
 class Export:
-    """An open export; its path is None for content in memory."""
+    """An open export.
+
+    Parameters
+    ----------
+    path : Path or None
+        None for content in memory.
+    content : bytes or None
+        If it does not lie in a file as it is.
+    """
 
     connection: Connection
     path: Path | None
+    content: bytes | None
+
+    def _bytes(self) -> U8:
+        """Its bytes; those of a file take memory only as long as they are needed."""
+        if self.content is not None or self.path is None:
+            return np.frombuffer(self.content or b"", dtype=np.uint8)
+        with self.path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype=np.uint8)
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
@@ -91,10 +118,10 @@ class Export:
 
     def of_process(self, table: str, process: Process) -> str:
         """Condition for the rows of a process; a table without process ids belongs to all."""
-        if "globalPid" in self.columns[table]:
-            return f"globalPid = {process.global_id}"
-        if "globalTid" in self.columns[table]:
-            return f"globalTid BETWEEN {process.global_id} AND {process.global_id + TIDS - 1}"
+        for column, n_ids in _OWNERS.items():
+            if column in self.columns[table]:
+                first = process.global_id
+                return f"{column} BETWEEN {first} AND {first + n_ids - 1}"
         return "1"
 
     def count(self, table: str, where: str = "1") -> int:
@@ -103,7 +130,9 @@ class Export:
         found = self.rows(f'SELECT count(*) FROM "{quoted}" WHERE {where}')  # noqa: S608
         return int(found[0][0])
 
-    def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
+    def integers(
+        self, table: str, wanted: tuple[str, ...], process: Process | None = None
+    ) -> dict[str, I64]:
         """Columns of integers, in table order.
 
         Parameters
@@ -112,14 +141,34 @@ class Export:
             An existing one.
         wanted : tuple of str
             Names of columns; those that the table lacks are `ABSENT` throughout.
+        process : Process, optional
+            Only its rows.
         """
         there = [name for name in wanted if name in self.columns[table]]
+        where = "1" if process is None else self.of_process(table, process)
         if not there:
             return {name: np.full(self.count(table, where), ABSENT) for name in wanted}
-        values = self._values(table, there, where)
+        found = self._pages(table, there, process)
+        values = self._values(table, there, where) if found is None else found[0]
         absent = np.full(values.shape[1] if len(there) != len(wanted) else 0, ABSENT)
-        found = dict(zip(there, values, strict=True))
-        return {name: found.get(name, absent) for name in wanted}
+        columns = dict(zip(there, values, strict=True))
+        return {name: columns.get(name, absent) for name in wanted}
+
+    def texts(self, table: str, column: str, process: Process) -> tuple[U8, I64]:
+        """A column of texts, in table order: one after the other, and how many bytes each has.
+
+        NULL has `ABSENT` bytes.
+        """
+        found = self._pages(table, [column], process, text=column)
+        if found is not None:
+            return found[1], found[0][0]
+        cells = self.rows(
+            f"SELECT CAST(CAST({column} AS TEXT) AS BLOB) FROM {table} "  # noqa: S608
+            f"WHERE {self.of_process(table, process)} ORDER BY rowid"
+        )
+        n_bytes = [ABSENT if text is None else len(text) for (text,) in cells]
+        content = b"".join(text or b"" for (text,) in cells)
+        return np.frombuffer(content, dtype=np.uint8), np.array(n_bytes, dtype=np.int64)
 
     def _values(self, table: str, names: list[str], where: str) -> I64:
         """Existing columns, one per row of the result."""
@@ -128,6 +177,39 @@ class Export:
         rows = self.connection.execute(f"SELECT {cells} FROM {table} WHERE {where} ORDER BY rowid")  # noqa: S608
         flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
         return np.ascontiguousarray(flat.reshape(-1, len(names)).T)
+
+    def _pages(
+        self, table: str, names: list[str], process: Process | None, text: str = ""
+    ) -> tuple[I64, U8] | None:
+        """Columns from the pages of the file, and texts; None if SQLite is to be asked."""
+        roots = self.rows("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
+        columns = self.rows("SELECT name, type, pk, hidden FROM pragma_table_xinfo(?)", (table,))
+        places = {name: place for place, (name, *_) in enumerate(columns)}
+        owner = next((name for name in _OWNERS if name in places), None) if process else None
+        read = [*names, *([owner] if owner and owner not in names else [])]
+        is_plain = not any(is_key or hidden for *_, is_key, hidden in columns)
+        if (
+            len(roots) != 1
+            or not is_plain
+            or any(_REALS.search(columns[places[name]][1]) for name in read)
+        ):
+            return None
+        row = np.full(1 + max(places[name] for name in read), -1)
+        row[[places[name] for name in read]] = np.arange(len(read))
+        first = process.global_id if process else 0
+        found = read_table(
+            self._bytes(),
+            Wanted(
+                root=int(roots[0][0]),
+                row=row,
+                text=places.get(text, -1),
+                owner=read.index(owner) if owner else -1,
+                low=first,
+                high=first + _OWNERS[owner] - 1 if owner else 0,
+                absent=ABSENT,
+            ),
+        )
+        return None if found is None else (found[0][: len(names)], found[1])
 
 
 @contextmanager
@@ -147,7 +229,7 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
                 connection = _in_memory(content or b"", path)
             stack.callback(connection.close)
             connection.text_factory = _text
-            export = Export(connection, path)
+            export = Export(connection, path, content)
             if any(table.startswith("rocpd_") for table in export.columns):
                 raise TraceFormatError(
                     "this is a database of ROCm, which htagraph does not read.",

@@ -40,8 +40,7 @@ def plain_name(name: str) -> str:
 
 def api_calls(export: Export, process: Process, state: ReadState) -> TableRows:
     """Calls of CUDA's runtime and driver API."""
-    where = export.of_process(CALLS, process)
-    found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
+    found = export.integers(CALLS, (*_COLUMNS, "correlationId"), process)
     name = state.names.of_ids(found["nameId"], plain_name)
     is_runtime = state.names.table().mask(lambda text: text.startswith("cuda"))
     codes = [state.names.code(category) for category in ("cuda_driver", "cuda_runtime")]
@@ -63,8 +62,7 @@ def os_calls(export: Export, process: Process, state: ReadState) -> TableRows:
 
     What a CUDA call waits for is known from the device; how its driver waits tells less.
     """
-    where = export.of_process(OS_TABLE, process)
-    found = export.integers(OS_TABLE, _COLUMNS, where)
+    found = export.integers(OS_TABLE, _COLUMNS, process)
     part = TableRows(
         found["start"],
         found["end"],
@@ -96,7 +94,7 @@ def _inside(part: TableRows, outer: TableRows) -> npt.NDArray[np.bool_]:
 
 def overhead(export: Export, process: Process, state: ReadState, table: str) -> TableRows:
     """The profiler's own work."""
-    found = export.integers(table, _COLUMNS, export.of_process(table, process))
+    found = export.integers(table, _COLUMNS, process)
     return TableRows(
         found["start"],
         found["end"],

@@ -42,7 +42,7 @@ class Names:
     def of_ids(self, ids: I64, clean: Callable[[str], str] = str) -> I32:
         """Symbols of numbered strings, each changed by `clean`; unknown ones are counted."""
         numbers, distinct = pd.factorize(ids)
-        texts = self._texts(distinct)
+        texts = self.texts(distinct)
         is_unknown = np.array([number not in texts for number in distinct.tolist()], dtype=bool)
         self.n_unknown += int(np.count_nonzero(is_unknown[numbers]))
         codes = [self.code(clean(texts.get(number, "(no name)"))) for number in distinct.tolist()]
@@ -54,7 +54,7 @@ class Names:
         codes = [self.code(name(number)) for number in distinct.tolist()]
         return np.array(codes, dtype=np.int32)[places]
 
-    def _texts(self, ids: I64) -> Mapping[int, str]:
+    def texts(self, ids: I64) -> Mapping[int, str]:
         """The strings with these numbers, if they exist."""
         if len(ids) > _ALL_FROM:
             return self._select("1", ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,9 @@ from htagraph.algorithms.matching import last_before
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
-from htagraph.readers.nsys.export import ABSENT, NUMBERED_TEXTS, Export, Process
+from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.numbered_names import enumeration
+from htagraph.readers.nsys.range_texts import RangeTexts, range_texts
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["RANGES", "backward_flows", "ranges"]
@@ -27,16 +27,6 @@ RANGES = "NVTX_EVENTS"
 
 _TYPES = {34: "NvtxMark", 59: "NvtxPushPopRange", 60: "NvtxStartEndRange",
           70: "NvtxtPushPopRange", 71: "NvtxtStartEndRange"}  # fmt: skip
-_NUMBERS = {"sequence": ", seq = ", "op_id": ", op_id = "}
-_SIZES = ", sizes = [["
-"""What ``emit_nvtx`` appends to names: ``aten::mm, seq = 7, op_id = 12, sizes = [[2, 3]]``."""
-
-_END = 1 << 30
-"""Longer than any text (SQLite's limit is a billion bytes)."""
-
-_ROWS = 1 << 16
-"""Rows fetched at once (chosen)."""
-
 _MARK = re.compile(r"^Nvtxt?Mark$")
 _RANGE = re.compile(r"^Nvtxt?(PushPop|StartEnd)Range$")
 
@@ -47,21 +37,6 @@ _NCCL = re.compile(r"^nccl[A-Z]\w*$")
 """NCCL API calls; NCCL writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
-class _RangeTexts(NamedTuple):
-    """What the texts of ranges hold; numbers are -1 where absent.
-
-    Parameters
-    ----------
-    name : ndarray of shape (n,), dtype=int64
-        Positions in `names`.
-    """
-
-    name: I64
-    names: list[str]
-    sequence: I64
-    op_id: I64
-
-
 def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     """NVTX ranges and marks of threads.
 
@@ -69,10 +44,9 @@ def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     number, or with the name of an operator; NCCL's ranges are its API calls. Ranges that end on
     another thread are kept, outside the program order of either thread.
     """
-    where = export.of_process(RANGES, process)
-    wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid")
-    found = export.integers(RANGES, wanted, where)
-    texts = _texts(export, where)
+    wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId")
+    found = export.integers(RANGES, wanted, process)
+    texts = _texts(export, process, found["textId"], state)
     sequence, op_id = texts.sequence, texts.op_id
     type_names = enumeration(export, "ENUM_NSYS_EVENT_TYPE", _TYPES, "name")
     is_mark, is_range = (
@@ -116,41 +90,28 @@ def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     return part.take(keep)
 
 
-def _texts(export: Export, where: str) -> _RangeTexts:
+def _texts(export: Export, process: Process, text_id: I64, state: ReadState) -> RangeTexts:
     """The texts of all rows, in table order.
 
-    PyTorch's texts hold tensor sizes, so nearly every row has a text of its own. SQLite splits
-    them, and Python only sees the names, which repeat.
+    Parameters
+    ----------
+    text_id : ndarray of shape (n,), dtype=int64
+        Numbers of those that are not in the table itself.
     """
-    columns = export.columns[RANGES]
-    join = f"{NUMBERED_TEXTS} textId" if "textId" in columns else ""
-    texts = ["NULL"] + ["text"] * ("text" in columns) + ["numbered_text"] * bool(join)
-    text = f"CAST(coalesce({', '.join(texts)}, '(no name)') AS TEXT)"
-    whole = f"SELECT {RANGES}.rowid AS row, {text} AS whole FROM {RANGES} {join}"  # noqa: S608
-    marks = ", ".join(
-        f"CASE WHEN whole GLOB '*{mark}[0-9]*' THEN instr(whole, '{mark}') END AS {name}"
-        for name, mark in _NUMBERS.items()
-    )
-    numbers = ", ".join(
-        f"ifnull(CAST(substr(whole, {name} + {len(mark)}) AS INTEGER), -1)"
-        for name, mark in _NUMBERS.items()
-    )
-    ends = ", ".join(f"ifnull({name}, {_END})" for name in (*_NUMBERS, "sizes"))
-    sql = (
-        f"SELECT substr(whole, 1, min({ends}) - 1), {numbers} FROM "  # noqa: S608
-        f"(SELECT row, whole, {marks}, nullif(instr(whole, '{_SIZES}'), 0) AS sizes "
-        f"FROM ({whole} WHERE {where})) ORDER BY row"
-    )
-    codes: dict[str, int] = {}
-    parts = [np.empty((0, 3), dtype=np.int64)]
-    rows = export.connection.execute(sql)
-    while some := rows.fetchmany(_ROWS):
-        table = np.array(some, dtype=object)
-        places, distinct = pd.factorize(table[:, 0])
-        table[:, 0] = np.array([codes.setdefault(name, len(codes)) for name in distinct])[places]
-        parts.append(table.astype(np.int64))
-    name, sequence, op_id = np.concatenate(parts).T
-    return _RangeTexts(name, list(codes), sequence, op_id)
+    texts, n_bytes = np.empty(0, dtype=np.uint8), np.full(len(text_id), ABSENT)
+    if "text" in export.columns[RANGES]:
+        texts, n_bytes = export.texts(RANGES, "text", process)
+    elsewhere = np.flatnonzero(n_bytes == ABSENT)
+    number, distinct = pd.factorize(text_id[elsewhere])
+    known = state.names.texts(distinct)
+    more = [known.get(one, "(no name)").encode() for one in distinct.tolist()]
+    n_more = np.array([len(text) for text in more], dtype=np.int64)
+    begins = np.cumsum(np.maximum(n_bytes, 0)) - np.maximum(n_bytes, 0)
+    begins[elsewhere] = (len(texts) + np.cumsum(n_more) - n_more)[number]
+    n_bytes[elsewhere] = n_more[number]
+    if more:
+        texts = np.concatenate([texts, np.frombuffer(b"".join(more), dtype=np.uint8)])
+    return range_texts(texts, begins, begins + n_bytes)
 
 
 def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadState) -> FlowTable:

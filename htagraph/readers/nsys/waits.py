@@ -41,7 +41,7 @@ def waits(export: Export, process: Process, state: ReadState) -> TableRows:
     """
     wanted = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "syncType",
               "eventId", "eventSyncId")  # fmt: skip
-    found = export.integers(WAITS, wanted, export.of_process(WAITS, process))
+    found = export.integers(WAITS, wanted, process)
     stream, correlation = ids(found["streamId"]), ids(found["correlationId"])
     device = _devices(export, process, found)
     calls, called = state.calls, _called(state.calls, correlation)
@@ -105,7 +105,7 @@ def _event_records(
     if not len(calls) or not export.has(RECORDS, "streamId", "correlationId", "eventId"):
         return sparse
     wanted = ("streamId", "correlationId", "eventId", "eventSyncId")
-    records = export.integers(RECORDS, wanted, export.of_process(RECORDS, process))
+    records = export.integers(RECORDS, wanted, process)
     caller = _called(calls, ids(records["correlationId"]))
     keys, exact = _exact(records, found)
     record = match_keys(exact, keys) if len(keys) else np.full(len(exact), -1)

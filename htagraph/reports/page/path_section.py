@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.codes import largest
 from htagraph.job.path import JobPath
 from htagraph.model import frames
 from htagraph.path import CriticalPath
@@ -80,7 +80,7 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
             verb="path",
         )
     kept = kept_of(path.n_segments, len(_COLUMNS))
-    rows = np.argsort(-path.durations_ns, kind="stable")[:kept]
+    rows = largest(path.durations_ns, kept)
     return Panel(
         "critical-path-timeline",
         drawing(plots.critical_path_timeline, path),

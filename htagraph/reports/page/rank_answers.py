@@ -60,7 +60,7 @@ def _moved(frame: pd.DataFrame, by_ns: int) -> pd.DataFrame:
 
 def job_page_work(n_ranks: int) -> tuple[Work, ...]:
     """The work on every rank of a job that its page needs; none if it shows only some of them."""
-    return (_answers, _over_time) if n_ranks <= _MAX_RANKS else ()
+    return (_answers,) if n_ranks <= _MAX_RANKS else ()
 
 
 def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:

@@ -107,10 +107,10 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
     """
     steps = find_steps(path.dag.events)
     pieces = path.pieces(steps)
-    dur_ns = pieces["dur_ns"].to_numpy(np.int64)
-    pieces = pieces.assign(start_ns=path.window.start_ns + np.cumsum(dur_ns) - dur_ns)
     bound = pd.Series(categorical(path.coded.bound, Bound.labels()))
-    steps_of_path = _Steps(path.segments_at, bound, pieces[pieces["row"] >= 0])
+    inside = pieces["row"] >= 0
+    pieces = pieces if inside.all() else pieces[inside]
+    steps_of_path = _Steps(path.segments_at, bound, pieces)
     return _choice(steps_of_path, (window, path.window.start_ns, path.dur_ns), usual)
 
 
@@ -133,8 +133,9 @@ def _choice(path: _Steps, window: tuple[str, int, int], usual: str) -> StepChoic
     order = np.lexsort((-steps["dur_ns"].to_numpy(np.int64), ~first))
     kept = np.zeros(len(steps), dtype=bool)
     kept[order[:_MAX_STEPS]] = True
-    of_row = path.pieces["row"]
-    views = [_view(path, path.pieces[of_row == row]) for row in steps.index[kept]]
+    shown = steps.index[kept]
+    pieces = path.pieces[path.pieces["row"].isin(shown)]
+    views = [_view(path, pieces[pieces["row"] == row]) for row in shown]
     others = steps[~kept]
     return StepChoice(
         f"{name}, {human_duration(dur_ns)}",

@@ -92,9 +92,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     """
     origin, codes = path.window.start_ns, {bound.label: int(bound) for bound in Bound}
     coded = path.coded
-    blocks = thin_path(
-        coded.start_ns, coded.dur_ns, coded.bound.astype(np.int64), max_single=max_single
-    )
+    blocks = thin_path(coded.start_ns, coded.dur_ns, coded.bound, max_single=max_single)
     segments = path.segments_at(np.unique(blocks.segment[blocks.segment >= 0]))
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]

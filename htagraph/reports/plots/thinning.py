@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import largest
 from htagraph.algorithms.intervals import sum_by_code
 
 __all__ = ["Blocks", "Line", "thin_line", "thin_path"]
 
+Codes = npt.NDArray[np.integer]
 I64 = npt.NDArray[np.int64]
 
 
@@ -35,28 +37,28 @@ class Blocks(NamedTuple):
     n_segments: I64
 
 
-def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Blocks:
+def thin_path(start_ns: I64, dur_ns: I64, code: Codes, *, max_single: int) -> Blocks:
     """A path as blocks: the longest segments stay single, the others are joined between them.
 
     Parameters
     ----------
     start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Segments without gaps.
-    code : ndarray of shape (n,), dtype=int64
+    code : ndarray of shape (n,), dtype=int
         What each is spent on, from 0.
     max_single : int
         Number of single segments; all stay single if there are at most twice as many.
     """
     n = len(start_ns)
     if n <= 2 * max_single:
-        return Blocks(start_ns, dur_ns, dur_ns, code, np.arange(n), np.ones(n, dtype=np.int64))
+        ones = np.ones(n, dtype=np.int64)
+        return Blocks(start_ns, dur_ns, dur_ns, code.astype(np.int64), np.arange(n), ones)
     single = np.zeros(n, dtype=bool)
-    single[np.argsort(-dur_ns, kind="stable")[:max_single]] = True
-    group = np.cumsum(single | np.concatenate([[True], single[:-1]])) - 1
-    first = np.flatnonzero(np.diff(group, prepend=-1))
-    n_each = int(code.max()) + 1
-    key = group * n_each + code
-    n_codes = (int(group[-1]) + 1) * n_each
+    single[largest(dur_ns, max_single)] = True
+    begins = single | np.concatenate([[True], single[:-1]])
+    first, n_each = np.flatnonzero(begins), int(code.max()) + 1
+    key = (np.cumsum(begins, dtype=np.int32) - 1) * n_each + code
+    n_codes = len(first) * n_each
     time, count = sum_by_code(key, dur_ns, n_codes), np.bincount(key, minlength=n_codes)
     drawn = np.flatnonzero(time)
     span = np.add.reduceat(dur_ns, first)
