@@ -30,12 +30,15 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 
 @compiled
-def _retime(order: I32, offsets: I64, tail: I32, weights: tuple[I64, I64], out: I64) -> None:
-    """Raise ``out``, which holds releases, to the latest arrival, in order."""
+def _retime(
+    order: I32, edges: tuple[I64, I32], weights: tuple[I64, I64], release: I64, out: I64
+) -> None:
+    """Fill the latest arrival at each node, or its release if that is later, in order."""
+    offsets, tail = edges
     weight, extra = weights
     for at in range(len(out)):
         node = order[at] if len(order) > 0 else at
-        latest = out[node]
+        latest = release[node]
         for edge in range(offsets[node], offsets[node + 1]):
             takes = weight[edge]
             if len(extra) > 0 and takes != DROPPED:
@@ -74,8 +77,8 @@ def retime(
     >>> retime(np.array([0, 0, 1]), tail, np.array([7]), releases).tolist()
     [100, 107]
     """
-    out = release_ns.copy()
-    _retime(order, offsets, tail, (weight_ns, extra_ns), out)
+    out = np.empty_like(release_ns)
+    _retime(order, (offsets, tail), (weight_ns, extra_ns), release_ns, out)
     return out
 
 

@@ -9,10 +9,11 @@ import pandas as pd
 from htagraph.explain.attributed import Attributed
 from htagraph.explain.attributed_time import attributed
 from htagraph.explain.critical_path import path_segments
-from htagraph.explain.segments import Segments, segment_frame
+from htagraph.explain.segments import Segments, segment_labels
 from htagraph.lookup.compiled_work import is_replayed
 from htagraph.lookup.data_loaders import find_loading
 from htagraph.model.dag import Dag
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
@@ -75,8 +76,12 @@ def trials_on(
             return
         done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
         sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
-        frame = segment_frame(dag, segments)
-        yield from of_parts(frame, charged.frame(), sequences, is_large=is_large, done=done)
+        columns = {"event": segments.event, "edge": segments.edge, "dur_ns": segments.dur_ns}
+        labels = {
+            name: categorical(*segment_labels(dag, segments, name)) for name in ("bound", "name")
+        }
+        frame = pd.DataFrame(labels | columns, copy=False)
+        yield from of_parts(frame, charged.labels(), sequences, is_large=is_large, done=done)
 
     return Trials(rehearsal, causes, parts, n_threads=_THREADS_OF_LARGE if is_large else 1)
 

@@ -236,7 +236,8 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
     """Yield the sites at which the host waits: calls within an operator."""
     waits = attributed[attributed["cause"].isin([str(cause) for cause in _WAITS])]
-    sites = waits.groupby(["cause", "name", "op"], sort=False)["dur_ns"].sum()
+    site = waits[["cause", "name", "op"]].astype(object)
+    sites = waits["dur_ns"].groupby([site[name] for name in site], sort=False).sum()
     for cause, name, op in sites.sort_values(ascending=False, kind="stable").index[:_N_SITES]:
         group = waits_at(str(name), str(op))
         kind = "blocking copy" if cause == Cause.BLOCKING_COPY else "wait"

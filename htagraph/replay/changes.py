@@ -113,7 +113,7 @@ class Scale(Change):
         found = draft.share(draft.nested(chosen))
         if draft.assumption is Assumption.RIGID:
             waits = np.isin(call_meanings(draft.dag.events), WAITING_CALLS) & ~chosen
-            found.share[gather(waits, draft.replay.owner[found.row], default=False)] = 0
+            return found.where(~gather(waits, draft.replay.owner[found.row], default=False))
         return found
 
     def __str__(self) -> str:

@@ -56,7 +56,7 @@ def weights(lag_ns: I64, extra_ns: I64) -> I64:
 
 
 class Parts(NamedTuple):
-    """Some edges, each once, and a share of each."""
+    """Some edges, each once, and a share of each above 0."""
 
     row: I64
     share: F64
@@ -66,6 +66,10 @@ class Parts(NamedTuple):
         """Those with a share, of the shares of all edges."""
         row = np.flatnonzero(share)
         return cls(row, share[row])
+
+    def where(self, chosen: Bools) -> Parts:
+        """Some of them."""
+        return self if chosen.all() else Parts(self.row[chosen], self.share[chosen])
 
 
 class Draft:
@@ -200,7 +204,8 @@ class Draft:
         launches, call = rows[chosen[calls]], calls[chosen[calls]]
         elapsed = replay.ts_ns[replay.head[launches]] - replay.ts_ns[replay.tail[launches]]
         of_call = np.minimum(self.dag.events.dur_ns[call] / np.maximum(elapsed, 1), 1.0)
-        return Parts(np.append(found.row, launches), np.append(found.share, of_call))
+        row, share = Parts(launches, of_call).where(of_call > 0)
+        return Parts(np.append(found.row, row), np.append(found.share, share))
 
     def _launches(self) -> tuple[I64, I64]:
         """Edges from a call to the work that it launched, and these calls."""
@@ -216,13 +221,14 @@ class Draft:
 
     def scale(self, parts: Parts, by: float) -> None:
         """Scale shares of edges by a factor."""
-        there = (parts.share > 0) & (self.lag_ns[parts.row] != DROPPED)
-        row, share, times = parts.row[there], parts.share[there], self.replay.ts_ns
-        lag_ns, elapsed = self.lag_ns[row], times[self.replay.head[row]]
-        elapsed = elapsed - times[self.replay.tail[row]]
-        cut = np.maximum(lag_ns - share * elapsed * (1 - by), 0)
-        scaled = np.rint(np.where(share < 1, cut, lag_ns * by))
-        self.lag_ns[row] = scaled.astype(np.int64)
+        row, share = parts.where(self.lag_ns[parts.row] != DROPPED)
+        lag_ns = self.lag_ns[row]
+        scaled, partly = lag_ns * by, np.flatnonzero(share < 1)
+        times, some = self.replay.ts_ns, row[partly]
+        elapsed = times[self.replay.head[some]] - times[self.replay.tail[some]]
+        cut = lag_ns[partly] - share[partly] * elapsed * (1 - by)
+        scaled[partly] = np.maximum(cut, 0)
+        self.lag_ns[row] = np.rint(scaled).astype(np.int64)
 
     def spare(self, parts: Parts) -> None:
         """Make shares of edges, and of their unexplained time, take no time."""

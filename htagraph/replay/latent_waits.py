@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, last_of_groups
@@ -81,10 +82,10 @@ def _of_calls(dag: Dag, work: I64, called_ns: I64) -> EdgeTable:
     one = np.flatnonzero((meanings == CallMeaning.STREAM_SYNC) & ~known)
     if not (len(every) or len(one)):
         return EdgeTable()
-    _, stream = np.unique(
-        np.stack([events.device[work], events.stream[work]]), axis=1, return_inverse=True
+    device, stream = (
+        pd.factorize(column[work], sort=True)[0] for column in (events.device, events.stream)
     )
-    stream = stream.reshape(-1)
+    stream = pd.factorize(device * (stream.max() + 1) + stream, sort=True)[0]
     every = every[np.argsort(events.ts_ns[every], kind="stable")]
     until = np.searchsorted(called_ns, events.ts_ns[every], side="left")
     last = last_of_groups(stream, until, _MOST_STREAMS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,9 @@ I64 = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 16
 """Packets encoded at once, which bounds memory (chosen)."""
+_SPARSE = 4
+"""Slices for each that has an argument, beyond which it is searched: a table would take more memory
+than the argument. Changes only speed and memory."""
 
 _VALUE_FIELD = {
     "flag": proto.ANNOTATION_BOOL_VALUE,
@@ -78,9 +82,22 @@ class Arg:
         found: npt.NDArray[np.bool_] = self.row[at] == rows
         return found
 
+    def _places(self, rows: I64) -> npt.NDArray[np.integer[Any]]:
+        """Where some slices are among those that have it."""
+        if self.row[-1] > _SPARSE * len(self.row):
+            return np.searchsorted(self.row, rows)
+        return self._place[rows]
+
+    @cached_property
+    def _place(self) -> npt.NDArray[np.int32]:
+        """Where each slice is among those that have it."""
+        place = np.zeros(int(self.row[-1]) + 1, dtype=np.int32)
+        place[self.row] = np.arange(len(self.row), dtype=np.int32)
+        return place
+
     def pieces(self, name: int, rows: I64) -> list[Piece]:
         """The field for slices that have it."""
-        values = self.value[np.searchsorted(self.row, rows)]
+        values = self.value[self._places(rows)]
         encode = fixed64_field if self.form == "float" else varint_field
         body = varint_field(proto.ANNOTATION_NAME_IID, name)
         body += encode(_VALUE_FIELD[self.form], values)
@@ -186,9 +203,10 @@ class _Encoder:
         for number in np.flatnonzero(has).tolist():
             event += slices.args[number].pieces(self.arg_names[number], rows)
         low, high = np.searchsorted(slices.flows.row, (first, first + 1))
-        starts = np.searchsorted(slices.flows.row, rows)
-        for k in range(high - low):
-            event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
+        if high > low:
+            starts = np.searchsorted(slices.flows.row, rows)
+            for k in range(high - low):
+                event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
         return self.packet(len(rows), slices.ts_ns[rows], event)
 
     def ends(self, rows: I64) -> Block:
