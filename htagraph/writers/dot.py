@@ -33,18 +33,8 @@ _EVENT_COLORS = {
     EventKind.MEMCPY: COLORS[Bound.MEMORY],
     EventKind.MEMSET: COLORS[Bound.MEMORY],
 }
-_HEAD = """digraph htagraph {
-rankdir=TB;
-nodesep=0.3;
-ranksep=0.3;
-bgcolor=white;
-label=TITLE;
-labelloc=t;
-fontname=Helvetica;
-node [shape=box, style="rounded,filled", color="#8a94a0", margin="0.12,0.06", \
-fontname=Helvetica, fontsize=10];
-edge [color="#8a94a0", fontcolor="#55606b", arrowsize=0.7, fontname=Helvetica, fontsize=9];"""
 _PLAIN, _ON_PATH = Color("#ffffff"), "#c0392b"
+_FONT = {"fontname": "Helvetica", "fontsize": "10"}
 
 
 def _quoted(text: str) -> str:
@@ -53,28 +43,59 @@ def _quoted(text: str) -> str:
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _digraph(title: str) -> list[str]:
-    """The first lines of a drawing."""
-    return [_HEAD.replace("TITLE", _quoted(title))]
+def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without types
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    graph = pydot.Dot(
+        "htagraph",
+        graph_type="digraph",
+        rankdir="TB",
+        nodesep="0.3",
+        ranksep="0.3",
+        bgcolor="white",
+    )
+    graph.set("label", _quoted(title))
+    graph.set("labelloc", "t")
+    graph.set("fontname", "Helvetica")
+    graph.set_node_defaults(
+        shape="box",
+        style=_quoted("rounded,filled"),
+        color=_quoted("#8a94a0"),
+        margin=_quoted("0.12,0.06"),
+        **_FONT,
+    )
+    graph.set_edge_defaults(
+        color=_quoted("#8a94a0"),
+        fontcolor=_quoted("#55606b"),
+        arrowsize="0.7",
+        fontname="Helvetica",
+        fontsize="9",
+    )
+    return graph
 
 
-def _line(what: str, label: str, **more: str) -> str:
-    attributes = {"label": label} | more
-    return f"{what} [{', '.join(f'{name}={value}' for name, value in attributes.items())}];"
+def _add_node(
+    graph: Any,  # noqa: ANN401
+    number: int,
+    lines: list[str],
+    color: Color,
+    **more: str,
+) -> None:
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
 
-
-def _add_node(graph: list[str], number: int, lines: list[str], color: Color, **more: str) -> None:
     label = "\\n".join(_quoted(line)[1:-1] for line in lines if line)
     look = {"fillcolor": _quoted(color.fill), "fontcolor": _quoted(color.ink)}
-    graph.append(_line(f"n{number}", f'"{label}"', **look, **more))
+    graph.add_node(pydot.Node(f"n{number}", label=f'"{label}"', **look, **more))
 
 
-def _add_edge(graph: list[str], tail: int, head: int, label: str, **more: str) -> None:
-    graph.append(_line(f"n{tail} -> n{head}", _quoted(f" {label} "), **more))
+def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None:  # noqa: ANN401
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(f" {label} "), **more))
 
 
-def _finish(graph: list[str], out: str | Path | None) -> str:
-    text = "\n".join([*graph, "}", ""])
+def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
+    text = str(graph.to_string())
     if out is not None:
         write_text(out, text)
     return text
