@@ -37,7 +37,7 @@ from htagraph.writers.slice_packets import (
     encode_slices,
 )
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
-from htagraph.writers.wire import Message, Piece, assemble, message_field, varint_field
+from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
 __all__ = ["CounterTrack", "write_pftrace"]
 
@@ -147,43 +147,38 @@ def _event_slices(
     return slices, lanes
 
 
-def _interned(strings: Strings, batches: Sequence[Slices], arg_names: Mapping[str, int]) -> Message:
-    """A packet with all strings of slices, and the ids of the names of their annotations."""
+def _intern(
+    packet: Any,  # noqa: ANN401
+    strings: Strings,
+    batches: Sequence[Slices],
+) -> dict[str, int]:
+    """Put all strings of slices into a packet; return the ids of the annotation names."""
+    packet.sequence_flags = proto.SEQ_INCREMENTAL_STATE_CLEARED
+    data = packet.interned_data
     texts = [arg.value for slices in batches for arg in slices.args if arg.form == "text"]
-    numbers = {
-        proto.INTERNED_EVENT_NAMES: [slices.name for slices in batches],
-        proto.INTERNED_EVENT_CATEGORIES: [slices.category for slices in batches],
-        proto.INTERNED_CORRELATION_ID_STR: [slices.color for slices in batches],
-        proto.INTERNED_DEBUG_ANNOTATION_STRING_VALUES: texts,
-    }
-    data: Message = {
-        proto.INTERNED_DEBUG_ANNOTATION_NAMES: [
-            _string(number, name) for name, number in arg_names.items()
-        ]
-    }
-    for field, columns in numbers.items():
+    for target, numbers, encoded in (
+        (data.event_names, [slices.name for slices in batches], False),
+        (data.event_categories, [slices.category for slices in batches], False),
+        (data.correlation_id_str, [slices.color for slices in batches], True),
+        (data.debug_annotation_string_values, texts, True),
+    ):
         is_used = np.zeros(len(strings.texts) + 1, dtype=bool)
-        for each in columns:
+        for each in numbers:
             is_used[each] = True
-        used = (np.flatnonzero(is_used[1:]) + 1).tolist()
-        data[field] = [_string(number, strings.texts[number - 1]) for number in used]
-    return {
-        proto.PACKET_SEQUENCE_FLAGS: proto.SEQ_INCREMENTAL_STATE_CLEARED,
-        proto.PACKET_INTERNED_DATA: data,
-    }
+        for number in (np.flatnonzero(is_used[1:]) + 1).tolist():
+            text = utf8(strings.texts[number - 1])
+            target.add(iid=number, **({"str": text.encode()} if encoded else {"name": text}))
+    names = dict.fromkeys(arg.name for slices in batches for arg in slices.args)
+    numbered = {name: number for number, name in enumerate(names, start=1)}
+    for name, number in numbered.items():
+        data.debug_annotation_names.add(iid=number, name=utf8(name))
+    return numbered
 
 
-def _string(number: int, text: str) -> Message:
-    return {proto.STRING_IID: number, proto.STRING_STR: text}
-
-
-def _snapshot(origin_ns: int) -> Message:
-    """A packet that records the time of day at time 0 of the file."""
-    times = {proto.BUILTIN_CLOCK_BOOTTIME: 0, proto.BUILTIN_CLOCK_REALTIME: origin_ns}
-    clocks = [
-        {proto.CLOCK_CLOCK_ID: clock, proto.CLOCK_TIMESTAMP: ns} for clock, ns in times.items()
-    ]
-    return {proto.PACKET_CLOCK_SNAPSHOT: {proto.SNAPSHOT_CLOCKS: clocks}}
+def _snapshot(packet: Any, origin_ns: int) -> None:  # noqa: ANN401
+    """Record the time of day at time 0 of the file."""
+    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
+    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_REALTIME, timestamp=origin_ns)
 
 
 def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> int:
@@ -349,10 +344,8 @@ def write_pftrace(
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
     if zero_ns >= 0:
-        tracks.add(_snapshot(zero_ns))
-    arg_names = dict.fromkeys(arg.name for batch in batches for arg in batch.args)
-    names = {name: number for number, name in enumerate(arg_names, start=1)}
-    tracks.add(_interned(strings, batches, names))
+        _snapshot(tracks.add(), zero_ns)
+    names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
     facts = {**recorded, "zero_ns": zero_ns, "opens_at": opening(path, zero_ns, opens_at_ns)}
     supplement = _supplement(events, slices, facts, times)

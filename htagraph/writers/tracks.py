@@ -19,15 +19,19 @@ from __future__ import annotations
 
 import re
 from itertools import chain, count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model import perfetto_fields as proto
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, among
-from htagraph.writers.wire import Message, encoded
+from htagraph.model.perfetto_fields import (
+    DESCRIPTOR_PROCESS_ORDERING,
+    EXPLICIT,
+    PROCESS_ORDERING_EXPLICIT,
+)
+from htagraph.writers.wire import utf8, varint
 
 __all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
 
@@ -100,7 +104,9 @@ class Tracks:
         run: str = "",
         taken: set[int] | None = None,
     ) -> None:
-        self._packets: list[Message] = []
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
+
+        self._trace = perfetto_trace_pb2.Trace()
         self.place = place if place is not None else 1 if rank is None else rank + 1
         of_rank = "" if rank is None else f"rank {rank}"
         self._of = tuple(filter(None, (of_rank, run)))
@@ -109,27 +115,28 @@ class Tracks:
         self._no_process = 0
         self._n_roots = 0
         self._moved_by = moved_by
-        everything = {
-            proto.DESCRIPTOR_UUID: 0,
-            proto.DESCRIPTOR_CHILD_ORDERING: proto.EXPLICIT,
-            # Viewers without it put busy ones first.
-            proto.DESCRIPTOR_PROCESS_ORDERING: proto.PROCESS_ORDERING_EXPLICIT,
-        }
-        self.add({proto.PACKET_TRACK_DESCRIPTOR: everything})
+        everything = self.add().track_descriptor
+        everything.uuid, everything.child_ordering = 0, EXPLICIT
+        # As bytes: older versions of the schema lack it. Viewers without it put busy ones first.
+        everything.MergeFromString(
+            varint(DESCRIPTOR_PROCESS_ORDERING << 3) + varint(PROCESS_ORDERING_EXPLICIT)
+        )
 
-    def add(self, packet: Message) -> None:
-        """Add a packet to the descriptors."""
-        self._packets.append({proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID: self.place} | packet)
+    def add(self) -> Any:  # noqa: ANN401  a message of a package without types
+        """New packet of the descriptors."""
+        packet = self._trace.packet.add()
+        packet.trusted_packet_sequence_id = self.place
+        return packet
 
-    def _new(self, name: str, parent: int | None, more: Message) -> int:
+    def _new(self, name: str, parent: int | None) -> Any:  # noqa: ANN401
+        descriptor = self.add().track_descriptor
         self._uuid += 1
-        descriptor: Message = {proto.DESCRIPTOR_UUID: self._uuid} | more
+        descriptor.uuid = self._uuid
         if name:
-            descriptor[proto.DESCRIPTOR_NAME] = name
+            descriptor.name = utf8(name)
         if parent is not None:
-            descriptor[proto.DESCRIPTOR_PARENT_UUID] = parent
-        self.add({proto.PACKET_TRACK_DESCRIPTOR: descriptor})
-        return self._uuid
+            descriptor.parent_uuid = parent
+        return descriptor
 
     def _called(self, name: str) -> str:
         """A name with the rank and the run, unless it says them."""
@@ -138,10 +145,13 @@ class Tracks:
 
     def root(self, name: str, description: str = "") -> int:
         """New track above all processes, below earlier roots."""
-        order = self.place * _ROOTS_PER_RANK + self._n_roots
-        said = {proto.DESCRIPTOR_DESCRIPTION: description} if description else {}
+        descriptor = self._new(self._called(name), None)
+        descriptor.sibling_order_rank = self.place * _ROOTS_PER_RANK + self._n_roots
+        descriptor.child_ordering = EXPLICIT
+        if description:
+            descriptor.description = utf8(description)
         self._n_roots += 1
-        return self._new(self._called(name), None, _ordered(order) | said)
+        return int(descriptor.uuid)
 
     def device(self, device: int) -> int:
         """New root track for the streams of a device."""
@@ -150,7 +160,10 @@ class Tracks:
 
     def child(self, name: str, parent: int, order: int = 0) -> int:
         """New track within a track; children with one name are drawn as one track with rows."""
-        return self._new(name, parent, _ordered(order))
+        descriptor = self._new(name, parent)
+        descriptor.sibling_order_rank = order
+        descriptor.child_ordering = EXPLICIT
+        return int(descriptor.uuid)
 
     def process(self, name: str, pid: int | str) -> Process:
         """New track of a process."""
@@ -159,13 +172,11 @@ class Tracks:
             return Process(self._no_process, 0, name)
         new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
         self._taken.add(new)
+        descriptor = self._new("", None)
+        descriptor.process.pid, descriptor.sibling_order_rank = new, self.place
         label = (name or "process") if new == pid else _named(name, pid)
-        process = {proto.PROCESS_PID: new, proto.PROCESS_PROCESS_NAME: self._called(label)}
-        more = {
-            proto.DESCRIPTOR_PROCESS: process,
-            proto.DESCRIPTOR_SIBLING_ORDER_RANK: self.place,
-        }
-        return Process(self._new("", None, more), new, name)
+        descriptor.process.process_name = utf8(self._called(label))
+        return Process(int(descriptor.uuid), new, name)
 
     def thread(self, label: str, tid: int | str, process: Process, n_rows: int = 1) -> list[int]:
         """New tracks of a thread in the track of its process, one for each row."""
@@ -174,35 +185,24 @@ class Tracks:
             name = name or "no thread"
             first = self.child(name, process.uuid, self._uuid % _UUIDS_PER_RANK)
         else:
+            descriptor = self._new("", process.uuid)
+            descriptor.thread.pid, descriptor.thread.tid = process.pid, int(tid)
             bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
             name = "thread" if bare == process.name else bare or "thread"
-            thread = {
-                proto.THREAD_PID: process.pid,
-                proto.THREAD_TID: int(tid),
-                proto.THREAD_THREAD_NAME: name,
-            }
-            first = self._new("", process.uuid, {proto.DESCRIPTOR_THREAD: thread})
+            descriptor.thread.thread_name = utf8(name)
+            first = int(descriptor.uuid)
         return [first, *(self.child(f"{name}, overlapping", first) for _ in range(n_rows - 1))]
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
         """New counter track, below the slices of its parent."""
-        more = {
-            proto.DESCRIPTOR_SIBLING_ORDER_RANK: (self._uuid + 1) % _UUIDS_PER_RANK,
-            proto.DESCRIPTOR_COUNTER: {proto.COUNTER_UNIT_NAME: unit},
-        }
-        return self._new(name, parent, more)
+        descriptor = self._new(name, parent)
+        descriptor.sibling_order_rank = self._uuid % _UUIDS_PER_RANK
+        descriptor.counter.unit_name = unit
+        return int(descriptor.uuid)
 
     def serialize(self) -> bytes:
         """Descriptors as bytes."""
-        return encoded({proto.TRACE_PACKET: self._packets})
-
-
-def _ordered(order: int) -> Message:
-    """Fields of a track that is placed among its siblings, as are its children."""
-    return {
-        proto.DESCRIPTOR_SIBLING_ORDER_RANK: order,
-        proto.DESCRIPTOR_CHILD_ORDERING: proto.EXPLICIT,
-    }
+        return bytes(self._trace.SerializeToString())
 
 
 def _is_id(number: int | str) -> bool:

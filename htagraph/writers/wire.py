@@ -20,46 +20,25 @@ import numpy.typing as npt
 
 __all__ = [
     "Block",
-    "Message",
     "Piece",
     "assemble",
-    "encoded",
     "fixed64_field",
     "message_field",
+    "utf8",
     "varint",
     "varint_field",
 ]
 
 Block = npt.NDArray[np.uint8]
 Piece = bytes | Block
-Message = dict[int, Any]
-"""A single message: by field a number, a text, a message, or a list of these."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 """Wire types of protobuf."""
 
-_LARGEST = 0xFFFFFFFFFFFFFFFF
 
-
-def encoded(message: Message) -> bytes:
-    """The bytes of a single message, its fields in the order of their numbers.
-
-    What UTF-8 cannot encode, half a surrogate pair as in truncated names, is replaced.
-
-    Examples
-    --------
-    >>> encoded({10: 1, 4: {2: "xy"}}).hex(" ")
-    '22 04 12 02 78 79 50 01'
-    """
-    out = bytearray()
-    for field, values in sorted(message.items()):
-        for value in values if isinstance(values, list) else (values,):
-            if isinstance(value, int):
-                out += _tag(field, _VARINT) + varint(value & _LARGEST)
-                continue
-            body = value.encode("utf-8", "replace") if isinstance(value, str) else encoded(value)
-            out += _tag(field, _BYTES) + varint(len(body)) + body
-    return bytes(out)
+def utf8(text: str) -> str:
+    """A text without what UTF-8 cannot encode: half a surrogate pair, as in truncated names."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def varint(number: int) -> bytes:
@@ -89,7 +68,7 @@ def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list
         Negative numbers are written in two's complement, as protobuf does.
     """
     if isinstance(values, int):
-        return [_tag(field, _VARINT) + varint(values & _LARGEST)]
+        return [_tag(field, _VARINT) + varint(values & 0xFFFFFFFFFFFFFFFF)]
     if len(values) and (values == values[0]).all():
         return varint_field(field, int(values[0]))
     rest = values.astype(np.int64).view(np.uint64)

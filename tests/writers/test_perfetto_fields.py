@@ -13,13 +13,6 @@ MESSAGES = {
     "EVENT_": schema.TrackEvent,
     "ANNOTATION_": schema.DebugAnnotation,
     "DESCRIPTOR_": schema.TrackDescriptor,
-    "PROCESS_": schema.ProcessDescriptor,
-    "THREAD_": schema.ThreadDescriptor,
-    "COUNTER_": schema.CounterDescriptor,
-    "INTERNED_": schema.InternedData,
-    "STRING_": schema.InternedString,
-    "SNAPSHOT_": schema.ClockSnapshot,
-    "CLOCK_": schema.ClockSnapshot.Clock,
 }
 ENUMS = {
     "TYPE_": schema.TrackEvent.Type,
