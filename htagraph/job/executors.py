@@ -33,6 +33,7 @@ from typing import Any, TypeVar
 
 from htagraph.errors import NO_THREAD, QueryError, shortage
 from htagraph.model.progress import counted, report_progress
+from htagraph.native.memory import keeps_memory
 
 __all__ = [
     "SMALL_BYTES",
@@ -116,7 +117,7 @@ class IsolatedProcesses(Executor):
         self._is_ended = False
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _started)
         self._made.append(pool)
         return pool
 
@@ -175,8 +176,9 @@ class IsolatedProcesses(Executor):
                 self._pools.get().shutdown(wait=wait)
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent ends, which may be killed without notice."""
+def _started() -> None:
+    """Set up a worker process: it ends with its parent, which may be killed without notice."""
+    keeps_memory()
     parent = parent_process()
     assert parent is not None
 

@@ -166,7 +166,7 @@ def _of_events(dag: Dag) -> Iterable[ProcessGroup]:
         return
     texts, names = dag.events.symbols.texts, ("group_name", "group_description", "group_ranks")
     values = [dag.events.column(name)[ranks.event] for name in names]
-    for codes in np.unique(np.stack(values, axis=1), axis=0).tolist():
+    for codes in sorted(set(zip(*(column.tolist() for column in values), strict=True))):
         yield _group(*("" if code < 0 else texts[code] for code in codes))
 
 
