@@ -179,14 +179,14 @@ def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
     )
     hub = np.where(~is_rendezvous & (root_of >= 0), root_of, lowest)
     apart = rank != hub
-    pairs, pair = np.unique(np.column_stack([hub[apart], rank[apart]]), axis=0, return_inverse=True)
+    n = int(rank.max(initial=0)) + 1
+    keys, pair = np.unique(hub[apart] * n + rank[apart], return_inverse=True)
     # A rendezvous bounds a clock from both sides: one outweighs all other collectives.
     weight = np.where(is_rendezvous[apart], len(full), 1)
-    weights = np.bincount(pair.reshape(-1), weight, len(pairs))
+    weights = np.bincount(pair, weight, len(keys)).astype(np.int64)
     neighbors: dict[int, list[tuple[int, int]]] = {}
-    for (first, second), weight in zip(
-        pairs.tolist(), weights.astype(np.int64).tolist(), strict=True
-    ):
+    for key, weight in zip(keys.tolist(), weights.tolist(), strict=True):
+        first, second = divmod(key, n)
         neighbors.setdefault(first, []).append((weight, second))
         neighbors.setdefault(second, []).append((weight, first))
     return neighbors
