@@ -384,19 +384,24 @@ class TraceGraph(Questions):
             title=self.interval.name,
         )
 
-    @cached_property
+    @property
     def judged(self) -> TraceGraph:
         """The graph of the window that `verdict`, `opportunities` and `what_if` are about.
 
         Of a whole trace that opens with work launched before the capture, the rest; of one with
         lost device work, its longest part without, if that is a third of it or more.
         """
+        # Itself is not kept: what refers to itself stays in memory after its last use.
+        return self if self._judged is None else self._judged
+
+    @cached_property
+    def _judged(self) -> TraceGraph | None:
         from htagraph.findings.judged import judged  # noqa: PLC0415  deferred: large
 
         if self.interval != self.dag.span:
-            return self
+            return None
         window = judged(self.critical_path()).window
-        return self if window == self.interval else replace(self, interval=window)
+        return None if window == self.interval else replace(self, interval=window)
 
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the window shorter, each with its predicted saving.

@@ -483,6 +483,7 @@ class Job(Questions):
     def trials(self) -> Trials[JobRehearsal]:
         """Changes to the job, each replayed once on all ranks together, when it is asked for."""
         path, rehearsal = self.critical_path(), self.rehearsal
+        timeline, summaries = self.timeline, self.summaries.values()  # not the job, which keeps it
 
         def causes() -> Iterator[Candidate]:
             return of_causes(
@@ -490,11 +491,11 @@ class Job(Questions):
                 path.attributed_time,
                 rehearsal.charges(path.segments, path.attributed_time),
                 balance=Balance(rehearsal.token_surplus),
-                machines=self.timeline.late_hosts,
+                machines=timeline.late_hosts,
             )
 
         def parts() -> Iterator[Candidate]:
-            run = Context.of_job([rank.context for rank in self.summaries.values()])
+            run = Context.of_job([rank.context for rank in summaries])
             done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
             return of_parts(path.segments, path.attributed_time, done=done)
 

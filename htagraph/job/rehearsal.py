@@ -356,6 +356,7 @@ def _make(change: Change, drafts: Mapping[int, Draft]) -> None:
         try:
             change.apply(draft)
         except QueryError as exc:
-            missing.append(exc)
+            missing.append(exc.with_traceback(None))
     if len(missing) == len(drafts):
-        raise missing[0]
+        # Left in the list, it would keep this frame, and so all ranks, in memory.
+        raise missing.pop(0)

@@ -175,7 +175,7 @@ class Dag:
         freeze(self)
         freeze(self.classification)
 
-    @cached_property
+    @property
     def unrolled(self) -> Dag:
         """The graph in which captured calls launched the work of replayed graphs.
 
@@ -183,8 +183,12 @@ class Dag:
         and `launch` hold them. Replayed work that is not joined with a capture keeps its launch.
         """
         joined = self.events.columns.get(CAPTURED_LAUNCH)
-        if joined is None or not len(self.events.captured):
-            return self
+        # Itself is not kept: a graph that refers to itself stays in memory after its last use.
+        return self if joined is None or not len(self.events.captured) else self._unrolled
+
+    @cached_property
+    def _unrolled(self) -> Dag:
+        joined = self.events.columns[CAPTURED_LAUNCH]
         n, above = len(self.events), self.events.captured.parent
         launch = np.concatenate([self.launch, np.full_like(above, -1)])
         launch[joined.event] = n + joined.value
