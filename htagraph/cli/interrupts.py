@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children
 from types import FrameType
 from typing import NoReturn
 
@@ -61,7 +60,8 @@ def _leave(number: int, _frame: FrameType | None = None) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """Stop workers and end the process, without waiting for threads."""
-    for process in active_children():
+    started = sys.modules.get("multiprocessing.process")  # not loaded: there are none
+    for process in started.active_children() if started else ():
         with suppress(OSError, ValueError):
             process.kill()
     with suppress(Exception):

@@ -67,6 +67,7 @@ NOT_FOR_A_VERDICT = (
     *("htagraph.readers.monitoring", "htagraph.readers.ncu", "htagraph.readers.beside"),
     *("htagraph.readers.graph_file", "htagraph.writers.pftrace", "htagraph.writers.dot"),
     *("htagraph.writers.chrome_json", "htagraph.native.lowering"),
+    "multiprocessing",
 )
 """What answers other questions, or reads and writes other files. pydantic is typer's own."""
 NOT_FOR_A_PATH = (
