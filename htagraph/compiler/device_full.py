@@ -144,7 +144,11 @@ def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meeti
 
 
 def _fillers(
-    structure: Structure, met: _Meetings, place: I64, traits: _Traits, look: _Look
+    structure: Structure,
+    met: _Meetings,
+    place: npt.NDArray[np.integer],
+    traits: _Traits,
+    look: _Look,
 ) -> Iterator[tuple[_Meetings, Support]]:
     """Late starts that waited for room, by the kernel that they meet as it drains.
 
