@@ -11,11 +11,11 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.comparison.run_profile import OTHER
 from htagraph.lookup.phases import Phase
+from htagraph.model.arrays import F64
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.kinds import Bound
 
@@ -121,7 +121,7 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     return Alike(factor, n_names, float(share)) if all(agree) else None
 
 
-def _weighted_median(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> float:
+def _weighted_median(values: F64, weights: F64) -> float:
     order = np.argsort(values)
     until = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(until, until[-1] / 2)])

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -25,6 +24,7 @@ from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.graph import TraceGraph
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, MOST_KINDS, are_near, steady_steps
 from htagraph.lookup.steps import step_at
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.dag import Dag
 
 __all__ = [
@@ -37,9 +37,6 @@ __all__ = [
     "one_sample",
     "sample_frame",
 ]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _N_ODD = 6
 """Outlier steps that a profile names; the rest are counted.
@@ -77,7 +74,7 @@ class Samples(NamedTuple):
 class DoneSteps(NamedTuple):
     """Steps of a rank or of a job, each from when the one before was done; all arrays by step."""
 
-    names: npt.NDArray[np.object_]
+    names: Texts
     start_ns: I64
     end_ns: I64
     kind: I64

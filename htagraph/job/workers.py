@@ -23,6 +23,7 @@ import pandas as pd
 from htagraph.algorithms.rendezvous import Rendezvous
 from htagraph.errors import QueryError, TraceFormatError, one_of
 from htagraph.job.worker_schedule import COMPUTES, scheduled
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.frames import WORKER_SAVINGS, WORKER_SLOWDOWNS, WORKER_STAGES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import path_of
@@ -34,9 +35,6 @@ from htagraph.readers.worker_timeline.reader import (
 from htagraph.writers.answering import answers
 
 __all__ = ["Workers", "load_workers"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 _MIN_SHARE = 0.03
 """Share of the step that a repair saves at least, to be called a cause. Chosen. Pinned by
@@ -96,12 +94,12 @@ class Workers:
         return self.table["dur_ns"].to_numpy(np.int64)
 
     @cached_property
-    def _is_batch(self) -> npt.NDArray[np.bool_]:
+    def _is_batch(self) -> Bools:
         """Slices that compute a micro-batch."""
         return self.table["name"].isin(COMPUTES).to_numpy()
 
     @cached_property
-    def _is_compute(self) -> npt.NDArray[np.bool_]:
+    def _is_compute(self) -> Bools:
         kinds = self.table["kind"].isin([COMPUTE, "misc"]).to_numpy()
         return kinds | self._is_batch
 

@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.compiled_work import graph_launches
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 
 __all__ = ["GraphNodes", "graph_nodes"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class GraphNodes(NamedTuple):
@@ -40,9 +39,9 @@ class GraphNodes(NamedTuple):
     graph: I64
     replay: I64
     node: I64
-    is_recorded: npt.NDArray[np.bool_]
+    is_recorded: Bools
 
-    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> GraphNodes:
+    def take(self, rows: npt.NDArray[np.integer] | Bools) -> GraphNodes:
         """Some of the work, by positions or a mask."""
         return GraphNodes._make(column[rows] for column in self)
 

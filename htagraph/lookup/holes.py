@@ -17,19 +17,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.queues import queues
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, KERNEL_LAUNCH
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
 __all__ = ["Hole", "Launches", "kernel_launches", "without_launch", "without_work"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _FEWEST = 10
 """Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole

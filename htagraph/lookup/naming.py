@@ -11,6 +11,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.lookup.attribution import innermost
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import without_step_number
@@ -26,15 +27,13 @@ __all__ = [
     "spelling",
 ]
 
-I64 = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.signedinteger]
-Text = npt.NDArray[np.object_]
 
 MODULE = re.compile(r"^nn\.Module: ")
 """Names of the Python frames that stand for modules."""
 
 
-def names_or_empty(dag: Dag, events: I64) -> Text:
+def names_or_empty(dag: Dag, events: I64) -> Texts:
     """Name of each event, ``""`` for -1."""
     out = np.full(len(events), "", dtype=object)
     known = events >= 0
@@ -47,7 +46,7 @@ def spelling(dag: Dag) -> I64:
     return alphabetical(dag.events.symbols.texts)[1]
 
 
-def op_names(dag: Dag, events: I64) -> Text:
+def op_names(dag: Dag, events: I64) -> Texts:
     """Innermost operator or annotation that each event ran in, or was launched from.
 
     ``""`` for none. Replayed work ran in the operator of its capture, if that was added.
@@ -56,7 +55,7 @@ def op_names(dag: Dag, events: I64) -> Text:
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 
-def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
+def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Texts:
     """Place of host code between two nodes of a thread: ``after aten::mm``, else ``before …``.
 
     ``""`` if the tail is no end, and the head no start. Findings, opportunities, comparisons and
@@ -66,7 +65,7 @@ def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
     code, place = np.unique(dag.events.name[np.where(ended, tail, head) >> 1], return_inverse=True)
     texts = dag.events.symbols.array[code].tolist()
     names = np.array([*map(without_step_number, texts), ""], dtype=object)[place]
-    places: Text = np.where(ended, "after " + names, np.where(begins, "before " + names, ""))
+    places: Texts = np.where(ended, "after " + names, np.where(begins, "before " + names, ""))
     return places
 
 

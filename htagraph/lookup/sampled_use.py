@@ -6,15 +6,12 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
+from htagraph.model.arrays import F64, I64
 from htagraph.model.samples import SampleTable, Series
 
 __all__ = ["SAMPLED", "full_value", "sampled_use", "series_of"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 SAMPLED: Mapping[str, re.Pattern[str]] = {
     "gpu_utilization": re.compile(

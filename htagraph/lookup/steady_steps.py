@@ -14,12 +14,12 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import POLLS
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import alphabetical
@@ -36,9 +36,6 @@ __all__ = [
 ]
 
 _DIGITS = re.compile(r"\d+")
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 FEWEST_ALIKE = 3
 """Steps that must be alike before any is called steady: of two that differ, either may be usual

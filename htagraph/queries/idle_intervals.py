@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.explain.idle_parts import (
-    NO_EVENT_NAMES,
-    IdleCause,
-    idle_gaps,
-    idle_parts,
-    part_names,
-)
+from htagraph.explain.idle_parts import NO_EVENT_NAMES, IdleCause, idle_gaps, idle_parts, part_names
 from htagraph.lookup.naming import frames_at, names_or_empty
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import IDLE_INTERVALS

@@ -9,13 +9,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts
 from htagraph.errors import GraphError
-from htagraph.explain.idle_parts import (
-    NO_EVENT_NAMES,
-    IdleCause,
-    idle_gaps,
-    idle_parts,
-    part_names,
-)
+from htagraph.explain.idle_parts import NO_EVENT_NAMES, IdleCause, idle_gaps, idle_parts, part_names
 from htagraph.lookup.naming import frames_at
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import IDLE_TIME

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -16,6 +15,7 @@ from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, operator_roofs
 from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape_of, named
 from htagraph.model.answers import ROOFLINE
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.schema import categorical
@@ -24,7 +24,6 @@ from htagraph.operators.work import Family
 
 __all__ = ["by_shape", "main_limit", "roofline"]
 
-I64 = npt.NDArray[np.int64]
 By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
 
 _NS = 1e9

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import States, sum_by_code
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import STEP_TIMES
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["step_times"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:

@@ -15,23 +15,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
+from htagraph.model.arrays import I32, I64, Texts
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.reader import read_kineto
 
 __all__ = ["COPY", "FILL", "CapturedGraphs", "batches_at", "captured_graphs"]
-
-I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
-Text = npt.NDArray[np.object_]
 
 COPY, FILL = "Memcpy", "Memset"
 """What copies and fills are called here: their calls name no kernel."""
@@ -70,7 +66,7 @@ class CapturedGraphs(NamedTuple):
     parent: I32
     launch: I64
     graph: I64
-    name: Text
+    name: Texts
     program: I64
     batch: I64
 

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.packets import Scanned
 from htagraph.readers.perfetto.scan import AFTER_LOSS, BAD, CLEARED, SPECIAL
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Sequences", "Symbols", "decoded"]
-
-I64 = npt.NDArray[np.int64]
 
 _TABLES = (
     "event_names",
@@ -205,7 +203,7 @@ class Sequences:
         """The default clock of each packet; 0 for the trace clock."""
         return np.array([state.clock for state in self._states], dtype=np.int64)[self._state]
 
-    def tracks(self) -> tuple[I64, npt.NDArray[np.bool_]]:
+    def tracks(self) -> tuple[I64, Bools]:
         """The default track of each packet's event, and whether there is one."""
         of_state = [0 if state.track is None else state.track for state in self._states]
         has = np.array([state.track is not None for state in self._states])

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.breakdown import sum_by
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.schema import categorical
@@ -32,7 +32,7 @@ _MIN_SHARE = 0.05
 class _Steps(NamedTuple):
     """The segments of a path: some in words, and the bound of all; and its pieces by step."""
 
-    segments_at: Callable[[npt.NDArray[np.int64]], pd.DataFrame]
+    segments_at: Callable[[I64], pd.DataFrame]
     bound: pd.Series[Any]
     pieces: pd.DataFrame
 

@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64
 from htagraph.model.colors import FILLS, IDLE, Color
 from htagraph.model.kinds import in_words
 from htagraph.model.labels import distinct_names
@@ -53,7 +53,7 @@ _PARTS = {
 def _stack(
     name: str,
     rows: Sequence[Any],
-    x: npt.NDArray[np.float64],
+    x: F64,
     dur_ns: Iterable[int],
     color: Color,
 ) -> dict[str, Any]:

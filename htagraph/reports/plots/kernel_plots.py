@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64, I64
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
@@ -114,7 +114,7 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     )
 
 
-def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
+def log_bins(longest_ns: int) -> F64:
     """Edges of bins of equal ratio, from 1 ns on."""
     decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
     return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
@@ -122,8 +122,8 @@ def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
 
 def duration_line(
     name: str,
-    dur_ns: npt.NDArray[np.int64],
-    edges: npt.NDArray[np.float64],
+    dur_ns: I64,
+    edges: F64,
     line: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Line of steps, of a color and a dash: how many durations lie in each bin."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import Color
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_count, human_duration
@@ -34,8 +34,6 @@ from htagraph.reports.plots.thinning import Blocks, thin_path
 from htagraph.reports.step_shares import time_by_step
 
 __all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "steps"]
-
-I64 = npt.NDArray[np.int64]
 
 _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
@@ -197,7 +195,7 @@ def _arrays(segments: pd.DataFrame) -> tuple[I64, I64]:
 def _row(
     segments: pd.DataFrame,
     blocks: Blocks,
-    mine: npt.NDArray[np.bool_],
+    mine: Bools,
     about: tuple[int, str, int, TimeUnit],
     color: Color,
 ) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64
 from htagraph.model.units import human_count, human_duration, human_number
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -123,7 +123,7 @@ def _line(
     apart = np.flatnonzero(start[1:] != start[:-1] + dur[:-1]) + 1
     ends = unit.of(start + dur - origin_ns)
 
-    def steps(values: pd.Series[float]) -> npt.NDArray[np.float64]:
+    def steps(values: pd.Series[float]) -> F64:
         y = values.to_numpy(np.float64)
         return np.append(np.insert(y, apart, np.nan), y[-1])
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
+from htagraph.model.arrays import F64
 from htagraph.model.colors import COLORS, IDLE, INFERRED, SERIES, Color
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
@@ -110,7 +111,7 @@ class TimeUnit(NamedTuple):
                 return cls(size, name)
         return cls(1, "ns")
 
-    def of(self, times_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def of(self, times_ns: npt.ArrayLike) -> F64:
         """Times in this unit."""
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
 

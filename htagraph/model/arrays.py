@@ -1,0 +1,16 @@
+"""Types of arrays, as annotations name them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["F64", "I8", "I32", "I64", "U8", "Bools", "Texts"]
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int8]
+U8 = npt.NDArray[np.uint8]
+F64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Texts = npt.NDArray[np.object_]
