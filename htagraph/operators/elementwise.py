@@ -7,7 +7,7 @@ from htagraph.operators.work import Family, Work, models, traffic
 
 __all__ = ["elementwise"]
 
-_UNARY = (
+_UNARY = [
     "abs",
     "ceil",
     "clamp",
@@ -54,8 +54,8 @@ _UNARY = (
     "bitwise_not",
     "flip",
     "roll",
-)
-_BINARY = (
+]
+_BINARY = [
     "add",
     "atan2",
     "bitwise_and",
@@ -87,9 +87,9 @@ _BINARY = (
     "tanh_backward",
     "threshold_backward",
     "native_dropout_backward",
-)
+]
 _TERNARY = ("addcdiv", "addcmul", "lerp")
-_COMPARED = (
+_COMPARED = [
     "bitwise_not",
     "eq",
     "ge",
@@ -104,7 +104,7 @@ _COMPARED = (
     "logical_xor",
     "lt",
     "ne",
-)
+]
 _ARITY = dict.fromkeys(_UNARY, 1) | dict.fromkeys(_BINARY, 2) | dict.fromkeys(_TERNARY, 3)
 _ARITY |= dict.fromkeys(_COMPARED, 2)
 
@@ -130,8 +130,6 @@ def elementwise(call: Call) -> Work | None:
     inputs, outs = call.tensors[:n_inputs], call.tensors[n_inputs:]
     if not inputs:
         return None
-    if n_inputs > 1 and len(inputs) == 1 and call.tensors:
-        n_inputs = 1  # the other one is a number
     dtype = "bool" if kind in _COMPARED and not kind.startswith("bitwise") else result_type(inputs)
     if kind == "masked_fill":
         dtype = inputs[0].dtype

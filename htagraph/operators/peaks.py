@@ -191,10 +191,7 @@ _BY_NAME = (
     (r"MI210", _MI210),
     (r"MI300X", _MI300X),
     (r"MI325X", _MI300X._replace(name="MI325X", memory_tbps=6.0, source=_UNCHECKED)),
-    (
-        r"MI355X",
-        _peaks("MI355X", 2500, 0, 157.3, 5000, 8.0, 256, 1075, 64, _UNCHECKED),
-    ),
+    (r"MI355X", _peaks("MI355X", 2500, 0, 157.3, 5000, 8.0, 256, 1075, 64, _UNCHECKED)),
 )
 """Dense peaks by name; the first that is found. Names of AMD devices may be empty or general."""
 

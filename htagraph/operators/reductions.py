@@ -11,7 +11,7 @@ _DTYPE_AT = {"sum": 3, "mean": 3, "prod": 3, "nansum": 3}
 """Where reductions have the type of their result."""
 _AS_INT64 = ("argmax", "argmin", "count_nonzero")
 _AS_BOOL = ("any", "all")
-_NAMES = (
+_NAMES = [
     "sum",
     "mean",
     "var",
@@ -32,7 +32,7 @@ _NAMES = (
     "count_nonzero",
     "var_mean",
     "std_mean",
-)
+]
 _DIM_AT = {"norm": 2, "linalg_vector_norm": 2}
 
 
