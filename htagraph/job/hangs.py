@@ -304,15 +304,7 @@ def _missing(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) ->
         return []
     stuck = {rank: group.entered[rank][seq][-1] for rank in entered}
     is_older = any(last[rank] < done for rank in lacking)
-    hang = Hang(
-        group,
-        "missing",
-        seq,
-        stuck[entered[0]].operation,
-        lacking,
-        entered,
-        stuck=stuck,
-    )
+    hang = Hang(group, "missing", seq, stuck[entered[0]].operation, lacking, entered, stuck=stuck)
     return [_timed(hang, dumps, is_older=is_older)]
 
 

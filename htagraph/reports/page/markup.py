@@ -143,11 +143,7 @@ def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
     )
     bounds = html_table(view.bounds, schema=BREAKDOWN)
     longest = html_table(
-        view.longest,
-        schema=JOB_SEGMENTS,
-        origin_ns=origin_ns,
-        segments=view.segments,
-        texts=texts,
+        view.longest, schema=JOB_SEGMENTS, origin_ns=origin_ns, segments=view.segments, texts=texts
     )
     return (
         f'<article class="panel wide step" data-step="{number}" hidden>'

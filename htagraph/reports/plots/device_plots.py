@@ -51,11 +51,7 @@ _PARTS = {
 
 
 def _stack(
-    name: str,
-    rows: Sequence[Any],
-    x: F64,
-    dur_ns: Iterable[int],
-    color: Color,
+    name: str, rows: Sequence[Any], x: F64, dur_ns: Iterable[int], color: Color
 ) -> dict[str, Any]:
     """One part of stacked bars, with its durations in words."""
     return bars(name, rows, x, color, [human_duration(value) for value in dur_ns])

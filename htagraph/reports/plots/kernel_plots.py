@@ -120,12 +120,7 @@ def log_bins(longest_ns: int) -> F64:
     return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
 
 
-def duration_line(
-    name: str,
-    dur_ns: I64,
-    edges: F64,
-    line: Mapping[str, Any],
-) -> dict[str, Any]:
+def duration_line(name: str, dur_ns: I64, edges: F64, line: Mapping[str, Any]) -> dict[str, Any]:
     """Line of steps, of a color and a dash: how many durations lie in each bin."""
     count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
     used = np.flatnonzero(count)

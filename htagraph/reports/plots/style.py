@@ -327,10 +327,7 @@ def no_figure(title: str) -> Drawing:
 
 def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, Any]:
     """Axis of the time since the start of the window."""
-    return {
-        "title": {"text": f"{clock}, {unit.name}"},
-        "range": [0, dur_ns / unit.size_ns],
-    }
+    return {"title": {"text": f"{clock}, {unit.name}"}, "range": [0, dur_ns / unit.size_ns]}
 
 
 def step_lines(starts_ns: npt.ArrayLike, window: Window, unit: TimeUnit) -> list[dict[str, Any]]:
