@@ -85,14 +85,6 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     """The common factor of groups, schema `frames.STEP_DIFF`; None if they do not share one.
 
     Groups whose noise would hide such a change tell nothing one by one, only as their sum.
-
-    Examples
-    --------
-    >>> ns = [1_000_000, 400_000, 90_000]
-    >>> rows = pd.DataFrame({"name": ["a", "b", "c"], "before_ns": ns, "noise_ns": 900.0})
-    >>> slower = rows.assign(after_ns=[1_071_000, 427_000, 97_000])
-    >>> all_alike(slower).in_words
-    '7.1% slower alike (3 names, 100% of the time)'
     """
     before, after, noise = (
         rows[name].to_numpy(np.float64) for name in ("before_ns", "after_ns", "noise_ns")

@@ -45,19 +45,7 @@ def gap_edges(segments: pd.DataFrame) -> I64:
 
 
 def code_places(dag: Dag, edge: I64) -> dict[int, str]:
-    """The place of host code by its edge: its neighbour, and its code if stacks were recorded.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us    |0         10        20        30        40
-    ...     cpu 1 |[aten::mm ]                   [aten::add]
-    ... '''))
-    >>> list(code_places(dag, np.flatnonzero(dag.edges.tail == 1)).values())
-    ['after aten::mm']
-    """
+    """The place of host code by its edge: its neighbour, and its code if stacks were recorded."""
     edge = np.unique(edge[edge >= 0])
     tail, head = dag.edges.tail[edge], dag.edges.head[edge]
     place, places = pd.factorize(gap_places(dag, tail, head))

@@ -278,12 +278,6 @@ def graph_profile(
     """The profile of a graph, or of a window of it.
 
     Name and world size are those in its file by default.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph_profile(hg.load(hg.demo_trace("none")).compile(), name="rank 0")
-    RunProfile(rank 0, 3 compared of 3 steps, 4.42 ms each)
     """
     samples = graph_samples(graph)
     origin = graph.origin

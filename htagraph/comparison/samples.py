@@ -216,16 +216,6 @@ def graph_samples(graph: TraceGraph) -> Samples:
     """The samples of a graph: the steps of its window, each with others of its kind.
 
     A window in which fewer than two steps are done is one sample.
-
-    Examples
-    --------
-    >>> from htagraph import Trace, synth
-    >>> graph = Trace.from_events(synth.timeline('''
-    ...     us    |0         10        20        30        40        50        60        70
-    ...     cpu 1 |{ProfilerStep#0 }{ProfilerStep#1 }{ProfilerStep#2 [save ]}{ProfilerStep#3 }
-    ... ''')).compile()
-    >>> [(kind.n_steps, bool(kind.said)) for kind in graph_samples(graph).kinds]
-    [(3, False), (1, True)]
     """
     steps, window = done_steps(graph.dag), graph.interval
     inside = (steps.start_ns >= window.start_ns) & (steps.end_ns <= window.end_ns)

@@ -47,20 +47,7 @@ class GraphNodes(NamedTuple):
 
 
 def graph_nodes(dag: Dag) -> GraphNodes:
-    """Nodes of CUDA graphs in a trace, with all their replays.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[graph >a][graph >b]
-    ...     stream 7 |       [k <a][m <a]   [k <b][m <b]
-    ... '''))
-    >>> found = graph_nodes(dag)
-    >>> found.graph.tolist(), found.replay.tolist(), found.node.tolist()
-    ([0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1])
-    """
+    """Nodes of CUDA graphs in a trace, with all their replays."""
     events = dag.events
     node_id = events.column("graph_node").astype(np.int64)
     launched = (dag.launch >= 0) & graph_launches(dag)[dag.launch]

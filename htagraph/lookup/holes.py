@@ -83,17 +83,6 @@ def kernel_launches(dag: Dag) -> Launches:
 
     A launch within another, as of two libraries, is the same launch. None of a trace that was read
     in part: its work may be in the rest.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][cudaLaunchKernel][cudaStreamBeginCapture][cudaLaunchKernel]
-    ...     stream 7 |       [k <a]
-    ... '''))
-    >>> kernel_launches(dag).has_work.tolist()
-    [True, False]
     """
     events = dag.events
     is_call = (events.kind == EventKind.RUNTIME) & (not dag.notes.get("is_part", 0))

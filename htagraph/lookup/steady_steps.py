@@ -208,12 +208,6 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
     """Whether each length is near the median of some of them.
 
     `among` are those whose median and spread count, at least one.
-
-    Examples
-    --------
-    >>> lengths_ns = np.array([100, 109, 130, 99, 101])
-    >>> are_near(lengths_ns, np.ones(5, dtype=bool)).tolist()
-    [True, True, False, True, True]
     """
     median = _lower_median(lengths_ns[among])
     away = np.abs(lengths_ns - median)
@@ -222,20 +216,7 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
 
 
 def steady_steps(dag: Dag) -> SteadySteps:
-    """Which steps of a trace are alike.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us    |0         10        20        30        40        50        60
-    ...     cpu 1 |{ProfilerStep#0  }{ProfilerStep#1}{ProfilerStep#2           }{ProfilerStep#3 }
-    ... '''))
-    >>> found = steady_steps(dag)
-    >>> found.is_steady.tolist(), found.usual
-    ([True, True, False, True], 3)
-    """
+    """Which steps of a trace are alike."""
     parts = _step_parts(dag)
     n = len(parts.step)
     none = np.zeros(n, dtype=bool)

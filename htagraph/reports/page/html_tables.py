@@ -123,14 +123,6 @@ def html_table(
         Command that prints all rows.
     texts : Texts, optional
         Where long names are stored.
-
-    Examples
-    --------
-    >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))
-    <div class="scroll" tabindex="0"><table class="data">
-    <thead><tr><th>name</th><th class="n">dur</th></tr></thead>
-    <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody>
-    </table></div>
     """
     meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
     kept = kept_rows(frame)

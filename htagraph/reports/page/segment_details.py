@@ -42,15 +42,13 @@ def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
     """
     found = inferences[inferences["n_pairs"] > 0]
     rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
-    columns = (found[name].tolist() for name in ("n_pairs", "n_matched", "n_all", "chance"))
+    columns = found[["rule", "n_pairs", "n_matched", "n_all", "chance"]].itertuples(index=False)
     return {
         (int(one), str(rule)): (
             f"learned from {human_count(n_pairs, 'pair')} of places: "
             f"{n_matched:,} of {n_all:,} waits match, at most {chance:.1%} by chance"
         )
-        for one, rule, n_pairs, n_matched, n_all, chance in zip(
-            rank, found["rule"], *columns, strict=True
-        )
+        for one, (rule, n_pairs, n_matched, n_all, chance) in zip(rank, columns, strict=True)
     }
 
 

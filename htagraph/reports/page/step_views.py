@@ -66,10 +66,9 @@ class StepView:
     @property
     def summary(self) -> str:
         """Length of the step and its largest bounds."""
-        columns = (self.bounds[name].tolist() for name in ("bound", "share"))
         shares = [
             f"{share:.0%} {in_words(bound)}"
-            for bound, share in zip(*columns, strict=True)
+            for bound, share in zip(self.bounds["bound"], self.bounds["share"], strict=True)
             if share >= _MIN_SHARE
         ]
         return f"{human_duration(self.dur_ns)}, {' and '.join(shares[:2])}"

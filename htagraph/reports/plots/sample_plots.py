@@ -76,7 +76,7 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
         for place, (device, line) in enumerate(part.groupby("device", sort=True)):
             title = f"device {device}" if device != -1 else "host"
             traces += _line(line, (unit, origin), axis, place, title)
-    figure = new_figure(
+    return new_figure(
         traces,
         _title(shown[0]),
         height=_FRAME_PX + _ROW_PX * len(shown),
@@ -85,9 +85,8 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
         xaxis=time_axis(unit, end - origin)
         | {"anchor": "y" if len(shown) == 1 else f"y{len(shown)}"},
         **layout,
+        meta={"note": _note(frame, len(rows), len(shown), end - origin)},
     )
-    figure.layout["meta"] = {"note": _note(frame, len(rows), len(shown), end - origin)}
-    return figure
 
 
 def _rows(frame: pd.DataFrame) -> list[pd.DataFrame]:

@@ -25,30 +25,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "BOUND_COLORS",
-    "CAUSE_COLORS",
-    "CLASS_COLORS",
-    "LEGIBLE_PX",
-    "TimeUnit",
-    "bars",
-    "color_of",
-    "durations_axis",
-    "hatched",
-    "label",
-    "named_rows",
-    "new_figure",
-    "no_figure",
-    "of_frame",
-    "of_path",
-    "one_bar",
-    "percent",
-    "series_line",
-    "series_marker",
-    "step_lines",
-    "time_axis",
-    "track_labels",
-    "translucent",
-]
+    "BOUND_COLORS", "CAUSE_COLORS", "CLASS_COLORS", "LEGIBLE_PX", "TimeUnit", "bars", "color_of",
+    "durations_axis", "hatched", "label", "named_rows", "new_figure", "no_figure", "of_frame",
+    "of_path", "one_bar", "percent", "series_line", "series_marker", "step_lines", "stepped",
+    "time_axis", "track_labels", "translucent",
+]  # fmt: skip
 
 _P = ParamSpec("_P")
 
@@ -282,6 +263,21 @@ def bars(
         "marker": hatched(color),
         "customdata": hover,
         "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
+    }
+
+
+def stepped(
+    name: str, x: F64, y: npt.ArrayLike, style: dict[str, Any], value: str, *, width: float = 1.5
+) -> dict[str, Any]:
+    """A level that changes in steps, of a color and a dash; `value` is its text on hovering."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"shape": "hv", "width": width, **style},
+        "hovertemplate": f"{name}: {value}<extra></extra>",
     }
 
 

@@ -83,15 +83,7 @@ class Line(NamedTuple):
 
 
 def thin_line(ts_ns: I64, dur_ns: I64, value: F64, *, max_points: int) -> Line:
-    """A level over time with fewer points; the highest of each interval is kept.
-
-    Examples
-    --------
-    >>> value = np.array([1.0, 5.0, 2.0, 0.0])
-    >>> line = thin_line(np.arange(4), np.ones(4, int), value, max_points=2)
-    >>> line.ts_ns.tolist(), line.value.tolist()
-    ([0, 2, 4], [5.0, 2.0, 2.0])
-    """
+    """A level over time with fewer points; the highest of each interval is kept."""
     if not len(ts_ns):
         return Line(ts_ns, value, is_thinned=False)
     end = int(ts_ns[-1] + dur_ns[-1])
