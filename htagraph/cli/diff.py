@@ -108,23 +108,14 @@ def diff(
         shown = (
             shown_diff(frame, calls=what is not What.PATH) if is_for_people else known_noise(frame)
         )
-        print_frame(
-            console,
-            shown.head(_TOP) if form is Format.TABLE else shown,
-            form,
-            columns=columns,
-            aside=aside,
-        )
+        shown = shown.head(_TOP) if form is Format.TABLE else shown
+        print_frame(console, shown, form, columns=columns, aside=aside)
     if out is not None:
         write_diff_page(out, found)
         aside.print(f"Wrote {out}  (in a browser)", markup=False)
     if limit is not None:
-        checked = check_run(
-            found.after,
-            Limits(fail_above=limit),
-            baseline=found.before,
-            accept_damage=accept_damage,
-        )
+        limits, before = Limits(fail_above=limit), found.before
+        checked = check_run(found.after, limits, baseline=before, accept_damage=accept_damage)
         end_with(checked, quiet=quiet)
 
 

@@ -18,10 +18,10 @@ from htagraph.model.step_markers import without_step_number
 from htagraph.model.symbols import alphabetical
 
 __all__ = [
-    "MODULE",
     "frames_at",
     "gap_places",
     "innermost_at",
+    "modules_at",
     "names_or_empty",
     "op_names",
     "spelling",
@@ -29,7 +29,7 @@ __all__ = [
 
 Nodes = npt.NDArray[np.signedinteger]
 
-MODULE = re.compile(r"^nn\.Module: ")
+_MODULE = re.compile(r"^nn\.Module: ")
 """Names of the Python frames that stand for modules."""
 
 
@@ -76,6 +76,12 @@ def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None =
     if pattern is not None:
         wanted &= events.named(events.symbols.searched(pattern))
     return innermost_at(dag, np.flatnonzero(wanted), lane, ts_ns)[0]
+
+
+def modules_at(dag: Dag, host: I64) -> I64:
+    """Frame of the innermost module in which each host event began, -1 for none."""
+    lane = gather(dag.events.lane.astype(np.int64), host)
+    return frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), _MODULE)
 
 
 def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64]:

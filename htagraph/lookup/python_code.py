@@ -90,14 +90,10 @@ def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
     return at, below
 
 
-def _symbols_where(dag: Dag, pattern: re.Pattern[str]) -> Bools:
-    return dag.events.symbols.searched(pattern)
-
-
 def _is_user_code(dag: Dag) -> Bools:
     """Whether each symbol names a frame of user code: of a file, and not of a library."""
-    library = _symbols_where(dag, _LIBRARY) | _symbols_where(dag, _STANDARD)
-    return _symbols_where(dag, _FRAME) & ~library
+    searched = dag.events.symbols.searched
+    return searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
 
 
 def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]) -> _Frames:
@@ -105,11 +101,11 @@ def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[s
     name = dag.events.name[event]
     is_user = _is_user_code(dag)[name]
     user, call = _up(parent, is_user)
-    known, _ = _up(parent, ~_symbols_where(dag, _NOT_CODE)[name])
+    known, _ = _up(parent, ~dag.events.symbols.searched(_NOT_CODE)[name])
     named = np.where(user >= 0, user, np.where(known >= 0, known, np.arange(len(event))))
     topic = np.full(len(event), -1, dtype=np.int8)
     for number, pattern in topics.items():
-        topic[_symbols_where(dag, pattern)[name]] = number
+        topic[dag.events.symbols.searched(pattern)[name]] = number
     about, _ = _up(parent, topic >= 0)
     return _Frames(
         event,

@@ -12,7 +12,7 @@ import pandas as pd
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, innermost
-from htagraph.lookup.naming import MODULE, frames_at
+from htagraph.lookup.naming import modules_at
 from htagraph.lookup.operator_work import call_of
 from htagraph.lookup.phases import Phase, phases
 from htagraph.lookup.steps import find_steps, step_at
@@ -86,10 +86,7 @@ def _by_common_shape(dag: Dag, work: I64) -> Groups:
 
 
 def _by_module(dag: Dag, work: I64) -> Groups:
-    dag = dag.unrolled
-    host = host_of(dag, work)
-    lane = gather(dag.events.lane.astype(np.int64), host)
-    return named(dag, frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE))
+    return named(dag, modules_at(dag.unrolled, host_of(dag.unrolled, work)))
 
 
 def _by_annotation(dag: Dag, work: I64) -> Groups:

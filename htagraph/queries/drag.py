@@ -15,7 +15,7 @@ from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import host_of, innermost, track_codes
 from htagraph.lookup.clipping import device_work, host_work
-from htagraph.lookup.naming import MODULE, frames_at
+from htagraph.lookup.naming import modules_at
 from htagraph.model.answers import DRAG
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
@@ -167,9 +167,7 @@ def _coded(dag: Dag, by: str) -> tuple[I64, I64, Texts]:
 
 def _modules(dag: Dag, rows: I64) -> I64:
     """Frame of the innermost module in which each event began or was launched, -1 for none."""
-    host = host_of(dag, rows)
-    lane = gather(dag.events.lane.astype(np.int64), host)
-    frames = frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE)
+    frames = modules_at(dag, host_of(dag, rows))
     if len(rows) and not (frames >= 0).any():
         raise MissingEventsError(
             "the trace has no modules.",

@@ -59,11 +59,8 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
     events, kernel_class = dag.events, dag.classification.kernel_class
     work = device_work(dag, window)
     work = work.take(kernel_class[work.event] == KernelClass.COMMUNICATION)
-    work = work.take(
-        np.lexsort(
-            (events.stream[work.event], events.device[work.event], work.end_ns, work.start_ns)
-        )
-    )
+    tracks = events.stream[work.event], events.device[work.event]
+    work = work.take(np.lexsort((*tracks, work.end_ns, work.start_ns)))
     exposed = work.dur_ns.copy()
     follower = np.full(len(work.event), -1, dtype=np.int64)
     compute = np.flatnonzero(kernel_class == KernelClass.COMPUTE)

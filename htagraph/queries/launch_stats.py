@@ -91,10 +91,7 @@ def launch_stats(
     first, call = work[begins], call[begins]
     in_time = np.lexsort((events.correlation[call], events.end_ns[call], events.ts_ns[call]))
     first, call, kernel_ns, n_kernels = (
-        first[in_time],
-        call[in_time],
-        kernel_ns[in_time],
-        n_kernels[in_time],
+        column[in_time] for column in (first, call, kernel_ns, n_kernels)
     )
     launch_ns, call_end = events.dur_ns[call], events.end_ns[call]
     delay_end = np.maximum(events.ts_ns[first], call_end)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -99,7 +99,8 @@ def captured_graphs(path: Path) -> CapturedGraphs:
     launch, graph = _launches(events, nested.parent, begin, end)
     args = recording.origin.args if recording.origin else None
     listed = args.decode(launch) if args and len(launch) else [{} for _ in launch]
-    name = np.array([_kernel(one) for one in listed], dtype=object)
+    named = (one.get("kernel") for one in listed)
+    name = np.array([one if isinstance(one, str) else "" for one in named], dtype=object)
     for known, pattern in ((COPY, _COPIES), (FILL, _FILLS)):
         name[events.named(events.symbols.searched(pattern))[launch]] = known
     if not (name != "").all():
@@ -161,12 +162,6 @@ def _launches(events: EventTable, parent: I32, begin: I64, end: I64) -> tuple[I6
     rows, graph = rows[inside], graph[inside]
     order = np.lexsort((events.ts_ns[rows], graph))
     return rows[order], graph[order]
-
-
-def _kernel(args: dict[str, Any]) -> str:
-    """The kernel that a launch names, empty for none."""
-    name = args.get("kernel")
-    return name if isinstance(name, str) else ""
 
 
 def batches_at(events: EventTable, calls: I64, pattern: re.Pattern[str]) -> tuple[I64, I64]:

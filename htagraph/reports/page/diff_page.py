@@ -99,7 +99,8 @@ def _levels(found: RunDiff) -> list[tuple[str, int, int, str]]:
     """Bounds, the change before and after each is added, and what became of it."""
     frame = found.critical_path()
     frame = frame[frame["delta_ns"] != 0]
-    rows = [*frame[["name", "delta_ns", "change"]].astype({"change": str}).itertuples(index=False)]
+    columns = (frame["name"], frame["delta_ns"].tolist(), frame["change"].astype(str))
+    rows = list(zip(*columns, strict=True))
     shown, rest = rows[:_N_BOUNDS], rows[_N_BOUNDS:]
     if rest:
         shown.append((f"{len(rest)} others", sum(delta_ns for _, delta_ns, _ in rest), ""))
