@@ -114,8 +114,12 @@ def diff(
         write_diff_page(out, found)
         aside.print(f"Wrote {out}  (in a browser)", markup=False)
     if limit is not None:
-        limits, before = Limits(fail_above=limit), found.before
-        checked = check_run(found.after, limits, baseline=before, accept_damage=accept_damage)
+        checked = check_run(
+            found.after,
+            Limits(fail_above=limit),
+            baseline=found.before,
+            accept_damage=accept_damage,
+        )
         end_with(checked, quiet=quiet)
 
 
