@@ -72,7 +72,11 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
     names = dag.events.name[kernels.event]
     n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
     frame = pd.DataFrame(
-        {"use": slots.use, "name": names[slots.kernel], "share": slots.time_ns / window.dur_ns},
+        {
+            "use": slots.use,
+            "name": names[slots.kernel],
+            "share": slots.time_ns / window.dur_ns,
+        },
         copy=False,
     )
     sums = frame.groupby(["use", "name"], sort=True)["share"].sum().reset_index()
