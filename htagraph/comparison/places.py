@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.naming import gap_places
 from htagraph.lookup.python_code import Stretches, code_pieces
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import I64, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 
 __all__ = ["PLACE", "code_places", "gap_edges", "neighbour_of"]
-
-Nodes = npt.NDArray[np.signedinteger]
 
 _LINE_NUMBER = re.compile(r":\d+(?= in |$)|\(-?\d+\)(?=: )|, after line \d+$")
 """The same line has another number in another version of a file."""
@@ -59,7 +56,7 @@ def code_places(dag: Dag, edge: I64) -> dict[int, str]:
     return dict(zip(edge.tolist(), named.tolist(), strict=True))
 
 
-def _codes(dag: Dag, tail: Nodes, head: Nodes) -> Texts:
+def _codes(dag: Dag, tail: Rows, head: Rows) -> Texts:
     """The user code that ran longest between two nodes; empty if no stacks were recorded."""
     found = np.full(len(tail), "", dtype=object)
     if not len(tail) or not (dag.events.kind == EventKind.PYTHON).any():

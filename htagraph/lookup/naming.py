@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.lookup.attribution import innermost
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import I64, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import without_step_number
@@ -26,8 +25,6 @@ __all__ = [
     "op_names",
     "spelling",
 ]
-
-Nodes = npt.NDArray[np.signedinteger]
 
 _MODULE = re.compile(r"^nn\.Module: ")
 """Names of the Python frames that stand for modules."""
@@ -55,7 +52,7 @@ def op_names(dag: Dag, events: I64) -> Texts:
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 
-def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Texts:
+def gap_places(dag: Dag, tail: Rows, head: Rows) -> Texts:
     """Place of host code between two nodes of a thread: ``after aten::mm``, else ``before …``.
 
     ``""`` if the tail is no end, and the head no start. Findings, opportunities, comparisons and
@@ -69,7 +66,7 @@ def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Texts:
     return places
 
 
-def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:
+def frames_at(dag: Dag, lane: Rows, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:
     """Innermost Python frame of a thread at a time, of those that match; -1 for none."""
     events = dag.events
     wanted = events.kind == EventKind.PYTHON
@@ -84,7 +81,7 @@ def modules_at(dag: Dag, host: I64) -> I64:
     return frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), _MODULE)
 
 
-def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64]:
+def innermost_at(dag: Dag, ranges: I64, lane: Rows, ts_ns: I64) -> tuple[I64, I64]:
     """Innermost of some ranges on a lane at a time, -1 for none, and the parent of each event.
 
     The parent is the range that encloses a range, -1 for none and for all other events.

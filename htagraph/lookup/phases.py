@@ -10,7 +10,7 @@ import numpy as np
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, under_pattern
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import I64, Bools, Rows
 from htagraph.model.dag import Dag
 
 __all__ = ["Phase", "phases", "runs_in_closure"]
@@ -60,7 +60,7 @@ def phases(dag: Dag, work: I64) -> I64:
     return out
 
 
-def runs_in_closure(dag: Dag, events: I64, at_ns: I64) -> Bools:
+def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Bools:
     """Whether each event runs in a closure that the optimizer calls: forward and backward.
 
     Lightning calls ``optimizer.step(closure)``, so all of a training step is inside of it. The
