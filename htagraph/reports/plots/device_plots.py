@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.typing import SeriesGroupBy
 
 from htagraph.model import answers
 from htagraph.model.colors import FILLS, IDLE, Color
@@ -51,9 +50,12 @@ _PARTS = {
 }
 
 
-def _largest_first(groups: SeriesGroupBy[Any, Any]) -> pd.Series[int]:
-    """Sums of groups."""
-    return groups.sum().sort_values(ascending=False, kind="stable")
+def _largest_first(
+    frame: pd.DataFrame, by: str | list[str], time: str, *, sort: bool = True
+) -> pd.Series[int]:
+    """Sums by group; ties are in order of the groups if they are sorted, else of the rows."""
+    sums = frame.groupby(by, observed=True, sort=sort)[time].sum()
+    return sums.sort_values(ascending=False, kind="stable")
 
 
 def _stack(
@@ -106,7 +108,7 @@ def idle_causes(frame: pd.DataFrame) -> Drawing:
     ----------
     frame : DataFrame, schema `answers.IDLE_TIME`
     """
-    by_cause = _largest_first(frame.groupby("cause", observed=True)["idle_ns"])
+    by_cause = _largest_first(frame, "cause", "idle_ns")
     by_cause = by_cause[by_cause > 0]
     total = int(by_cause.sum())
     if not total:
@@ -147,7 +149,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     total = int(frame["idle_ns"].sum())
     if not total:
         return no_figure("No device is ever idle")
-    by_name = _largest_first(frame.groupby(["cause", "name"], observed=True, sort=False)["idle_ns"])
+    by_name = _largest_first(frame, ["cause", "name"], "idle_ns", sort=False)
     unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
     cause = shown.index.get_level_values("cause").astype(str)
     whole = shown.index.get_level_values("name").tolist()
@@ -221,7 +223,7 @@ def exposed_communication(frame: pd.DataFrame) -> Drawing:
     frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
     """
     exposed = frame[frame["exposed_ns"] > 0]
-    why = _largest_first(exposed.groupby("why", observed=True)["exposed_ns"])
+    why = _largest_first(exposed, "why", "exposed_ns")
     total = int(why.sum())
     if not total:
         return no_figure("No communication is exposed")
