@@ -49,7 +49,7 @@ Window = Annotated[
     Field(
         description="Step or other host range, by name, glob or regex; a step by its number, "
         "'first', 'last' or 'median'; START:END from the start of the trace (10ms:20ms); 'trace'; "
-        "empty: what is best.",
+        "empty: what is best."
     ),
 ]
 

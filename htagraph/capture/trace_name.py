@@ -23,13 +23,6 @@ class TraceName:
         First recorded step, None if the profiler counts no steps.
     written_ns : int, unit=ns
         Time of writing since the epoch; differs for every file of a rank.
-
-    Examples
-    --------
-    >>> str(TraceName(3, 5, 1795291158414602831))
-    'rank3-step5.1795291158414602831.pt.trace.json'
-    >>> TraceName.of("rank3-step5.1795291158414602831.pt.trace.json.gz").rank
-    3
     """
 
     rank: int

@@ -127,8 +127,7 @@ def _check(
         raise QueryError(f"unknown question {question!r}.", hint=hint)
     if of_job is False and question not in QUESTIONS:
         raise QueryError(
-            f"{question!r} needs a job.",
-            hint="give the folder with the traces of its ranks.",
+            f"{question!r} needs a job.", hint="give the folder with the traces of its ranks."
         )
     if of_job is None:
         of_job = question not in QUESTIONS

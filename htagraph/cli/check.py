@@ -48,8 +48,7 @@ def check(
     max_exposed: Annotated[
         str,
         typer.Option(
-            metavar="SHARE",
-            help="Limit for exposed communication, as a share of the steps: 10%.",
+            metavar="SHARE", help="Limit for exposed communication, as a share of the steps: 10%."
         ),
     ] = "",
     max_idle: Annotated[

@@ -102,10 +102,6 @@ def _comparison(summaries: dict[str, Summary]) -> Table:
     for header in ("trace", "planted", "found first"):
         table.add_column(header, overflow="fold")
     for fault, summary in summaries.items():
-        first = (
-            summary.verdict.findings[0].sentence
-            if summary.verdict.findings
-            else summary.verdict.withheld
-        )
-        table.add_row(fault, PLANTED[fault], Text(first))
+        found = [one.sentence for one in summary.verdict.findings] or [summary.verdict.withheld]
+        table.add_row(fault, PLANTED[fault], Text(found[0]))
     return table

@@ -108,13 +108,8 @@ def diff(
         shown = (
             shown_diff(frame, calls=what is not What.PATH) if is_for_people else known_noise(frame)
         )
-        print_frame(
-            console,
-            shown.head(_TOP) if form is Format.TABLE else shown,
-            form,
-            columns=columns,
-            aside=aside,
-        )
+        shown = shown.head(_TOP) if form is Format.TABLE else shown
+        print_frame(console, shown, form, columns=columns, aside=aside)
     if out is not None:
         write_diff_page(out, found)
         aside.print(f"Wrote {out}  (in a browser)", markup=False)

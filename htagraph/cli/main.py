@@ -60,10 +60,7 @@ def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={
-            "help_option_names": ["-h", "--help"],
-            "max_content_width": _WIDEST,
-        },
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
     app.callback()(_options)
     for verb in verbs:

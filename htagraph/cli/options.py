@@ -12,21 +12,9 @@ from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 from htagraph.readers.storage import path_of
 
 __all__ = [
-    "Beside",
-    "Capture",
-    "Columns",
-    "Dask",
-    "Format",
-    "Infer",
-    "JobPaths",
-    "Quiet",
-    "Rank",
-    "RunPaths",
-    "Stacks",
-    "TracePaths",
-    "Window",
-    "Workers",
-]
+    "Beside", "Capture", "Columns", "Dask", "Format", "Infer", "JobPaths", "Quiet", "Rank",
+    "RunPaths", "Stacks", "TracePaths", "Window", "Workers",
+]  # fmt: skip
 
 TracePaths = Annotated[
     list[Path],
@@ -45,18 +33,9 @@ _RUN = typer.Argument(
 RunPaths = Annotated[list[Path], _RUN]
 JobPaths = Annotated[list[Path] | None, _RUN]
 Rank = Annotated[
-    int | None,
-    typer.Option("--rank", metavar="N", min=0, help="Analyze only this rank of a job."),
+    int | None, typer.Option("--rank", metavar="N", min=0, help="Analyze only this rank of a job.")
 ]
-Window = Annotated[
-    str,
-    typer.Option(
-        "--window",
-        "-w",
-        metavar="NAME",
-        help=WINDOWS_IN_WORDS,
-    ),
-]
+Window = Annotated[str, typer.Option("--window", "-w", metavar="NAME", help=WINDOWS_IN_WORDS)]
 Dask = Annotated[
     str,
     typer.Option(
@@ -112,9 +91,7 @@ Format = Annotated[tables.Format, typer.Option("--format", "-f", help="Format of
 Columns = Annotated[
     str,
     typer.Option(
-        "--columns",
-        metavar="NAME,…",
-        help="Columns to print, in this order; `all` for all.",
+        "--columns", metavar="NAME,…", help="Columns to print, in this order; `all` for all."
     ),
 ]
 Quiet = Annotated[

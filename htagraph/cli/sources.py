@@ -241,8 +241,6 @@ class Source:
         numbered = dict(zip(free, unnamed, strict=False))
         if self.rank in numbered and len(paths) > 1:
             _LOG.warning(
-                "%s records no rank; it is taken as rank %s.",
-                numbered[self.rank].name,
-                self.rank,
+                "%s records no rank; it is taken as rank %s.", numbered[self.rank].name, self.rank
             )
         return dict(sorted({**by_rank, **numbered}.items()))

@@ -209,8 +209,5 @@ def _picked(names: Sequence[str], columns: str) -> Sequence[str]:
     known = {heading(name): name for name in names} | {name: name for name in names}
     asked = [name.strip() for name in columns.split(",")]
     if unknown := [name for name in asked if name not in known]:
-        raise QueryError(
-            f"there is no column {unknown[0]!r}.",
-            hint=one_of(unknown[0], names),
-        )
+        raise QueryError(f"there is no column {unknown[0]!r}.", hint=one_of(unknown[0], names))
     return [known[name] for name in asked]

@@ -56,15 +56,13 @@ def what_if(
         list[str] | None, _named("--no-wait", "NAME", "These calls do not wait for the device.")
     ] = None,
     insert: Annotated[
-        list[str] | None,
-        _named("--insert", "NAME=TIME", "TIME is added after each (50us, 2ms)."),
+        list[str] | None, _named("--insert", "NAME=TIME", "TIME is added after each (50us, 2ms).")
     ] = None,
     overlap: Annotated[
         list[str] | None, _named("--overlap", "NAME", "These overlap with all other device work.")
     ] = None,
     fuse: Annotated[
-        list[str] | None,
-        _named("--fuse", "NAME,NAME,…", "These consecutive kernels become one."),
+        list[str] | None, _named("--fuse", "NAME,NAME,…", "These consecutive kernels become one.")
     ] = None,
     at_roof: Annotated[
         list[str] | None,

@@ -66,12 +66,6 @@ def calls_in_words(row: Mapping[Hashable, Any]) -> str:
     ----------
     row : mapping
         Of a frame of schema `frames.STEP_DIFF`.
-
-    Examples
-    --------
-    >>> row = {"calls_before": 10, "calls_after": 10, "before_ns": 100, "after_ns": 112}
-    >>> calls_in_words(row), calls_in_words(row | {"calls_after": 11.2})
-    ('each 12% slower', '12% more calls')
     """
     n_before, n_after = float(row["calls_before"]), float(row["calls_after"])
     before_ns, after_ns = int(row["before_ns"]), int(row["after_ns"])

@@ -11,11 +11,11 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.comparison.run_profile import OTHER
 from htagraph.lookup.phases import Phase
+from htagraph.model.arrays import F64
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.kinds import Bound
 
@@ -85,14 +85,6 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     """The common factor of groups, schema `frames.STEP_DIFF`; None if they do not share one.
 
     Groups whose noise would hide such a change tell nothing one by one, only as their sum.
-
-    Examples
-    --------
-    >>> ns = [1_000_000, 400_000, 90_000]
-    >>> rows = pd.DataFrame({"name": ["a", "b", "c"], "before_ns": ns, "noise_ns": 900.0})
-    >>> slower = rows.assign(after_ns=[1_071_000, 427_000, 97_000])
-    >>> all_alike(slower).in_words
-    '7.1% slower alike (3 names, 100% of the time)'
     """
     before, after, noise = (
         rows[name].to_numpy(np.float64) for name in ("before_ns", "after_ns", "noise_ns")
@@ -121,7 +113,7 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     return Alike(factor, n_names, float(share)) if all(agree) else None
 
 
-def _weighted_median(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> float:
+def _weighted_median(values: F64, weights: F64) -> float:
     order = np.argsort(values)
     until = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(until, until[-1] / 2)])

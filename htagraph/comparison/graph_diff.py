@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,14 +49,7 @@ class GraphDiff:
         short_names : bool, default=False
             Join names that differ only in template arguments and parameters.
         """
-        return op_diff(
-            self.before.dag,
-            self.after.dag,
-            before_window=self.before.interval,
-            after_window=self.after.interval,
-            by=by,
-            short_names=short_names,
-        )
+        return self._compared(op_diff, by=by, short_names=short_names)
 
     @answers(DIFF)
     def kernels(self, *, by: ComparedBy = "name", short_names: bool = False) -> pd.DataFrame:
@@ -64,14 +58,12 @@ class GraphDiff:
         Where two devices or precisions run other kernels, ``by="shape"`` compares what their
         operators have to do.
         """
-        return kernel_diff(
-            self.before.dag,
-            self.after.dag,
-            before_window=self.before.interval,
-            after_window=self.after.interval,
-            by=by,
-            short_names=short_names,
-        )
+        return self._compared(kernel_diff, by=by, short_names=short_names)
+
+    def _compared(self, of: Callable[..., pd.DataFrame], **options: object) -> pd.DataFrame:
+        """Differences of some work in both windows."""
+        windows = {"before_window": self.before.interval, "after_window": self.after.interval}
+        return of(self.before.dag, self.after.dag, **windows, **options)
 
     @answers(PATH_DIFF)
     def critical_path(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:

@@ -13,27 +13,19 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
 from htagraph.comparison.run_profile import Part, RunProfile
-from htagraph.comparison.samples import (
-    DoneSteps,
-    Samples,
-    compared,
-    done_steps,
-    one_sample,
-)
+from htagraph.comparison.samples import DoneSteps, Samples, compared, done_steps, one_sample
 from htagraph.graph import TraceGraph
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
+from htagraph.model.arrays import I64, Bools
 
 __all__ = ["job_profile"]
-
-I64 = npt.NDArray[np.int64]
 
 _VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns")
 
@@ -114,7 +106,7 @@ def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
     )
 
 
-def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
+def _why(steps: DoneSteps, inside: Bools, row: int) -> str:
     """Why a step is left out, if not for its length."""
     if not inside[row]:
         return "not recorded on all ranks throughout"

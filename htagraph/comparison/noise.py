@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.welch import FEWEST, Error, Sample, ends_apart, range_if_apart, welch
+from htagraph.model.arrays import F64
 
 __all__ = ["LEAST_CHANGE", "noise_ns"]
 
@@ -51,7 +51,7 @@ def noise_ns(
     first: Sequence[bool] = (),
     last: Sequence[bool] = (),
     parts: bool = False,
-) -> npt.NDArray[np.float64]:
+) -> F64:
     """The largest difference of means that counts as noise; infinite for too few steps.
 
     Parameters

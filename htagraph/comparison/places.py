@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.naming import gap_places
 from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.model.arrays import I64, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 
 __all__ = ["PLACE", "code_places", "gap_edges", "neighbour_of"]
-
-I64 = npt.NDArray[np.int64]
-Nodes = npt.NDArray[np.signedinteger]
 
 _LINE_NUMBER = re.compile(r":\d+(?= in |$)|\(-?\d+\)(?=: )|, after line \d+$")
 """The same line has another number in another version of a file."""
@@ -45,19 +42,7 @@ def gap_edges(segments: pd.DataFrame) -> I64:
 
 
 def code_places(dag: Dag, edge: I64) -> dict[int, str]:
-    """The place of host code by its edge: its neighbour, and its code if stacks were recorded.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us    |0         10        20        30        40
-    ...     cpu 1 |[aten::mm ]                   [aten::add]
-    ... '''))
-    >>> list(code_places(dag, np.flatnonzero(dag.edges.tail == 1)).values())
-    ['after aten::mm']
-    """
+    """The place of host code by its edge: its neighbour, and its code if stacks were recorded."""
     edge = np.unique(edge[edge >= 0])
     tail, head = dag.edges.tail[edge], dag.edges.head[edge]
     place, places = pd.factorize(gap_places(dag, tail, head))
@@ -71,7 +56,7 @@ def code_places(dag: Dag, edge: I64) -> dict[int, str]:
     return dict(zip(edge.tolist(), named.tolist(), strict=True))
 
 
-def _codes(dag: Dag, tail: Nodes, head: Nodes) -> npt.NDArray[np.object_]:
+def _codes(dag: Dag, tail: Rows, head: Rows) -> Texts:
     """The user code that ran longest between two nodes; empty if no stacks were recorded."""
     found = np.full(len(tail), "", dtype=object)
     if not len(tail) or not (dag.events.kind == EventKind.PYTHON).any():

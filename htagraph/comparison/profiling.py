@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -15,6 +14,7 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import COMPARED_BY, Groups, named
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.damage import damage_in_words
 from htagraph.model.step_markers import without_step_number
@@ -24,9 +24,6 @@ from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 
 __all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
-
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
@@ -46,7 +43,7 @@ _CALLED = ("kernel", "operator")
 """Parts whose calls tell whether a step does what others do."""
 
 
-def _named(names: npt.NDArray[np.object_], none: str = _NO_OPERATOR) -> npt.NDArray[np.object_]:
+def _named(names: Texts, none: str = _NO_OPERATOR) -> Texts:
     """Names without step numbers, which runs have in common."""
     codes, known = pd.factorize(names)
     shared = [without_step_number(str(name))[:_LONGEST_NAME] or none for name in known]
@@ -143,7 +140,7 @@ def _of_kind(
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
 
-def path_parts(segments: pd.DataFrame, samples: Samples, places: Text) -> list[Part]:
+def path_parts(segments: pd.DataFrame, samples: Samples, places: Texts) -> list[Part]:
     """The critical path of each sample, by bound, operator and name.
 
     Segments tile a window with all samples in it, and are cut where steps are done. Host code
@@ -281,12 +278,6 @@ def graph_profile(
     """The profile of a graph, or of a window of it.
 
     Name and world size are those in its file by default.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph_profile(hg.load(hg.demo_trace("none")).compile(), name="rank 0")
-    RunProfile(rank 0, 3 compared of 3 steps, 4.42 ms each)
     """
     samples = graph_samples(graph)
     origin = graph.origin

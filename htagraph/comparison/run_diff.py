@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.welch import Sample
@@ -18,15 +17,13 @@ from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, Run
 from htagraph.comparison.shared_work import SharedWork, shared_work
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.work_groups import ComparedBy
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
 from htagraph.writers.answering import answers
 
 __all__ = ["CHANGES", "RunDiff", "damage_by_side"]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """The change of a group: beyond noise, within it, or unknown of too few steps."""
@@ -367,7 +364,7 @@ class _Side(NamedTuple):
     calls: F64
     mean_ns: I64
     samples: list[Sample]
-    is_absent: npt.NDArray[np.bool_]
+    is_absent: Bools
 
     @classmethod
     def of(cls, tables: list[pd.DataFrame], n_steps: list[int], weights: list[int]) -> _Side:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -25,6 +24,7 @@ from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.graph import TraceGraph
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, MOST_KINDS, are_near, steady_steps
 from htagraph.lookup.steps import step_at
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.dag import Dag
 
 __all__ = [
@@ -37,9 +37,6 @@ __all__ = [
     "one_sample",
     "sample_frame",
 ]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _N_ODD = 6
 """Outlier steps that a profile names; the rest are counted.
@@ -77,7 +74,7 @@ class Samples(NamedTuple):
 class DoneSteps(NamedTuple):
     """Steps of a rank or of a job, each from when the one before was done; all arrays by step."""
 
-    names: npt.NDArray[np.object_]
+    names: Texts
     start_ns: I64
     end_ns: I64
     kind: I64
@@ -219,16 +216,6 @@ def graph_samples(graph: TraceGraph) -> Samples:
     """The samples of a graph: the steps of its window, each with others of its kind.
 
     A window in which fewer than two steps are done is one sample.
-
-    Examples
-    --------
-    >>> from htagraph import Trace, synth
-    >>> graph = Trace.from_events(synth.timeline('''
-    ...     us    |0         10        20        30        40        50        60        70
-    ...     cpu 1 |{ProfilerStep#0 }{ProfilerStep#1 }{ProfilerStep#2 [save ]}{ProfilerStep#3 }
-    ... ''')).compile()
-    >>> [(kind.n_steps, bool(kind.said)) for kind in graph_samples(graph).kinds]
-    [(3, False), (1, True)]
     """
     steps, window = done_steps(graph.dag), graph.interval
     inside = (steps.start_ns >= window.start_ns) & (steps.end_ns <= window.end_ns)

@@ -293,7 +293,8 @@ def _missing(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) ->
             seq
             for rank in present
             for seq in group.entered.get(rank, ())
-            if group.is_done(rank, seq) and not _is_one_sided(group.entered[rank][seq])
+            if group.is_done(rank, seq)
+            and not any(one.operation in _ONE_SIDED for one in group.entered[rank][seq])
         ),
         default=0,
     )
@@ -304,20 +305,8 @@ def _missing(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) ->
         return []
     stuck = {rank: group.entered[rank][seq][-1] for rank in entered}
     is_older = any(last[rank] < done for rank in lacking)
-    hang = Hang(
-        group,
-        "missing",
-        seq,
-        stuck[entered[0]].operation,
-        lacking,
-        entered,
-        stuck=stuck,
-    )
+    hang = Hang(group, "missing", seq, stuck[entered[0]].operation, lacking, entered, stuck=stuck)
     return [_timed(hang, dumps, is_older=is_older)]
-
-
-def _is_one_sided(entries: Sequence[Entry]) -> bool:
-    return any(one.operation in _ONE_SIDED for one in entries)
 
 
 def _unfinished(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) -> list[Hang]:
@@ -389,14 +378,7 @@ def _unanswered(group: Group, dumps: Mapping[int, Dump]) -> list[Hang]:
         n_answers = len(posted.get((source, target, other), ()))
         if len(mine) > n_answers:
             _, entry = mine[n_answers]
-            hang = Hang(
-                group,
-                "no counterpart",
-                entry.seq,
-                operation,
-                ranks[1:],
-                ranks[:1],
-                stuck={ranks[0]: entry},
-            )
+            about = (group, "no counterpart", entry.seq, operation, ranks[1:], ranks[:1])
+            hang = Hang(*about, stuck={ranks[0]: entry})
             found.append(_timed(hang, dumps, is_older=False))
     return found

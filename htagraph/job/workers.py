@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import pandas as pd
 from htagraph.algorithms.rendezvous import Rendezvous
 from htagraph.errors import QueryError, TraceFormatError, one_of
 from htagraph.job.worker_schedule import COMPUTES, scheduled
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.frames import WORKER_SAVINGS, WORKER_SLOWDOWNS, WORKER_STAGES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import path_of
@@ -34,9 +35,6 @@ from htagraph.readers.worker_timeline.reader import (
 from htagraph.writers.answering import answers
 
 __all__ = ["Workers", "load_workers"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 _MIN_SHARE = 0.03
 """Share of the step that a repair saves at least, to be called a cause. Chosen. Pinned by
@@ -53,6 +51,7 @@ Chosen: two equally slow stages have half each. Pinned by
 _MOST_WORKERS = 8
 """Workers, those with most excess, of which each is replayed as its peers. A limit of time."""
 _WORKER = ["dp", "pp", "tp"]
+_KEYS = ["name", "stage", *_WORKER]
 _GROUPS = {"stage": ["pp"], "replica": ["dp"], "kind": ["name"], "worker": _WORKER}
 """What slices are grouped by, by the name of the option."""
 
@@ -96,12 +95,12 @@ class Workers:
         return self.table["dur_ns"].to_numpy(np.int64)
 
     @cached_property
-    def _is_batch(self) -> npt.NDArray[np.bool_]:
+    def _is_batch(self) -> Bools:
         """Slices that compute a micro-batch."""
         return self.table["name"].isin(COMPUTES).to_numpy()
 
     @cached_property
-    def _is_compute(self) -> npt.NDArray[np.bool_]:
+    def _is_compute(self) -> Bools:
         kinds = self.table["kind"].isin([COMPUTE, "misc"]).to_numpy()
         return kinds | self._is_batch
 
@@ -317,8 +316,7 @@ def _batches(workers: Workers, dur: I64) -> pd.DataFrame:
 
 def _with_peers(workers: Workers, dur: I64) -> pd.DataFrame:
     """Each worker's mean by kind and stage, the median of its peers', and how much it computes."""
-    keys = ["name", "stage", *_WORKER]
-    own = _batches(workers, dur).groupby(keys)["dur_ns"].agg(["mean", "sum"]).reset_index()
+    own = _batches(workers, dur).groupby(_KEYS)["dur_ns"].agg(["mean", "sum"]).reset_index()
     peers = own.groupby(["name", "stage"])["mean"]
     own["peers"] = peers.transform(_medians_of_others)
     own["excess"] = own["sum"] * np.maximum(1 - own["peers"] / own["mean"].clip(lower=1), 0)
@@ -346,10 +344,9 @@ def _medians_of_others(values: pd.Series[float]) -> F64:
 def _scaled(workers: Workers, dur: I64, own: pd.DataFrame, factor: npt.ArrayLike) -> I64:
     """Durations with a factor for each kind, stage and worker of a frame."""
     rows = _batches(workers, dur)
-    keys = ["name", "stage", *_WORKER]
-    factors = pd.Series(np.asarray(factor), index=pd.MultiIndex.from_frame(own[keys]))
+    factors = pd.Series(np.asarray(factor), index=pd.MultiIndex.from_frame(own[_KEYS]))
     out = dur.astype(np.float64)
-    out[rows.index] *= factors.reindex(pd.MultiIndex.from_frame(rows[keys])).to_numpy()
+    out[rows.index] *= factors.reindex(pd.MultiIndex.from_frame(rows[_KEYS])).to_numpy()
     return _whole(out)
 
 
@@ -375,10 +372,6 @@ def _slow_of(workers: Workers, dur: I64, by: list[str]) -> _Repair | None:
             is_asked = own.loc[mine, "excess"].sum() >= _OWN_PART * whole
             best = step_ns, _Repair((stage, dp, pp, tp), _ratio(own[mine]), after, is_asked)
     return best[1] if best else None
-
-
-def _slow_worker(workers: Workers, dur: I64) -> _Repair | None:
-    return _slow_of(workers, dur, _WORKER)
 
 
 def _slow_replica(workers: Workers, dur: I64) -> _Repair | None:
@@ -412,12 +405,11 @@ def _equal_stages(workers: Workers, dur: I64) -> _Repair | None:
 def _even_batches(workers: Workers, dur: I64) -> _Repair | None:
     """All micro-batches of a worker as their mean."""
     rows = _batches(workers, dur)
-    keys = ["name", "stage", *_WORKER]
     out = dur.astype(np.float64)
-    mean = rows.groupby(keys)["dur_ns"].transform("mean")
+    mean = rows.groupby(_KEYS)["dur_ns"].transform("mean")
     out[rows.index] = mean.to_numpy()
-    longest = rows["dur_ns"].groupby([rows[key] for key in ["step", *keys]]).max()
-    usual = mean.groupby([rows[key] for key in ["step", *keys]]).mean()
+    longest = rows["dur_ns"].groupby([rows[key] for key in ["step", *_KEYS]]).max()
+    usual = mean.groupby([rows[key] for key in ["step", *_KEYS]]).mean()
     return _Repair(_NOWHERE, float(longest.sum() / max(usual.sum(), 1)), _whole(out))
 
 
@@ -438,7 +430,7 @@ def _no_transfers(workers: Workers, dur: I64) -> _Repair | None:
 
 _NOWHERE = (-1, -1, -1, -1)
 _REPAIRS: dict[str, Callable[[Workers, I64], _Repair | None]] = {
-    "worker": _slow_worker,
+    "worker": partial(_slow_of, by=_WORKER),
     "workers": _as_medians,
     "replica": _slow_replica,
     "stage": _equal_stages,

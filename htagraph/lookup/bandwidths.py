@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, among
 
 __all__ = ["Bandwidths", "bandwidths"]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 _US_NS = 1_000
 """A unit: what older profilers cut durations to."""

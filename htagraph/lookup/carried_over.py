@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 
 __all__ = ["carried_over"]
 
 
-def carried_over(dag: Dag) -> npt.NDArray[np.bool_]:
+def carried_over(dag: Dag) -> Bools:
     """Whether each event is device work from before the capture.
 
     It has no recorded launch, and starts before the first work of its device that has one.

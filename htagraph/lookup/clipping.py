@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["Clipped", "clipped", "device_work", "host_work"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class Clipped(NamedTuple):
@@ -27,7 +26,7 @@ class Clipped(NamedTuple):
         """Time of each event in the window."""
         return self.end_ns - self.start_ns
 
-    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Clipped:
+    def take(self, rows: npt.NDArray[np.integer] | Bools) -> Clipped:
         """Some rows (positions or a mask)."""
         return Clipped(self.event[rows], self.start_ns[rows], self.end_ns[rows])
 

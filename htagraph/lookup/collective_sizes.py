@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.lookup.operator_work import call_of
+from htagraph.model.arrays import F64, I64, Texts
 from htagraph.model.dag import Dag
 
 __all__ = ["Recorded", "bus_factors", "collective_sizes"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Texts = npt.NDArray[np.object_]
 
 _NCCL_BYTES = {
     "Char": 1,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.selecting import under_mask
 from htagraph.model.api_calls import GRAPH_LAUNCH
+from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, EventKind, among
 from htagraph.model.window import Window
@@ -26,7 +26,7 @@ _MOST = 0.5
 """More than half is most: test_compiled_work draws a little more and a little less."""
 
 
-def graph_launches(dag: Dag) -> npt.NDArray[np.bool_]:
+def graph_launches(dag: Dag) -> Bools:
     """Whether each event is a call that launches a captured graph."""
     return _named(dag, GRAPH_LAUNCH)
 
@@ -84,7 +84,7 @@ def is_replayed(dag: Dag, window: Window) -> bool:
     return bool(replayed_ns > _MOST * work.dur_ns.sum())
 
 
-def _named(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def _named(dag: Dag, pattern: re.Pattern[str]) -> Bools:
     """Whether each event is a host event with such a name."""
-    named: npt.NDArray[np.bool_] = dag.events.named(dag.events.symbols.searched(pattern))
+    named: Bools = dag.events.named(dag.events.symbols.searched(pattern))
     return named & among(dag.events.kind, HOST_KINDS)

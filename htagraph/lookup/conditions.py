@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError, did_you_mean
+from htagraph.model.arrays import Bools
 
 __all__ = ["rows_where"]
-
-Bool = npt.NDArray[np.bool_]
 
 _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
@@ -38,7 +36,7 @@ _COMPUTED: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_JOINED: Mapping[type[ast.operator], Callable[[Bool, Bool], Bool]] = {
+_JOINED: Mapping[type[ast.operator], Callable[[Bools, Bools], Bools]] = {
     ast.BitAnd: np.logical_and,
     ast.BitOr: np.logical_or,
 }
@@ -119,7 +117,7 @@ class _Rows:
         self.frame = frame
         self.quoted = quoted
 
-    def truth(self, node: ast.expr) -> Bool:
+    def truth(self, node: ast.expr) -> Bools:
         """Whether an expression holds, for every row."""
         value = self.value(node)
         if isinstance(value, bool):
@@ -165,7 +163,7 @@ class _Rows:
             case _:
                 raise _WrongError(f"{type(node).__name__} is not allowed")
 
-    def _called(self, node: ast.Call) -> Bool:
+    def _called(self, node: ast.Call) -> Bools:
         """Whether texts of a column have a part: the only calls that are allowed."""
         match node:
             case ast.Call(
@@ -188,7 +186,7 @@ class _Rows:
         column: pd.Series[Any] = self.frame[name]
         return column
 
-    def _compared(self, node: ast.Compare) -> Bool:
+    def _compared(self, node: ast.Compare) -> Bools:
         """Whether a chain of comparisons holds, for every row."""
         holds = np.ones(len(self.frame), dtype=bool)
         left = node.left
@@ -203,7 +201,7 @@ class _Rows:
             left = right
         return holds
 
-    def _contained(self, left: ast.expr, right: ast.expr) -> Bool:
+    def _contained(self, left: ast.expr, right: ast.expr) -> Bools:
         """Whether a text is part of a column, or a column one of several values."""
         value = self.value(left)
         if isinstance(right, ast.List | ast.Tuple):
@@ -215,14 +213,14 @@ class _Rows:
             raise _WrongError("`in` takes a text and a column, or a column and a list")
         return self._of_texts(right, "contains", value)
 
-    def _of_texts(self, column: ast.Name, method: str, text: str) -> Bool:
+    def _of_texts(self, column: ast.Name, method: str, text: str) -> Bools:
         """Whether the texts of a column have a part; each distinct text is tested once."""
         codes, texts = pd.factorize(self._column(column.id))
         has = np.array([_OF_TEXTS[method](str(one), text) for one in texts] + [False], dtype=bool)
         return has[codes]
 
 
-def _known(value: Any) -> Bool:  # noqa: ANN401  a column, an array or one value
+def _known(value: Any) -> Bools:  # noqa: ANN401  a column, an array or one value
     """Whether a comparison holds; absent values never do."""
     if isinstance(value, pd.Series):
         return value.to_numpy(dtype=bool, na_value=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.matching import group_starts
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.queues import queues
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
@@ -21,8 +21,6 @@ __all__ = [
     "counter_levels",
     "queue_changes",
 ]
-
-I64 = npt.NDArray[np.int64]
 
 _BYTES_PER_S = 1_000_000_000
 """A unit: one byte per nanosecond. Only the rounding of a value depends on it."""
@@ -48,7 +46,7 @@ class CounterChanges(NamedTuple):
     change: I64
     device: I64
     stream: I64
-    name: npt.NDArray[np.object_]
+    name: Texts
     unit: int
 
 

@@ -31,14 +31,6 @@ def find_loading(dag: Dag) -> Loading:
         "in process": the step makes batches itself. "by workers": the step waits for workers.
         "after workers": operators in the step, after the workers. "pinned by a thread": pinning
         takes most of that time. "": there is no DataLoader.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> events = hg.synth.timeline("cpu 1 |{load      }", names={
-    ...     "load": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"})
-    >>> find_loading(hg.Trace.from_events(events).compile().dag)
-    'by workers'
     """
     events = dag.events
     loads = events.named(events.symbols.searched(_LOADER)) & events.is_host

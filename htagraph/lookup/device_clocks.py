@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sample_levels import over
 from htagraph.lookup.sampled_use import series_of
+from htagraph.model.arrays import I64
 from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.dag import Dag
 
 __all__ = ["Clocks", "device_clocks"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class Clocks(NamedTuple):

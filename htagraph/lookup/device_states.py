@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.intervals import Cover, States, states
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.lookup.clipping import device_work
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
 
 __all__ = ["CLASSES", "device_states", "devices_of", "runs", "time_by_class"]
-
-I64 = npt.NDArray[np.int64]
 
 CLASSES = (KernelClass.COMPUTE, KernelClass.COMMUNICATION, KernelClass.MEMORY)
 """Classes of device work: bit ``c`` of a mask says that class ``c`` runs, bit 0 is always set."""
@@ -59,7 +57,7 @@ def device_states(dag: Dag, window: Window) -> States:
     return found
 
 
-def runs(found: States, kernel_class: KernelClass) -> npt.NDArray[np.bool_]:
+def runs(found: States, kernel_class: KernelClass) -> Bools:
     """Whether a class runs, on each stretch."""
     return np.asarray((found.mask >> int(kernel_class)) & 1 == 1)
 

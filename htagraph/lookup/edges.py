@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I32
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES
 from htagraph.model.kinds import EdgeKind
@@ -13,8 +14,6 @@ from htagraph.model.rules import Rule
 from htagraph.model.schema import categorical
 
 __all__ = ["edge_frame", "work_links"]
-
-I32 = npt.NDArray[np.int32]
 
 
 def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:

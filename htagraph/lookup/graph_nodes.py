@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.compiled_work import graph_launches
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 
 __all__ = ["GraphNodes", "graph_nodes"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class GraphNodes(NamedTuple):
@@ -40,28 +39,15 @@ class GraphNodes(NamedTuple):
     graph: I64
     replay: I64
     node: I64
-    is_recorded: npt.NDArray[np.bool_]
+    is_recorded: Bools
 
-    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> GraphNodes:
+    def take(self, rows: npt.NDArray[np.integer] | Bools) -> GraphNodes:
         """Some of the work, by positions or a mask."""
         return GraphNodes._make(column[rows] for column in self)
 
 
 def graph_nodes(dag: Dag) -> GraphNodes:
-    """Nodes of CUDA graphs in a trace, with all their replays.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[graph >a][graph >b]
-    ...     stream 7 |       [k <a][m <a]   [k <b][m <b]
-    ... '''))
-    >>> found = graph_nodes(dag)
-    >>> found.graph.tolist(), found.replay.tolist(), found.node.tolist()
-    ([0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1])
-    """
+    """Nodes of CUDA graphs in a trace, with all their replays."""
     events = dag.events
     node_id = events.column("graph_node").astype(np.int64)
     launched = (dag.launch >= 0) & graph_launches(dag)[dag.launch]

@@ -17,19 +17,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.queues import queues
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, KERNEL_LAUNCH
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
 __all__ = ["Hole", "Launches", "kernel_launches", "without_launch", "without_work"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _FEWEST = 10
 """Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole
@@ -86,17 +83,6 @@ def kernel_launches(dag: Dag) -> Launches:
 
     A launch within another, as of two libraries, is the same launch. None of a trace that was read
     in part: its work may be in the rest.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][cudaLaunchKernel][cudaStreamBeginCapture][cudaLaunchKernel]
-    ...     stream 7 |       [k <a]
-    ... '''))
-    >>> kernel_launches(dag).has_work.tolist()
-    [True, False]
     """
     events = dag.events
     is_call = (events.kind == EventKind.RUNTIME) & (not dag.notes.get("is_part", 0))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.collective_names import HOST_CALL, HOST_COLLECTIVE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, among
 from htagraph.model.rules import Rule
 
 __all__ = ["given_ranges", "host_collectives", "host_ranges"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def host_ranges(dag: Dag) -> I64:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, among
 
@@ -22,14 +22,14 @@ _LONG_FACTOR = 2
 wait. Chosen: test_host_waits draws one on each side."""
 
 
-def long_waits(dag: Dag) -> npt.NDArray[np.bool_]:
+def long_waits(dag: Dag) -> Bools:
     """Whether each event is a synchronization that took too long to have returned at once."""
     is_long = dag.events.dur_ns > _LONG_FACTOR * dag.calibration.launch_usual_ns
-    waits: npt.NDArray[np.bool_] = among(call_meanings(dag.events), _SYNCS) & is_long
+    waits: Bools = among(call_meanings(dag.events), _SYNCS) & is_long
     return waits
 
 
-def is_matched(dag: Dag) -> npt.NDArray[np.bool_]:
+def is_matched(dag: Dag) -> Bools:
     """Whether each event is known to have waited for device work."""
     matched = np.zeros(len(dag.events), dtype=bool)
     matched[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True

@@ -17,18 +17,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.occupancy import residency
 from htagraph.lookup.device_states import devices_of
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.devices import MOST_THREADS_PER_SM, DeviceProperties
 
 __all__ = ["KernelWaves", "LaunchGeometry", "geometry_devices", "kernel_waves", "launch_geometry"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _AXES = ("x", "y", "z")
 _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"

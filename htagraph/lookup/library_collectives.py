@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.collective_names import (
     LIBRARIES,
     MAY_BE_HALVES,
@@ -28,10 +28,6 @@ from htagraph.model.collective_names import (
 from htagraph.model.dag import Dag
 
 __all__ = ["LibraryCollectives", "library_collectives"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Texts = npt.NDArray[np.object_]
 
 
 class LibraryCollectives(NamedTuple):

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import depths
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.selecting import kind_mask, name_mask, tree_parent, where_rows
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 
 __all__ = ["CHILD", "Hop", "Pattern", "find_matches", "linked_events"]
-
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""
@@ -38,7 +35,7 @@ class Pattern:
     name: str | re.Pattern[str] | None = None
     where: str | None = None
 
-    def mask(self, dag: Dag, rows: I64) -> Bool:
+    def mask(self, dag: Dag, rows: I64) -> Bools:
         """Whether each event matches and is in `rows`."""
         wanted = kind_mask(dag, self.kind)
         if self.name is not None:

@@ -6,17 +6,15 @@ import re
 from typing import SupportsIndex, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window, WindowClock
 
 __all__ = ["instance_window", "is_annotation", "named_ranges", "range_window"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def is_annotation(dag: Dag, name: str) -> bool:

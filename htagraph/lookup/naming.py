@@ -5,37 +5,32 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.lookup.attribution import innermost
+from htagraph.model.arrays import I64, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.symbols import alphabetical
 
 __all__ = [
-    "MODULE",
     "frames_at",
     "gap_places",
     "innermost_at",
+    "modules_at",
     "names_or_empty",
     "op_names",
     "spelling",
 ]
 
-I64 = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger]
-Nodes = npt.NDArray[np.signedinteger]
-Text = npt.NDArray[np.object_]
-
-MODULE = re.compile(r"^nn\.Module: ")
+_MODULE = re.compile(r"^nn\.Module: ")
 """Names of the Python frames that stand for modules."""
 
 
-def names_or_empty(dag: Dag, events: I64) -> Text:
+def names_or_empty(dag: Dag, events: I64) -> Texts:
     """Name of each event, ``""`` for -1."""
     out = np.full(len(events), "", dtype=object)
     known = events >= 0
@@ -48,7 +43,7 @@ def spelling(dag: Dag) -> I64:
     return alphabetical(dag.events.symbols.texts)[1]
 
 
-def op_names(dag: Dag, events: I64) -> Text:
+def op_names(dag: Dag, events: I64) -> Texts:
     """Innermost operator or annotation that each event ran in, or was launched from.
 
     ``""`` for none. Replayed work ran in the operator of its capture, if that was added.
@@ -57,7 +52,7 @@ def op_names(dag: Dag, events: I64) -> Text:
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 
-def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
+def gap_places(dag: Dag, tail: Rows, head: Rows) -> Texts:
     """Place of host code between two nodes of a thread: ``after aten::mm``, else ``before …``.
 
     ``""`` if the tail is no end, and the head no start. Findings, opportunities, comparisons and
@@ -67,7 +62,7 @@ def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
     code, place = np.unique(dag.events.name[np.where(ended, tail, head) >> 1], return_inverse=True)
     texts = dag.events.symbols.array[code].tolist()
     names = np.array([*map(without_step_number, texts), ""], dtype=object)[place]
-    places: Text = np.where(ended, "after " + names, np.where(begins, "before " + names, ""))
+    places: Texts = np.where(ended, "after " + names, np.where(begins, "before " + names, ""))
     return places
 
 
@@ -78,6 +73,12 @@ def frames_at(dag: Dag, lane: Rows, ts_ns: I64, pattern: re.Pattern[str] | None 
     if pattern is not None:
         wanted &= events.named(events.symbols.searched(pattern))
     return innermost_at(dag, np.flatnonzero(wanted), lane, ts_ns)[0]
+
+
+def modules_at(dag: Dag, host: I64) -> I64:
+    """Frame of the innermost module in which each host event began, -1 for none."""
+    lane = gather(dag.events.lane.astype(np.int64), host)
+    return frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), _MODULE)
 
 
 def innermost_at(dag: Dag, ranges: I64, lane: Rows, ts_ns: I64) -> tuple[I64, I64]:

@@ -6,19 +6,16 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.lookup.device_clocks import device_clocks
 from htagraph.lookup.launch_geometry import geometry_devices
 from htagraph.lookup.operator_work import OperatorWork, operator_work
+from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.operators.peaks import DevicePeaks, peaks_of
 
 __all__ = ["Limit", "OperatorRoofs", "operator_roofs"]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 _NS = 1e9
 _FEWEST_KERNELS = 100

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.events import LIST_COLUMNS
 from htagraph.model.kinds import EventKind
@@ -21,8 +22,6 @@ from htagraph.operators.paged_attention import PAGED
 from htagraph.operators.work import Work, registered, work_of
 
 __all__ = ["OperatorWork", "call_of", "operator_work"]
-
-I64 = npt.NDArray[np.int64]
 
 _SUMS = r"\(sq(\d{1,9})sk(\d{1,9})sqsq(\d{1,17})sqsk(\d{1,17})\)"
 _LENGTHS = re.compile(rf"_context_\d+{_SUMS}_generation_\d+{_SUMS}")

@@ -6,18 +6,14 @@ import re
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, under_pattern
+from htagraph.model.arrays import I64, Bools, Rows
 from htagraph.model.dag import Dag
 
 __all__ = ["Phase", "phases", "runs_in_closure"]
-
-I64 = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger]
-Mask = npt.NDArray[np.bool_]
 
 _EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
 _STEPS = re.compile(r"^Optimizer\.step#")
@@ -64,7 +60,7 @@ def phases(dag: Dag, work: I64) -> I64:
     return out
 
 
-def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Mask:
+def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Bools:
     """Whether each event runs in a closure that the optimizer calls: forward and backward.
 
     Lightning calls ``optimizer.step(closure)``, so all of a training step is inside of it. The
@@ -95,5 +91,5 @@ def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Mask:
         return np.zeros(len(events), dtype=bool)
     np.maximum.at(until_ns, around[inside], ended_ns[inside])
     caller = nearest(dag.parent, host_of(dag, events), is_step)
-    found: Mask = at_ns < gather(until_ns, caller, 0)
+    found: Bools = at_ns < gather(until_ns, caller, 0)
     return found

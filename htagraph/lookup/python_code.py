@@ -20,21 +20,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.algorithms.tiling import check_tiling
+from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
 __all__ = ["CodePieces", "Stretches", "code_pieces"]
-
-I8 = npt.NDArray[np.int8]
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Text = npt.NDArray[np.object_]
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 _NOT_CODE = re.compile(r"^<|^nn\.Module: ")
@@ -68,7 +63,7 @@ class CodePieces(NamedTuple):
     stretch: I64
     start_ns: I64
     end_ns: I64
-    line: Text
+    line: Texts
     topic: I8
 
 
@@ -79,11 +74,11 @@ class _Frames(NamedTuple):
     parent: I64
     named: I64
     call: I64
-    is_user: Mask
+    is_user: Bools
     topic: I8
 
 
-def _up(parent: I64, stop: Mask) -> tuple[I64, I64]:
+def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
     """First of each frame and its ancestors where `stop` holds, -1 for none; the one below it."""
     at, below = np.arange(len(parent)), np.full(len(parent), -1, dtype=np.int64)
     going = np.flatnonzero(~stop)
@@ -95,14 +90,10 @@ def _up(parent: I64, stop: Mask) -> tuple[I64, I64]:
     return at, below
 
 
-def _symbols_where(dag: Dag, pattern: re.Pattern[str]) -> Mask:
-    return dag.events.symbols.searched(pattern)
-
-
-def _is_user_code(dag: Dag) -> Mask:
+def _is_user_code(dag: Dag) -> Bools:
     """Whether each symbol names a frame of user code: of a file, and not of a library."""
-    library = _symbols_where(dag, _LIBRARY) | _symbols_where(dag, _STANDARD)
-    return _symbols_where(dag, _FRAME) & ~library
+    searched = dag.events.symbols.searched
+    return searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
 
 
 def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]) -> _Frames:
@@ -110,11 +101,11 @@ def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[s
     name = dag.events.name[event]
     is_user = _is_user_code(dag)[name]
     user, call = _up(parent, is_user)
-    known, _ = _up(parent, ~_symbols_where(dag, _NOT_CODE)[name])
+    known, _ = _up(parent, ~dag.events.symbols.searched(_NOT_CODE)[name])
     named = np.where(user >= 0, user, np.where(known >= 0, known, np.arange(len(event))))
     topic = np.full(len(event), -1, dtype=np.int8)
     for number, pattern in topics.items():
-        topic[_symbols_where(dag, pattern)[name]] = number
+        topic[dag.events.symbols.searched(pattern)[name]] = number
     about, _ = _up(parent, topic >= 0)
     return _Frames(
         event,
@@ -136,7 +127,7 @@ def _text(frame: str, call_from: str, how: int) -> str:
     return f"{file}{within}, after line {line}" if how == _AFTER_CALL else f"{call_from}{within}"
 
 
-def _lines(dag: Dag, named: I64, call: I64, how: I64) -> Text:
+def _lines(dag: Dag, named: I64, call: I64, how: I64) -> Texts:
     """Text of each combination of a frame, the call under way, and how they combine."""
     events = dag.events
     called = events.column("call_from")

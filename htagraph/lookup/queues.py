@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.errors import QueryError
 from htagraph.lookup.naming import spelling
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 
 __all__ = ["Queues", "queues"]
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

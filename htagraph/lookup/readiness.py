@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.walks import origins
+from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 
 __all__ = ["Readiness", "first_anchor", "readiness"]
-
-I64 = npt.NDArray[np.int64]
 
 _EVER = np.iinfo(np.int64).min
 
@@ -37,7 +35,7 @@ class Readiness(NamedTuple):
     ready_after: I64
 
 
-def first_anchor(dag: Dag, kernels: I64) -> npt.NDArray[np.int32]:
+def first_anchor(dag: Dag, kernels: I64) -> I32:
     """End of the collective that the walk back from each node meets first, -1 for none.
 
     The walk follows binding edges; an end meets itself. What happens after the end of a collective

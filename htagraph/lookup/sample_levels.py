@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import F64, I64
 from htagraph.model.samples import SampleTable, Series
 
 __all__ = ["Levels", "Stretches", "over", "sample_levels"]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 
 class Levels(NamedTuple):

@@ -6,15 +6,12 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
+from htagraph.model.arrays import F64, I64
 from htagraph.model.samples import SampleTable, Series
 
 __all__ = ["SAMPLED", "full_value", "sampled_use", "series_of"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 SAMPLED: Mapping[str, re.Pattern[str]] = {
     "gpu_utilization": re.compile(
@@ -42,14 +39,6 @@ def sampled_use(
 
     By the names of `SAMPLED`; NaN without samples. Of several series, the one with most samples
     counts. If the trace has one device, a series without a device is of that one.
-
-    Examples
-    --------
-    >>> from htagraph.model.samples import Series
-    >>> table = SampleTable.of([(Series("SMACT", "ratio", 0), [5, 15, 25], [0.25, 0.75, 0.5])])
-    >>> use = sampled_use(table, 0, np.array([0]), np.array([0, 90]), np.array([20, 99]))
-    >>> use["sm_activity"].tolist()
-    [0.5, nan]
     """
     found = {}
     for name, pattern in SAMPLED.items():

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.errors import QueryError, one_of
 from htagraph.lookup.conditions import rows_where
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -28,8 +28,6 @@ __all__ = [
     "where_rows",
 ]
 
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 Kinds = str | EventKind | Iterable[str | EventKind]
 
 
@@ -50,20 +48,20 @@ def events_in(dag: Dag, window: Window) -> I64:
     return np.flatnonzero(inside)
 
 
-def _group_mask(dag: Dag, group: str) -> Bool:
+def _group_mask(dag: Dag, group: str) -> Bools:
     """Whether each event is of one of `KIND_GROUPS`."""
     if group == "launch":
-        launches: Bool = np.zeros(len(dag.events), dtype=bool)
+        launches: Bools = np.zeros(len(dag.events), dtype=bool)
         launches[dag.launch[dag.launch >= 0]] = True
         return launches
     if group == "collective":
-        communicates: Bool = dag.classification.kernel_class == KernelClass.COMMUNICATION
+        communicates: Bools = dag.classification.kernel_class == KernelClass.COMMUNICATION
         communicates &= dag.events.kind == EventKind.KERNEL
         return communicates
     return dag.events.is_device if group == "device" else dag.events.is_host
 
 
-def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
+def kind_mask(dag: Dag, kinds: Kinds) -> Bools:
     """Whether each event is of some kinds: of `EventKind` or its labels, or of `KIND_GROUPS`."""
     mask = np.zeros(len(dag.events), dtype=bool)
     for kind in [kinds] if isinstance(kinds, str | EventKind) else kinds:
@@ -81,7 +79,7 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
     return mask
 
 
-def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bool:
+def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bools:
     """Whether the name of each event matches a glob or regex (see `compile_pattern`)."""
     return dag.events.named(dag.events.symbols.named(name))
 
@@ -91,13 +89,13 @@ def tree_parent(dag: Dag) -> I64:
     return np.where(dag.events.is_device, dag.launch, dag.parent).astype(np.int64)
 
 
-def under_mask(dag: Dag, tops: Bool) -> Bool:
+def under_mask(dag: Dag, tops: Bools) -> Bools:
     """Whether each event is below some events in the call tree."""
     parent = tree_parent(dag)
     return nearest(parent, parent, tops) >= 0
 
 
-def replayed_in(dag: Dag, name: str | re.Pattern[str]) -> Bool:
+def replayed_in(dag: Dag, name: str | re.Pattern[str]) -> Bools:
     """Whether each event is work of a replayed graph that an operator of this name captured."""
     calls, found = dag.unrolled, np.zeros(len(dag.events), dtype=bool)
     if calls is not dag:

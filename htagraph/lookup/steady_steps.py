@@ -14,12 +14,12 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import POLLS
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import alphabetical
@@ -36,9 +36,6 @@ __all__ = [
 ]
 
 _DIGITS = re.compile(r"\d+")
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 FEWEST_ALIKE = 3
 """Steps that must be alike before any is called steady: of two that differ, either may be usual
@@ -211,12 +208,6 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
     """Whether each length is near the median of some of them.
 
     `among` are those whose median and spread count, at least one.
-
-    Examples
-    --------
-    >>> lengths_ns = np.array([100, 109, 130, 99, 101])
-    >>> are_near(lengths_ns, np.ones(5, dtype=bool)).tolist()
-    [True, True, False, True, True]
     """
     median = _lower_median(lengths_ns[among])
     away = np.abs(lengths_ns - median)
@@ -225,20 +216,7 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
 
 
 def steady_steps(dag: Dag) -> SteadySteps:
-    """Which steps of a trace are alike.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us    |0         10        20        30        40        50        60
-    ...     cpu 1 |{ProfilerStep#0  }{ProfilerStep#1}{ProfilerStep#2           }{ProfilerStep#3 }
-    ... '''))
-    >>> found = steady_steps(dag)
-    >>> found.is_steady.tolist(), found.usual
-    ([True, True, False, True], 3)
-    """
+    """Which steps of a trace are alike."""
     parts = _step_parts(dag)
     n = len(parts.step)
     none = np.zeros(n, dtype=bool)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
@@ -53,7 +53,7 @@ def steps_in(events: EventTable, window: Window) -> pd.DataFrame:
     return steps[inside]
 
 
-def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def step_at(steps: pd.DataFrame, ts_ns: I64) -> I64:
     """Row of the step at each time, -1 for none; of steps that overlap, the last begun.
 
     Examples

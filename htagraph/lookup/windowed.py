@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 
 __all__ = ["WindowedEdges", "windowed_edges"]
-
-I8 = npt.NDArray[np.int8]
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

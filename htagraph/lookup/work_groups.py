@@ -7,23 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, innermost
-from htagraph.lookup.naming import MODULE, frames_at
+from htagraph.lookup.naming import modules_at
 from htagraph.lookup.operator_work import call_of
 from htagraph.lookup.phases import Phase, phases
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
 __all__ = ["BY_LAUNCH", "COMPARED_BY", "ComparedBy", "Groups", "by_shape_of", "named"]
-
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 ComparedBy = Literal["name", "shape", "module", "annotation", "phase"]
 """Groups that two runs have in common."""
@@ -42,7 +39,7 @@ class Groups(NamedTuple):
     """The group of each event, and what the groups are called; "" for none."""
 
     code: I64
-    names: Text
+    names: Texts
 
 
 def named(dag: Dag, events: I64) -> Groups:
@@ -89,10 +86,7 @@ def _by_common_shape(dag: Dag, work: I64) -> Groups:
 
 
 def _by_module(dag: Dag, work: I64) -> Groups:
-    dag = dag.unrolled
-    host = host_of(dag, work)
-    lane = gather(dag.events.lane.astype(np.int64), host)
-    return named(dag, frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE))
+    return named(dag, modules_at(dag.unrolled, host_of(dag.unrolled, work)))
 
 
 def _by_annotation(dag: Dag, work: I64) -> Groups:

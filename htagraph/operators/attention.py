@@ -63,8 +63,8 @@ def cells(n_queries: int, n_keys: int, *, is_bottom_right: bool = False) -> int:
     return rising + (n_queries - full_from) * n_keys if n_queries else 0
 
 
-def _scores(call: Call, at: _Arguments) -> tuple[int, Tensor, Tensor, Tensor] | None:
-    """Computed scores of all heads, and query, key, value."""
+def _scores(call: Call, at: _Arguments) -> tuple[int, list[Tensor], list[Tensor], Tensor] | None:
+    """Computed scores of all heads; query, key and value; the bias, if any; and the result."""
     query, key, value = (call.tensor(at.query + k) for k in range(3))
     if query is None or key is None or value is None:
         return None
@@ -81,41 +81,28 @@ def _scores(call: Call, at: _Arguments) -> tuple[int, Tensor, Tensor, Tensor] | 
         if causal
         else n_queries * n_keys
     )
-    return query.dims[0] * query.dims[at.heads] * per_head, query, key, value
+    scores = query.dims[0] * query.dims[at.heads] * per_head
+    bias = call.tensor(at.bias) if at.bias >= 0 else None
+    out = Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
+    return scores, [query, key, value], [bias] if bias else [], out
 
 
 @models(*_FORWARD)
 def forward(call: Call) -> Work | None:
     """Scores, and their product with the values."""
-    at = _FORWARD[call.name]
-    if (found := _scores(call, at)) is None:
+    if (found := _scores(call, _FORWARD[call.name])) is None:
         return None
-    scores, query, key, value = found
-    bias = call.tensor(at.bias) if at.bias >= 0 else None
-    out = Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
-    return traffic(
-        Family.ATTENTION,
-        [query, key, value, *([bias] if bias else [])],
-        [out],
-        flops=2 * scores * (query.dims[-1] + value.dims[-1]),
-        dtype=query.dtype,
-    )
+    scores, inputs, bias, out = found
+    flops = 2 * scores * (inputs[0].dims[-1] + out.dims[-1])
+    return traffic(Family.ATTENTION, [*inputs, *bias], [out], flops=flops, dtype=out.dtype)
 
 
 @models(*_BACKWARD)
 def backward(call: Call) -> Work | None:
     """Scores again, and the gradients of scores, query, key and value."""
-    at = _BACKWARD[call.name]
-    if (found := _scores(call, at)) is None:
+    if (found := _scores(call, _BACKWARD[call.name])) is None:
         return None
-    scores, query, key, value = found
-    bias = call.tensor(at.bias) if at.bias >= 0 else None
-    out = Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
-    width = query.dims[-1] + value.dims[-1]
-    return traffic(
-        Family.ATTENTION,
-        [query, key, value, out, out, *([bias] if bias else [])],
-        [query, key, value],
-        flops=_PRODUCTS_BACKWARD * scores * width,
-        dtype=query.dtype,
-    )
+    scores, inputs, bias, out = found
+    flops = _PRODUCTS_BACKWARD * scores * (inputs[0].dims[-1] + out.dims[-1])
+    reads = [*inputs, out, out, *bias]
+    return traffic(Family.ATTENTION, reads, inputs, flops=flops, dtype=out.dtype)

@@ -37,20 +37,9 @@ _TYPES = {
 """Element types as PyTorch's profiler writes them: short name and bytes."""
 
 _SCALAR_TYPES = {
-    0: "uint8",
-    1: "int8",
-    2: "int16",
-    3: "int32",
-    4: "int64",
-    5: "fp16",
-    6: "fp32",
-} | {
-    7: "fp64",
-    11: "bool",
-    15: "bf16",
-    23: "fp8",
-    24: "fp8",
-}
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "fp16", 6: "fp32", 7: "fp64",
+    11: "bool", 15: "bf16", 23: "fp8", 24: "fp8",
+}  # fmt: skip
 """`torch.dtype` by the number that Concrete Inputs have: c10/core/ScalarType.h."""
 
 _BYTES = dict(_TYPES.values())

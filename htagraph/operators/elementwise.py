@@ -8,103 +8,25 @@ from htagraph.operators.work import Family, Work, models, traffic
 __all__ = ["elementwise"]
 
 _UNARY = (
-    "abs",
-    "ceil",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "cos",
-    "cosh",
-    "cumsum",
-    "cumprod",
-    "elu",
-    "erf",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "gelu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "mish",
-    "nan_to_num",
-    "neg",
-    "reciprocal",
-    "relu",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "softplus",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "tril",
-    "triu",
-    "trunc",
-    "bitwise_not",
-    "flip",
-    "roll",
-)
+    "abs", "ceil", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "cumsum", "cumprod", "elu",
+    "erf", "exp", "exp2", "expm1", "floor", "gelu", "hardsigmoid", "hardswish", "hardtanh",
+    "leaky_relu", "log", "log10", "log1p", "log2", "mish", "nan_to_num", "neg", "reciprocal",
+    "relu", "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "softplus", "sqrt", "square", "tan",
+    "tanh", "tril", "triu", "trunc", "bitwise_not", "flip", "roll",
+)  # fmt: skip
 _BINARY = (
-    "add",
-    "atan2",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "clamp_Tensor",
-    "div",
-    "elu_backward",
-    "floor_divide",
-    "fmod",
-    "gelu_backward",
-    "hardswish_backward",
-    "hardsigmoid_backward",
-    "hardtanh_backward",
-    "leaky_relu_backward",
-    "log_sigmoid_backward",
-    "masked_fill",
-    "maximum",
-    "minimum",
-    "mish_backward",
-    "mul",
-    "pow",
-    "remainder",
-    "sigmoid_backward",
-    "silu_backward",
-    "softplus_backward",
-    "sub",
-    "rsub",
-    "tanh_backward",
-    "threshold_backward",
-    "native_dropout_backward",
-)
+    "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp_Tensor", "div",
+    "elu_backward", "floor_divide", "fmod", "gelu_backward", "hardswish_backward",
+    "hardsigmoid_backward", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid_backward",
+    "masked_fill", "maximum", "minimum", "mish_backward", "mul", "pow", "remainder",
+    "sigmoid_backward", "silu_backward", "softplus_backward", "sub", "rsub", "tanh_backward",
+    "threshold_backward", "native_dropout_backward",
+)  # fmt: skip
 _TERNARY = ("addcdiv", "addcmul", "lerp")
 _COMPARED = (
-    "bitwise_not",
-    "eq",
-    "ge",
-    "gt",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "le",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "lt",
-    "ne",
-)
+    "bitwise_not", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "lt", "ne",
+)  # fmt: skip
 _ARITY = dict.fromkeys(_UNARY, 1) | dict.fromkeys(_BINARY, 2) | dict.fromkeys(_TERNARY, 3)
 _ARITY |= dict.fromkeys(_COMPARED, 2)
 
@@ -130,8 +52,6 @@ def elementwise(call: Call) -> Work | None:
     inputs, outs = call.tensors[:n_inputs], call.tensors[n_inputs:]
     if not inputs:
         return None
-    if n_inputs > 1 and len(inputs) == 1 and call.tensors:
-        n_inputs = 1  # the other one is a number
     dtype = "bool" if kind in _COMPARED and not kind.startswith("bitwise") else result_type(inputs)
     if kind == "masked_fill":
         dtype = inputs[0].dtype

@@ -8,13 +8,14 @@ from htagraph.operators.work import Family, Work, models, traffic
 __all__: list[str] = []
 
 
-def _largest(tensors: tuple[Tensor, ...], n: int) -> tuple[list[Tensor], list[Tensor]] | None:
-    """The first `n` tensors of the largest size, and all others."""
-    if not tensors:
+def _norm(call: Call, n_read: int, n_written: int, *, is_read_again: bool = False) -> Work | None:
+    """Reads the first tensors of the largest size and all smaller ones, writes of the largest."""
+    most = max((one.n for one in call.tensors), default=0)
+    large = [one for one in call.tensors if one.n == most][:n_read]
+    if len(large) < n_read:
         return None
-    most = max(one.n for one in tensors)
-    large = [one for one in tensors if one.n == most]
-    return (large[:n], [one for one in tensors if one.n < most]) if len(large) >= n else None
+    reads = [*large, *(one for one in call.tensors if one.n < most)]
+    return traffic(Family.NORM, reads, large[:n_written], again=large if is_read_again else [])
 
 
 @models("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
@@ -50,11 +51,7 @@ def softmax_backward(call: Call) -> Work | None:
 )
 def norm(call: Call) -> Work | None:
     """Input, parameters and output; statistics may need a pass of their own."""
-    found = _largest(call.tensors, 1)
-    if found is None:
-        return None
-    (x,), parameters = found
-    return traffic(Family.NORM, [x, *parameters], [x], again=[x])
+    return _norm(call, 1, 1, is_read_again=True)
 
 
 @models(
@@ -68,28 +65,16 @@ def norm(call: Call) -> Work | None:
 )
 def norm_backward(call: Call) -> Work | None:
     """Gradient and input, parameters, and the gradient of the input."""
-    found = _largest(call.tensors, 2)
-    if found is None:
-        return None
-    (gradient, x), parameters = found
-    return traffic(Family.NORM, [gradient, x, *parameters], [gradient], again=[gradient, x])
+    return _norm(call, 2, 1, is_read_again=True)
 
 
 @models("_C::rms_norm", "aiter::rmsnorm2d_fwd", "_C::layer_norm")
 def rms_norm(call: Call) -> Work | None:
     """``rms_norm(out, input, weight, epsilon)``."""
-    found = _largest(call.tensors, 1)
-    if found is None:
-        return None
-    (x,), parameters = found
-    return traffic(Family.NORM, [x, *parameters], [x])
+    return _norm(call, 1, 1)
 
 
 @models("_C::fused_add_rms_norm", "aiter::rmsnorm2d_fwd_with_add*")
 def add_rms_norm(call: Call) -> Work | None:
     """``fused_add_rms_norm(input, residual, weight, epsilon)``: both are read and written."""
-    found = _largest(call.tensors, 2)
-    if found is None:
-        return None
-    both, parameters = found
-    return traffic(Family.NORM, [*both, *parameters], both)
+    return _norm(call, 2, 2)

@@ -71,12 +71,6 @@ class DevicePeaks(NamedTuple):
         """The peaks at measured clocks, NaN for one that is unknown: roofs move with the clock.
 
         Those of matrix units and vector units move with the clock of the SMs, memory with its own.
-
-        Examples
-        --------
-        >>> slow = _H100.at_clocks(915.0, float("nan"))
-        >>> slow.name, slow.flops_per_s("bf16"), slow.memory_tbps
-        ('H100 SXM at 915 MHz', 494700000000000.0, 3.35)
         """
         build = _BUILDS.get(self.name.partition(" MIG")[0])
         if build is None:
@@ -191,10 +185,7 @@ _BY_NAME = (
     (r"MI210", _MI210),
     (r"MI300X", _MI300X),
     (r"MI325X", _MI300X._replace(name="MI325X", memory_tbps=6.0, source=_UNCHECKED)),
-    (
-        r"MI355X",
-        _peaks("MI355X", 2500, 0, 157.3, 5000, 8.0, 256, 1075, 64, _UNCHECKED),
-    ),
+    (r"MI355X", _peaks("MI355X", 2500, 0, 157.3, 5000, 8.0, 256, 1075, 64, _UNCHECKED)),
 )
 """Dense peaks by name; the first that is found. Names of AMD devices may be empty or general."""
 

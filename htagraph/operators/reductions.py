@@ -12,27 +12,10 @@ _DTYPE_AT = {"sum": 3, "mean": 3, "prod": 3, "nansum": 3}
 _AS_INT64 = ("argmax", "argmin", "count_nonzero")
 _AS_BOOL = ("any", "all")
 _NAMES = (
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "amax",
-    "amin",
-    "max",
-    "min",
-    "prod",
-    "nansum",
-    "norm",
-    "linalg_vector_norm",
-    "logsumexp",
-    "any",
-    "all",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "var_mean",
-    "std_mean",
-)
+    "sum", "mean", "var", "std", "amax", "amin", "max", "min", "prod", "nansum", "norm",
+    "linalg_vector_norm", "logsumexp", "any", "all", "argmax", "argmin", "count_nonzero",
+    "var_mean", "std_mean",
+)  # fmt: skip
 _DIM_AT = {"norm": 2, "linalg_vector_norm": 2}
 
 

@@ -86,18 +86,9 @@ Model = Callable[[Call], Work | None]
 _M = TypeVar("_M", bound=Model)
 
 FAMILIES = (
-    "gemm",
-    "attention",
-    "paged_attention",
-    "convolution",
-    "norms",
-    "elementwise",
-    "copies",
-    "reductions",
-    "gathers",
-    "optimizers",
-    "fused",
-)
+    "gemm", "attention", "paged_attention", "convolution", "norms", "elementwise", "copies",
+    "reductions", "gathers", "optimizers", "fused",
+)  # fmt: skip
 """Modules of this room that register models."""
 
 _MODELS: dict[str, Model] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import sums_under
@@ -16,14 +15,13 @@ from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import clipped, device_work
 from htagraph.lookup.naming import innermost_at
 from htagraph.model.answers import ANNOTATION_BREAKDOWN
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
 __all__ = ["annotation_breakdown"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def annotation_breakdown(

@@ -16,7 +16,6 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -26,12 +25,8 @@ from htagraph.lookup.library_collectives import library_collectives
 from htagraph.lookup.naming import names_or_empty
 from htagraph.lookup.readiness import first_anchor
 from htagraph.model.answers import COLLECTIVES
-from htagraph.model.collective_names import (
-    HOST_CALLER,
-    NCCL_ANNOTATION,
-    NCCL_KERNEL,
-    operation_of,
-)
+from htagraph.model.arrays import I64, Bools, Texts
+from htagraph.model.collective_names import HOST_CALLER, NCCL_ANNOTATION, NCCL_KERNEL, operation_of
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, RENDEZVOUS, TO_ROOT
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -39,9 +34,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = ["HOST_RANGE", "LIBRARY_KERNEL", "collectives", "launch_times", "short_group"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 HOST_RANGE = "host range"
 """Source of the operation of a collective that the host runs."""
@@ -94,13 +86,13 @@ def _annotation_above(dag: Dag, kernels: I64) -> I64:
     return current
 
 
-def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+def _unique_map(texts: Texts) -> Texts:
     """Operation of each text."""
     codes, distinct = pd.factorize(texts)
     return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
 
 
-def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[npt.NDArray[np.object_], I64]:
+def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[Texts, I64]:
     """Operation of each kernel or host range, and the position of its source in `_FOUND_BY`."""
     events = dag.events
     own = events.column("collective").astype(np.int64)[kernels]
@@ -124,7 +116,7 @@ def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[npt.NDArray[np
     return operation, found_by
 
 
-def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
+def _roots(dag: Dag, kernels: I64, group: Texts) -> I64:
     """Rank of the root, recorded as a position in the group by the operator above; -1 for none."""
     place = _column_above(dag, kernels, "comms_rank")
     codes, distinct = pd.factorize(group)
@@ -136,9 +128,7 @@ def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
     return np.array(roots, dtype=np.int64)
 
 
-def _peers(
-    dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]
-) -> I64:
+def _peers(dag: Dag, kernels: I64, operation: Texts, group: Texts) -> I64:
     """Peer of sends and receives, root of broadcasts and reductions; -1 if not recorded.
 
     Recorded in metadata, or in an annotation such as ``nccl:send 0->1``.
@@ -157,9 +147,7 @@ def _peers(
     return peer
 
 
-def _n_ranks(
-    dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]
-) -> I64:
+def _n_ranks(dag: Dag, kernels: I64, operation: Texts, group: Texts) -> I64:
     """Ranks that take part in each collective: as recorded, else those that its group lists.
 
     A list that was cut (``[0, 1, ...]``) does not tell.

@@ -16,6 +16,7 @@ from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import clipped
 from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import CUPTI_COUNTERS
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.metrics import ncu_columns
@@ -23,7 +24,6 @@ from htagraph.model.window import Window
 
 __all__ = ["Args", "cupti_counters"]
 
-I64 = npt.NDArray[np.int64]
 Args = Callable[[I64], Sequence[Mapping[str, Any]]]
 """Reads the ``args`` of some events, as `Trace.args` does."""
 

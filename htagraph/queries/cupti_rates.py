@@ -5,17 +5,15 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.answers import CUPTI_RATES
+from htagraph.model.arrays import F64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.cupti_counters import Args, cupti_counters
 
 __all__ = ["cupti_rates"]
-
-F64 = npt.NDArray[np.float64]
 
 _NS_PER_S = 1e9
 """A unit: nanoseconds of a second."""

@@ -6,7 +6,6 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.clipping import device_work
@@ -15,6 +14,7 @@ from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.lookup.sample_levels import over
 from htagraph.lookup.sampled_use import full_value, series_of
 from htagraph.model.answers import DEVICE_ACTIVITY
+from htagraph.model.arrays import I64
 from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -23,8 +23,6 @@ from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization
 
 __all__ = ["device_activity"]
-
-I64 = npt.NDArray[np.int64]
 
 _SHARE, _RATE = "share", "GB/s"
 _GIGA = 1e9

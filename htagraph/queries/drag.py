@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -16,8 +15,9 @@ from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import host_of, innermost, track_codes
 from htagraph.lookup.clipping import device_work, host_work
-from htagraph.lookup.naming import MODULE, frames_at
+from htagraph.lookup.naming import modules_at
 from htagraph.model.answers import DRAG
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.model.rules import Rule
@@ -29,16 +29,13 @@ from htagraph.replay.replay import Replay
 
 __all__ = ["drag"]
 
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
-
 _OF_EVENTS = ("name", "op", "module", "stream")
 
 
 class _Groups(NamedTuple):
     """Groups: their names, their contents in the window, and their removal."""
 
-    names: Text
+    names: Texts
     n_events: I64
     time_ns: I64
     path_ns: I64
@@ -147,7 +144,7 @@ def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     )
 
 
-def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
+def _coded(dag: Dag, by: str) -> tuple[I64, I64, Texts]:
     """Events in a group, the code of each one's group, and the names of the groups."""
     events = dag.events
     if by == "stream":
@@ -170,9 +167,7 @@ def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
 
 def _modules(dag: Dag, rows: I64) -> I64:
     """Frame of the innermost module in which each event began or was launched, -1 for none."""
-    host = host_of(dag, rows)
-    lane = gather(dag.events.lane.astype(np.int64), host)
-    frames = frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE)
+    frames = modules_at(dag, host_of(dag, rows))
     if len(rows) and not (frames >= 0).any():
         raise MissingEventsError(
             "the trace has no modules.",

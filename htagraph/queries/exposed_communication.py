@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import Cover, union
@@ -11,14 +10,13 @@ from htagraph.algorithms.walks import walks_back
 from htagraph.lookup.clipping import Clipped, device_work
 from htagraph.lookup.naming import names_or_empty, op_names
 from htagraph.model.answers import EXPOSED_COMMUNICATION
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = ["exposed_communication"]
-
-I64 = npt.NDArray[np.int64]
 
 _WHY = (
     "none",
@@ -61,11 +59,8 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
     events, kernel_class = dag.events, dag.classification.kernel_class
     work = device_work(dag, window)
     work = work.take(kernel_class[work.event] == KernelClass.COMMUNICATION)
-    work = work.take(
-        np.lexsort(
-            (events.stream[work.event], events.device[work.event], work.end_ns, work.start_ns)
-        )
-    )
+    tracks = events.stream[work.event], events.device[work.event]
+    work = work.take(np.lexsort((*tracks, work.end_ns, work.start_ns)))
     exposed = work.dur_ns.copy()
     follower = np.full(len(work.event), -1, dtype=np.int64)
     compute = np.flatnonzero(kernel_class == KernelClass.COMPUTE)
@@ -118,7 +113,7 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     kind, into_device = edges.kind[walks.edge], events.is_device[edges.head[walks.edge] >> 1]
     same_stream = (events.stream[first] == events.stream[later]) & ~is_late
 
-    def any_edge(wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def any_edge(wanted: Bools) -> Bools:
         return np.bincount(walks.walk[wanted], minlength=len(known)) > 0
 
     reasons = {

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments
 from htagraph.model.answers import INFERENCES
+from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.inference import Support
 from htagraph.model.kinds import EdgeKind
@@ -66,12 +66,12 @@ def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
     )
 
 
-def _inside(dag: Dag, window: Window) -> npt.NDArray[np.bool_]:
+def _inside(dag: Dag, window: Window) -> Bools:
     """Whether each edge overlaps the window."""
     times, edges = dag.events.node_ts_ns, dag.edges
     if window == dag.span:
         return np.ones(len(edges), dtype=bool)
-    inside: npt.NDArray[np.bool_] = times[edges.tail] < window.end_ns
+    inside: Bools = times[edges.tail] < window.end_ns
     return inside & (times[edges.head] > window.start_ns)
 
 

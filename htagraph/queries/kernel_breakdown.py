@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.distribution import distribution
-from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError
 from htagraph.lookup.attribution import innermost, track_labels
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.work_groups import BY_LAUNCH
+from htagraph.lookup.work_groups import BY_LAUNCH, Groups, named
 from htagraph.model.answers import KERNEL_BREAKDOWN
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
@@ -22,45 +21,33 @@ from htagraph.model.window import Window
 
 __all__ = ["kernel_breakdown"]
 
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
-
 _QUANTILES = (0.5, 0.9, 0.99)
 """Those that the columns are named after."""
 
 
-def _by_class(dag: Dag, events: I64) -> tuple[I64, Text]:
-    return dag.classification.kernel_class[events].astype(np.int64), np.array(
-        KernelClass.labels(), dtype=object
-    )
+def _by_class(dag: Dag, events: I64) -> Groups:
+    of = dag.classification.kernel_class[events].astype(np.int64)
+    return Groups(of, np.array(KernelClass.labels(), dtype=object))
 
 
-def _by_name(dag: Dag, events: I64) -> tuple[I64, Text]:
-    return dag.events.name[events].astype(np.int64), dag.events.symbols.array
+def _by_op(dag: Dag, events: I64) -> Groups:
+    return named(dag, innermost(dag.unrolled, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 
-def _by_op(dag: Dag, events: I64) -> tuple[I64, Text]:
-    dag = dag.unrolled
-    op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
-    code = gather(dag.events.name, op, len(dag.events.symbols)).astype(np.int64)
-    return code, np.append(dag.events.symbols.array, "")
-
-
-def _by_stream(dag: Dag, events: I64) -> tuple[I64, Text]:
+def _by_stream(dag: Dag, events: I64) -> Groups:
     lanes = np.stack([dag.events.device[events].astype(np.int64), dag.events.stream[events]])
     _, first, code = np.unique(lanes, axis=1, return_index=True, return_inverse=True)
-    return code.reshape(-1).astype(np.int64), track_labels(dag, events[first])
+    return Groups(code.reshape(-1).astype(np.int64), track_labels(dag, events[first]))
 
 
-def _by_rule(dag: Dag, events: I64) -> tuple[I64, Text]:
-    return dag.classification.rule[events].astype(np.int64), np.array(
-        dag.classification.rules, dtype=object
-    )
+def _by_rule(dag: Dag, events: I64) -> Groups:
+    of = dag.classification
+    return Groups(of.rule[events].astype(np.int64), np.array(of.rules, dtype=object))
 
 
-_GROUPS: Mapping[str, Callable[[Dag, I64], tuple[I64, Text]]] = {
+_GROUPS: Mapping[str, Callable[[Dag, I64], Groups]] = {
     "class": _by_class,
-    "name": _by_name,
+    "name": named,
     "op": _by_op,
     "stream": _by_stream,
     "rule": _by_rule,

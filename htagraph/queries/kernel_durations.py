@@ -7,10 +7,9 @@ import re
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.naming import MODULE, frames_at, names_or_empty, op_names
+from htagraph.lookup.naming import modules_at, names_or_empty, op_names
 from htagraph.model.answers import KERNEL_DURATIONS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -30,15 +29,10 @@ def kernel_durations(
     events = dag.events
     rows = device_work(dag, window).event
     rows = rows[events.named(events.symbols.named(name))[rows]]
-    rows = rows[
-        np.lexsort(
-            (events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows])
-        )
-    ]
+    keys = (events.stream, events.device, events.end_ns, events.ts_ns)
+    rows = rows[np.lexsort([key[rows] for key in keys])]
     calls = dag.unrolled
-    launch = calls.launch[rows]
-    lane = gather(calls.events.lane.astype(np.int64), launch)
-    module = frames_at(calls, lane, gather(calls.events.ts_ns, launch, 0), MODULE)
+    module = modules_at(calls, calls.launch[rows].astype(np.int64))
     return KERNEL_DURATIONS.frame(
         {
             "event": rows,

@@ -6,7 +6,6 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import highest
@@ -19,13 +18,12 @@ from htagraph.lookup.clipping import device_work
 from htagraph.lookup.naming import names_or_empty
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import KERNEL_PATTERNS
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
 __all__ = ["kernel_patterns"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class _Occurrences(NamedTuple):

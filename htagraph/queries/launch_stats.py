@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
@@ -12,13 +11,12 @@ from htagraph.lookup.attribution import innermost
 from htagraph.lookup.naming import names_or_empty
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import LAUNCH_STATS
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
 __all__ = ["launch_stats"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def _busy_until(dag: Dag) -> I64:
@@ -93,10 +91,7 @@ def launch_stats(
     first, call = work[begins], call[begins]
     in_time = np.lexsort((events.correlation[call], events.end_ns[call], events.ts_ns[call]))
     first, call, kernel_ns, n_kernels = (
-        first[in_time],
-        call[in_time],
-        kernel_ns[in_time],
-        n_kernels[in_time],
+        column[in_time] for column in (first, call, kernel_ns, n_kernels)
     )
     launch_ns, call_end = events.dur_ns[call], events.end_ns[call]
     delay_end = np.maximum(events.ts_ns[first], call_end)

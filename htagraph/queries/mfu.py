@@ -15,12 +15,11 @@ from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.lookup.phases import Phase, phases
 from htagraph.lookup.steps import step_at, steps_in
 from htagraph.model.answers import MFU
+from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["mfu"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def mfu(dag: Dag, window: Window) -> pd.DataFrame:
@@ -91,7 +90,7 @@ def _lengths_ns(steps: pd.DataFrame, step: I64, end_ns: I64) -> I64:
     return np.asarray(done_ns - late_ns, dtype=np.int64)
 
 
-def _by_step(code: I64, values: npt.NDArray[Any], n: int) -> npt.NDArray[np.float64]:
+def _by_step(code: I64, values: npt.NDArray[Any], n: int) -> F64:
     """Sums by step; the first is that of all."""
     found = np.bincount(code, weights=values, minlength=n).astype(np.float64)
     found[0] = values.sum()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.edge_bounds import edge_bounds
@@ -13,6 +12,7 @@ from htagraph.explain.segments import NO_EVENT_NAMES
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.naming import names_or_empty, op_names
 from htagraph.model.answers import NEAR_CRITICAL
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.labels import name_label
@@ -24,8 +24,6 @@ from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import Replay
 
 __all__ = ["near_critical"]
-
-I64 = npt.NDArray[np.int64]
 
 _WITHIN = 20
 """By default, float is at most the window divided by this. Chosen: test_near_critical draws chains

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import sums_under
@@ -21,8 +20,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = ["operator_breakdown"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.DataFrame:

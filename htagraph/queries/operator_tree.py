@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import depths, nearest
@@ -13,12 +12,11 @@ from htagraph.explain.self_time import self_time
 from htagraph.lookup.clipping import Clipped, device_work, host_work
 from htagraph.lookup.naming import spelling
 from htagraph.model.answers import OPERATOR_TREE
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["operator_tree"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:

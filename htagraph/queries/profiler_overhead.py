@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -20,6 +19,7 @@ from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments, coded_texts
 from htagraph.lookup.clipping import Clipped, clipped
 from htagraph.model.answers import PROFILER_OVERHEAD
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind, among
 from htagraph.model.schema import categorical
@@ -27,9 +27,6 @@ from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
 __all__ = ["profiler_overhead", "profiler_overhead_of"]
-
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 _SOURCES = ("profiler", "driver", "unknown")
 _DRIVER = re.compile(r"(?i)\bdriver\b|(module|function)[ _]loading|command[ _]buffer[ _]full")
@@ -112,7 +109,7 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
     )
 
 
-def _sources(names: Text) -> I64:
+def _sources(names: Texts) -> I64:
     """Source of each name: the profiler, unless it is the driver's or unknown."""
     said = (
         2 if _UNKNOWN.search(name) else 1 if _DRIVER.search(name) else 0 for name in names.tolist()
@@ -185,7 +182,7 @@ def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, 
     return row[of][counts], segment[counts], inside_ns[counts]
 
 
-def _inside(dag: Dag, path: Segments, group: I64, dur_ns: I64, n: int) -> Text:
+def _inside(dag: Dag, path: Segments, group: I64, dur_ns: I64, n: int) -> Texts:
     """Operator, else name, with most of each group's overhead on the path."""
     op, name = (coded_texts(dag, path, column).words for column in ("op", "name"))
     time = pd.DataFrame({"group": group, "name": np.where(op == "", name, op), "dur_ns": dur_ns})

@@ -249,12 +249,10 @@ def _recorded_values(dag: Dag) -> _Check:
 def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     """What each rule inferred; a learned pair of places counts by its matches."""
     found = inferences_of(dag, window, path)
-    names = ("n_edges", "path_ns", "path_share", "n_pairs", "n_matched", "n_all", "chance")
-    columns = (found[name].tolist() for name in ("rule", *names))
+    names = ["rule", "n_edges", "path_ns", "path_share", "n_pairs", "n_matched", "n_all", "chance"]
     checks = []
-    for rule, n_edges, path_ns, share, n_pairs, n_matched, n_all, chance in zip(
-        *columns, strict=True
-    ):
+    for row in found[names].itertuples(index=False):
+        rule, n_edges, path_ns, share, n_pairs, n_matched, n_all, chance = row
         on_path = f"{human_duration(path_ns)} ({share:.1%}) of the path"
         rests = (
             f"learnt from {human_count(n_pairs, 'pair')} of places, which random times would "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -16,6 +15,7 @@ from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, operator_roofs
 from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape_of, named
 from htagraph.model.answers import ROOFLINE
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.schema import categorical
@@ -24,7 +24,6 @@ from htagraph.operators.work import Family
 
 __all__ = ["by_shape", "main_limit", "roofline"]
 
-I64 = npt.NDArray[np.int64]
 By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
 
 _NS = 1e9
@@ -66,16 +65,11 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     of_call[joined.call[order]] = code[order]
     size = 2 * n_groups
     device_ns = sum_by_code(code, work.dur_ns, size)
-    flops, low, high, roof_ns = (
+    of_calls = [joined.of_calls(name) for name in ("flops", "bytes_low", "bytes_high")]
+    flops, low, high, roof_ns, excess = (
         np.bincount(of_call, weights=values.astype(np.float64), minlength=size)
-        for values in (
-            joined.of_calls("flops"),
-            joined.of_calls("bytes_low"),
-            joined.of_calls("bytes_high"),
-            roofs.roof_ns,
-        )
+        for values in (*of_calls, roofs.roof_ns, roofs.excess_ns)
     )
-    excess = np.bincount(of_call, weights=roofs.excess_ns, minlength=size)
     kept = np.flatnonzero(np.bincount(code, minlength=size))
     if int(device_ns.sum()) != int(work.dur_ns.sum()):
         raise GraphError("the device time of the roofline does not add up.")
@@ -109,7 +103,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     )
     if len(roofs.peaks) == 1:
         (peaks,) = roofs.peaks
-        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in _present_types(roofs)}
+        types = sorted({work.dtype for work in joined.works if work.flops})
+        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in types}
         frame.attrs["peaks"] = {
             "device": peaks.name,
             "source": peaks.source,
@@ -117,11 +112,6 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
             "tflops": {one: peak for one, peak in tflops.items() if peak},
         }
     return frame
-
-
-def _present_types(roofs: OperatorRoofs) -> list[str]:
-    """Element types of products."""
-    return sorted({work.dtype for work in roofs.work.works if work.flops})
 
 
 def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
 from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import SAMPLED_COUNTERS
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["sampled_counters"]
-
-I64 = npt.NDArray[np.int64]
 
 _MAX_STRETCHES = 300
 """Points of a curve, which is more than a plot can show. Chosen."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -11,6 +10,7 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
 from htagraph.model.answers import SPEED_OF_LIGHT
+from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
@@ -21,9 +21,6 @@ from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
 
 __all__ = ["EVERYTHING", "speed_of_light"]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 EVERYTHING = "all operators"
 """The group of all operators with a model."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import States, sum_by_code
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
-from htagraph.lookup.steps import steps_in
+from htagraph.lookup.steps import step_at, steps_in
 from htagraph.model.answers import STEP_TIMES
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["step_times"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:
@@ -37,9 +35,8 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
         "steps",
     )
     found = device_states(dag, whole)
-    parts = [_one_device(dag, found, int(device), start, end) for device in devices] or [
-        _no_device(start, end)
-    ]
+    parts = [_one_device(dag, found, device, steps) for device in devices.tolist()]
+    parts = parts or [_no_device(start, end)]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     n = max(len(devices), 1)
     rows = np.tile(np.arange(len(steps)), n)
@@ -56,25 +53,19 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
     return frame.sort_values(["step", "device"], ignore_index=True)
 
 
-def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> dict[str, I64]:
+def _one_device(dag: Dag, found: States, device: int, steps: pd.DataFrame) -> dict[str, I64]:
     """What a device did in each step, and what was launched for it there."""
     events = dag.events
     work = np.flatnonzero((dag.launch >= 0) & (events.device == device))
     called = events.ts_ns[dag.launch[work]]
-    # Steps do not overlap, so a launch can only be in the last one that began.
-    step = np.searchsorted(start, called, side="right") - 1
-    within = (
-        (step >= 0) & (called < end[np.maximum(step, 0)])
-        if len(start)
-        else np.zeros(len(work), dtype=bool)
-    )
+    step = step_at(steps, called)
+    within, n = step >= 0, len(steps)
+    start = steps["start_ns"].to_numpy(np.int64)
+    parts = time_by_class(found, device, start, start + steps["dur_ns"].to_numpy(np.int64))
     return {
-        "n_launches": np.bincount(step[within], minlength=len(start)),
-        "launched_ns": sum_by_code(step[within], events.dur_ns[work[within]], len(start)),
-        **{
-            f"{name}_ns": time_ns
-            for name, time_ns in time_by_class(found, device, start, end).items()
-        },
+        "n_launches": np.bincount(step[within], minlength=n),
+        "launched_ns": sum_by_code(step[within], events.dur_ns[work[within]], n),
+        **{f"{name}_ns": time_ns for name, time_ns in parts.items()},
     }
 
 

@@ -15,13 +15,11 @@ from htagraph.lookup.sampled_use import SAMPLED, sampled_use
 from htagraph.lookup.sm_activity import sm_activity
 from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import UTILIZATION
+from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["utilization"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 _ENOUGH = 0.5
 """Share of kernel time with known grids, or warps, that an estimate needs. Chosen: test_utilization

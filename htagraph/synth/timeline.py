@@ -246,8 +246,7 @@ def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
         if (event := box.markers.get("?")) is not None:
             if event not in recorded:
                 raise box.error(
-                    f"no call records {event}.",
-                    hint=f"mark a call with !{event} @stream.",
+                    f"no call records {event}.", hint=f"mark a call with !{event} @stream."
                 )
             name = "Stream Wait Event" if stream >= 0 else "Event Sync"
             values = _event_values(

@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.matching import group_starts, last_before, match_keys
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.readers.execution_trace.nodes import ExecutionNodes
 
 __all__ = ["Correlation", "correlate", "tensor_dependencies"]
-
-I64 = npt.NDArray[np.int64]
 
 _RANGES = (EventKind.OP, EventKind.ANNOTATION)
 

@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.arrays import I64, Bools
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.header import decoded
 
 __all__ = ["TEXTS", "Accesses", "ExecutionNodes", "read_nodes"]
-
-I64 = npt.NDArray[np.int64]
 
 TEXTS = ("op_schema", "input_shapes", "input_types", "output_shapes", "output_types")
 """Texts of a node, as in the file."""
@@ -48,7 +46,7 @@ class Accesses(NamedTuple):
 
     node: I64
     storage: I64
-    is_write: npt.NDArray[np.bool_]
+    is_write: Bools
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.categories import TENSOR_DEPENDENCY
 from htagraph.model.events import EventTable, FlowTable, SparseColumn
 from htagraph.model.recording import Attachment, Recording
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.units import human_count
 from htagraph.readers.content import first_bytes
-from htagraph.readers.execution_trace.correlation import (
-    Correlation,
-    correlate,
-    tensor_dependencies,
-)
+from htagraph.readers.execution_trace.correlation import Correlation, correlate, tensor_dependencies
 from htagraph.readers.execution_trace.nodes import TEXTS, ExecutionNodes, read_nodes
 
 __all__ = ["is_execution_trace", "with_execution_trace"]
-
-I64 = npt.NDArray[np.int64]
 
 _HEAD_BYTES = 4096
 """Bytes in which the schema must appear (chosen)."""

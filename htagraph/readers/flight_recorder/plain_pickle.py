@@ -45,14 +45,6 @@ def plain_data(content: bytes) -> object:
     TraceFormatError
         If it holds anything but dicts, lists, tuples, text, numbers, booleans and None; or ends
         early.
-
-    Examples
-    --------
-    >>> plain_data(b"\x80\x02}q\x00X\x01\x00\x00\x00aK\x07s.")
-    {'a': 7}
-    >>> plain_data(b"cos\nsystem\n(S'ls'\ntR.")
-    Traceback (most recent call last):
-    htagraph.errors.TraceFormatError: the pickle holds more than plain data: its instruction 'c' ...
     """
     try:
         return _Machine(content).run()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import parents_first
+from htagraph.model.arrays import I64
 from htagraph.model.captured import CAPTURED_DTYPES, CAPTURED_LAUNCH, CapturedCalls
 from htagraph.model.events import LIST_COLUMNS, EventTable, SparseColumn
 from htagraph.model.kinds import EventKind
@@ -18,8 +19,6 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.readers.graph_capture.captured_graphs import CapturedGraphs
 
 __all__ = ["Piece", "with_calls"]
-
-I64 = npt.NDArray[np.int64]
 
 _MODULE = re.compile(r"^nn\.Module: ")
 

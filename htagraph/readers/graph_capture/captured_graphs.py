@@ -11,27 +11,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
+from htagraph.model.arrays import I32, I64, Texts
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.reader import read_kineto
 
 __all__ = ["COPY", "FILL", "CapturedGraphs", "batches_at", "captured_graphs"]
-
-I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
-Text = npt.NDArray[np.object_]
 
 COPY, FILL = "Memcpy", "Memset"
 """What copies and fills are called here: their calls name no kernel."""
@@ -70,7 +66,7 @@ class CapturedGraphs(NamedTuple):
     parent: I32
     launch: I64
     graph: I64
-    name: Text
+    name: Texts
     program: I64
     batch: I64
 
@@ -103,7 +99,8 @@ def captured_graphs(path: Path) -> CapturedGraphs:
     launch, graph = _launches(events, nested.parent, begin, end)
     args = recording.origin.args if recording.origin else None
     listed = args.decode(launch) if args and len(launch) else [{} for _ in launch]
-    name = np.array([_kernel(one) for one in listed], dtype=object)
+    named = (one.get("kernel") for one in listed)
+    name = np.array([one if isinstance(one, str) else "" for one in named], dtype=object)
     for known, pattern in ((COPY, _COPIES), (FILL, _FILLS)):
         name[events.named(events.symbols.searched(pattern))[launch]] = known
     if not (name != "").all():
@@ -165,12 +162,6 @@ def _launches(events: EventTable, parent: I32, begin: I64, end: I64) -> tuple[I6
     rows, graph = rows[inside], graph[inside]
     order = np.lexsort((events.ts_ns[rows], graph))
     return rows[order], graph[order]
-
-
-def _kernel(args: dict[str, Any]) -> str:
-    """The kernel that a launch names, empty for none."""
-    name = args.get("kernel")
-    return name if isinstance(name, str) else ""
 
 
 def batches_at(events: EventTable, calls: I64, pattern: re.Pattern[str]) -> tuple[I64, I64]:

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from htagraph.model.arrays import I64
 
 __all__ = ["CODE_BYTES", "Joined", "Program", "Replays", "joined", "share_alike"]
-
-I64 = npt.NDArray[np.int64]
 
 _LEAST_PART = 0.5
 """Share of a captured graph that a replay without its end must have, and share of a program that a

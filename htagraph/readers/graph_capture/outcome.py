@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.units import human_count
 from htagraph.readers.graph_capture.captured_graphs import CapturedGraphs
-from htagraph.readers.graph_capture.joining import (
-    CODE_BYTES,
-    Joined,
-    Program,
-    Replays,
-    share_alike,
-)
+from htagraph.readers.graph_capture.joining import CODE_BYTES, Joined, Program, Replays, share_alike
 
 __all__ = ["Outcome"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class Outcome(NamedTuple):

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, match_keys
 from htagraph.model.api_calls import GRAPH_LAUNCH
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import Attachment, Recording
@@ -30,8 +30,6 @@ from htagraph.readers.graph_capture.joining import CODE_BYTES, Joined, Program, 
 from htagraph.readers.graph_capture.outcome import Outcome
 
 __all__ = ["is_chrome_trace", "with_graph_captures"]
-
-I64 = npt.NDArray[np.int64]
 
 _HEAD_BYTES = 1 << 16
 """Bytes in which the event list or a header of the profiler must begin (chosen)."""

@@ -245,16 +245,9 @@ def _log(instrument: str, rows: _Rows) -> Log:
 
 
 def _no_samples() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "name": np.empty(0, dtype=object),
-            "unit": np.empty(0, dtype=object),
-            "value": np.empty(0, dtype=np.float64),
-            "ts_ns": np.empty(0, dtype=np.int64),
-            "gpu": np.empty(0, dtype=np.int64),
-            "part": np.empty(0, dtype=object),
-        }
-    )
+    names = ["name", "unit", "value", "ts_ns", "gpu", "part"]
+    types = {"value": np.float64, "ts_ns": np.int64, "gpu": np.int64}
+    return pd.DataFrame(columns=names, dtype=object).astype(types)
 
 
 def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:

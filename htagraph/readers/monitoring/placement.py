@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.arrays import I64
 from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Attachment, Recording, Repair
@@ -130,7 +131,7 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
     return samples, "; ".join(notes)
 
 
-def _apart(ts_ns: npt.NDArray[np.int64], trace: tuple[int, int]) -> str:
+def _apart(ts_ns: I64, trace: tuple[int, int]) -> str:
     """By how much a log misses a trace."""
     early, late = trace[0] - int(ts_ns.max()), int(ts_ns.min()) - trace[1]
     if early > 0:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.units import human_time
 
 __all__ = ["FIRST_NS", "LAST_NS", "TIME", "Times", "read_times", "zone_of"]
@@ -48,8 +48,8 @@ class Times(NamedTuple):
         Unit of the last digit.
     """
 
-    ts_ns: npt.NDArray[np.int64]
-    is_read: npt.NDArray[np.bool_]
+    ts_ns: I64
+    is_read: Bools
     is_local: bool
     resolution_ns: int
 
@@ -68,10 +68,10 @@ def read_times(texts: pd.Series[str]) -> Times:
 class _EachTime(NamedTuple):
     """Times one by one."""
 
-    ts_ns: npt.NDArray[np.int64]
-    is_read: npt.NDArray[np.bool_]
-    is_local: npt.NDArray[np.bool_]
-    resolution_ns: npt.NDArray[np.int64]
+    ts_ns: I64
+    is_read: Bools
+    is_local: Bools
+    resolution_ns: I64
 
 
 def _of_each(texts: pd.Series[str]) -> _EachTime:
@@ -97,7 +97,7 @@ def _of_each(texts: pd.Series[str]) -> _EachTime:
     return _EachTime(ts_ns, is_read, is_local, 10 ** (9 - n_digits))
 
 
-def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
+def _since_epoch(whole: pd.Series[str]) -> I64:
     """Nanoseconds of numbers that count from 1970, 0 for other texts."""
     factor = whole.str.len().map(_FACTORS).fillna(0)
     number = pd.to_numeric(whole, errors="coerce").fillna(0)
@@ -107,7 +107,7 @@ def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
     return exact.to_numpy() * factor.to_numpy(np.int64)
 
 
-def _zone_ns(zone: pd.Series[str]) -> npt.NDArray[np.int64]:
+def _zone_ns(zone: pd.Series[str]) -> I64:
     parts = zone.str.extract(r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
     minutes = pd.to_numeric(parts["hours"]) * 60 + pd.to_numeric(parts["minutes"])
     ahead = minutes.fillna(0).to_numpy(np.int64) * 60 * _NS_PER_S

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import TraceLimitError
+from htagraph.model.arrays import F64
 
 __all__ = ["Launches", "is_header", "read_launches"]
 
@@ -48,7 +49,7 @@ class Launches:
     """
 
     about: pd.DataFrame
-    metrics: Mapping[str, npt.NDArray[np.float64]]
+    metrics: Mapping[str, F64]
     n_lines: int
     n_unread: int
 
@@ -110,7 +111,7 @@ def read_launches(lines: Iterable[str]) -> Launches:
     tables = [_launches(part) for part in parts if part.rows]
     about = [about for about, _ in tables] or [_about(pd.DataFrame())]
     offset = np.cumsum([0, *(len(one) for one in about)])
-    metrics: dict[str, npt.NDArray[np.float64]] = {}
+    metrics: dict[str, F64] = {}
     for (_, found), first in zip(tables, offset, strict=False):
         for name, value in found.items():
             whole = metrics.setdefault(name, np.full(int(offset[-1]), np.nan))
@@ -149,7 +150,7 @@ def _about(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _launches(part: _Part) -> tuple[pd.DataFrame, dict[str, npt.NDArray[np.float64]]]:
+def _launches(part: _Part) -> tuple[pd.DataFrame, dict[str, F64]]:
     """Launches of one table, and their metrics."""
     rows = [row + [""] * (len(part.columns) - len(row)) for row in part.rows]
     columns = _unique(part.columns)
@@ -195,9 +196,7 @@ def _unique(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _from_long(
-    frame: pd.DataFrame, launch: npt.NDArray[np.integer[Any]], n: int
-) -> dict[str, npt.NDArray[np.float64]]:
+def _from_long(frame: pd.DataFrame, launch: npt.NDArray[np.integer[Any]], n: int) -> dict[str, F64]:
     """Metrics of a table with a metric per row; labels are prefixed by their section."""
     name, section = frame["Metric Name"], frame.get("Section Name", pd.Series("", frame.index))
     is_label = ~name.str.contains("__", regex=False) & (section != "")
@@ -205,7 +204,7 @@ def _from_long(
     value = _numbers(frame["Metric Value"], decimal_comma=_decimal_comma([frame["Metric Value"]]))
     unit = frame["Metric Unit"] if "Metric Unit" in frame else pd.Series("", frame.index)
     value = value * unit.map({one: _scale(one) for one in unit.unique()}).to_numpy(np.float64)
-    out: dict[str, npt.NDArray[np.float64]] = {}
+    out: dict[str, F64] = {}
     known = np.isfinite(value) & (name != "").to_numpy()
     for metric, rows in pd.Series(np.arange(len(frame)))[known].groupby(full[known].to_numpy()):
         column = np.full(n, np.nan)
@@ -230,7 +229,7 @@ def _scale(unit: str) -> float:
     return 10.0 ** (power - _POWER[per["prefix"]] if per else power)
 
 
-def _numbers(texts: pd.Series[str], *, decimal_comma: bool = False) -> npt.NDArray[np.float64]:
+def _numbers(texts: pd.Series[str], *, decimal_comma: bool = False) -> F64:
     """Numbers from their texts; NaN for anything else."""
     thousands, point = (".", ",") if decimal_comma else (",", ".")
     plain = texts.str.replace(thousands, "", regex=False).str.replace(point, ".", regex=False)

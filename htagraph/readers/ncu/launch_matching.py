@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.matching import match_keys
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.readers.ncu.csv_table import Launches
 
 __all__ = ["Matched", "base_name", "matched"]
 
-I64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
 
 _ARGUMENTS = re.compile(r"<[^<>]*>")

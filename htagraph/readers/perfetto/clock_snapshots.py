@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I64
 from htagraph.model.perfetto_fields import BUILTIN_CLOCK_BOOTTIME, BUILTIN_CLOCK_REALTIME
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import HAS_TIME, Scan
@@ -25,7 +25,6 @@ from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Clocks"]
 
-I64 = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
 _OF_SEQUENCE = range(64, 128)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I64, U8, Bools
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
@@ -26,8 +26,6 @@ from htagraph.readers.perfetto.trace_content import Annotations, TraceContent, d
 
 __all__ = ["foreign_events"]
 
-I8 = npt.NDArray[np.int8]
-I64 = npt.NDArray[np.int64]
 Sparse = dict[str, SparseColumn]
 
 _KINDS = {
@@ -142,7 +140,7 @@ def _places(columns: Sparse, lanes: Lanes, lane: I64, symbols: SymbolTable) -> t
     return np.where(device > most, -1, device), np.maximum(stream, -1)
 
 
-def _kinds(symbols: SymbolTable, category: I64, name: I64, point: npt.NDArray[np.uint8]) -> I8:
+def _kinds(symbols: SymbolTable, category: I64, name: I64, point: U8) -> I8:
     """The kind of each event by its category; OTHER for an unknown one."""
     kinds = event_kinds(symbols, category.astype(np.int32), name.astype(np.int32), point)
     rocprof = np.array([_KINDS.get(text, -1) for text in symbols.texts], dtype=np.int8)[category]
@@ -150,7 +148,7 @@ def _kinds(symbols: SymbolTable, category: I64, name: I64, point: npt.NDArray[np
     return np.where((rocprof >= 0) & is_slice, rocprof, kinds).astype(np.int8)
 
 
-def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
+def _placed(kind: I8, on_thread: Bools, device: I64) -> I8:
     """Kinds that fit the lane of each event."""
     on_host = on_thread | (not on_thread.any() and device < 0)
     needs_device = among(kind, DEVICE_KINDS) & (device < 0)
@@ -160,9 +158,7 @@ def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
     return out.astype(np.int8)
 
 
-def _flows(
-    found: TraceContent, lane: I64, repeats: npt.NDArray[np.bool_], category: int
-) -> FlowTable:
+def _flows(found: TraceContent, lane: I64, repeats: Bools, category: int) -> FlowTable:
     """The flows between slices, except where a correlation id already links them."""
     scan, slices = found.scan, found.slices
     event = slices.of_packets(len(scan.at), np.arange(len(slices)))[scan.flow_packet]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import (
     EVENT_DTYPES,
@@ -28,8 +29,6 @@ from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.trace_content import TraceContent, dense
 
 __all__ = ["WrittenRank", "htagraph_events", "supplements"]
-
-I64 = npt.NDArray[np.int64]
 
 _DENSE = {name: EVENT_DTYPES[name] for name in ("device", "stream", "correlation", "external_id")}
 

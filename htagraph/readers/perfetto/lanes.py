@@ -15,14 +15,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.events import LaneTable
 from htagraph.readers.perfetto.trace_content import TraceContent
 
 __all__ = ["Lanes", "find_lanes"]
-
-I64 = npt.NDArray[np.int64]
 
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,18})\)")
 _DEVICE = re.compile(
@@ -48,10 +46,10 @@ class Lanes:
 
     table: LaneTable
     tracks: I64
-    is_thread: npt.NDArray[np.bool_]
+    is_thread: Bools
     device: I64
     stream: I64
-    is_gpu: npt.NDArray[np.bool_]
+    is_gpu: Bools
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.packets import Scanned
 from htagraph.readers.perfetto.scan import AFTER_LOSS, BAD, CLEARED, SPECIAL
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Sequences", "Symbols", "decoded"]
-
-I64 = npt.NDArray[np.int64]
 
 _TABLES = (
     "event_names",
@@ -57,20 +55,15 @@ def decoded(raw: bytes, log: RepairLog) -> str:
         return raw.decode("utf-8", "replace")
 
 
-@dataclass(eq=False)
-class _Texts:
-    """The texts that a sequence has interned, by field."""
-
-    tables: dict[str, dict[int, bytes | str]] = field(
-        default_factory=lambda: {name: {} for name in _TABLES}
-    )
+def _no_texts() -> dict[str, dict[int, bytes | str]]:
+    return {name: {} for name in _TABLES}
 
 
 @dataclass(eq=False)
 class _State:
-    """Defaults of the packets of a sequence, from one packet on."""
+    """Defaults of the packets of a sequence, from one packet on; texts are by field."""
 
-    texts: _Texts
+    texts: dict[str, dict[int, bytes | str]] = field(default_factory=_no_texts)
     clock: int = 0
     track: int | None = None
     thread: tuple[int, int] | None = None
@@ -88,7 +81,7 @@ class Sequences:
     def __init__(self, file: Scanned, log: RepairLog, symbols: Symbols) -> None:
         self._file, self._log, self._symbols = file, log, symbols
         self.specials: list[tuple[int, Any]] = []
-        self._states = [_State(_Texts())]  # of packets before the first state
+        self._states = [_State()]  # of packets before the first state
         current: dict[int, _State] = {}
         changes: list[tuple[int, int, int]] = []
         for row, packet in self._messages():
@@ -125,7 +118,7 @@ class Sequences:
     def _next(self, state: _State | None, row: int, packet: Any) -> _State:  # noqa: ANN401
         """The state from a packet on."""
         if state is None or self._file.scan.what[row] & CLEARED:
-            state = _State(_Texts(), thread=state.thread if state else None)
+            state = _State(thread=state.thread if state else None)
         if packet.HasField("trace_packet_defaults"):
             given = packet.trace_packet_defaults
             track = given.track_event_defaults
@@ -141,11 +134,11 @@ class Sequences:
         return state
 
     @staticmethod
-    def _define(texts: _Texts, packet: Any) -> None:  # noqa: ANN401
+    def _define(texts: dict[str, dict[int, bytes | str]], packet: Any) -> None:  # noqa: ANN401
         """Enter the texts that a packet interns."""
         if packet.HasField("interned_data"):
             data = packet.interned_data
-            for name, table in texts.tables.items():
+            for name, table in texts.items():
                 is_bytes = name == "debug_annotation_string_values"
                 for entry in getattr(data, name):
                     table[entry.iid] = entry.str if is_bytes else _name(entry)
@@ -192,7 +185,7 @@ class Sequences:
             codes = np.zeros(len(pairs), dtype=np.int64)
             for position, key in enumerate(pairs.tolist()):
                 state, of = divmod(key, len(known))
-                entry = self._states[state].texts.tables[table].get(int(known[of]))
+                entry = self._states[state].texts[table].get(int(known[of]))
                 if entry is None:
                     self._log.add(Defect.NO_STRING, n=int(n_uses[position]))
                     continue
@@ -205,7 +198,7 @@ class Sequences:
         """The default clock of each packet; 0 for the trace clock."""
         return np.array([state.clock for state in self._states], dtype=np.int64)[self._state]
 
-    def tracks(self) -> tuple[I64, npt.NDArray[np.bool_]]:
+    def tracks(self) -> tuple[I64, Bools]:
         """The default track of each packet's event, and whether there is one."""
         of_state = [0 if state.track is None else state.track for state in self._states]
         has = np.array([state.track is not None for state in self._states])

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
-from htagraph.model.perfetto_fields import (
-    PACKET_COMPRESSED_PACKETS,
-    PACKET_ZSTD_COMPRESSED_PACKETS,
-)
+from htagraph.model.arrays import I64
+from htagraph.model.perfetto_fields import PACKET_COMPRESSED_PACKETS, PACKET_ZSTD_COMPRESSED_PACKETS
 from htagraph.readers.kineto import defects as kineto_defects
 from htagraph.readers.kineto.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
 from htagraph.readers.perfetto.defects import Defect
@@ -22,8 +19,6 @@ from htagraph.readers.perfetto.scan import BAD, Room, Scan
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Scanned", "scanned"]
-
-I64 = npt.NDArray[np.int64]
 
 _PIECE = 1 << 22
 """Bytes read at once (chosen)."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from htagraph.model.arrays import I64
 
 __all__ = [
     "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DOUBLE", "EVENT", "EXTRA", "FLOAT",
     "HAS_TIME", "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL",
     "TEXT", "UINT", "Room", "Scan",
 ]  # fmt: skip
-
-I64 = npt.NDArray[np.int64]
 
 EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA, AFTER_LOSS = (
     1 << bit for bit in range(11)

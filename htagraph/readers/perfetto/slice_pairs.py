@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.perfetto_fields import (
     TYPE_COUNTER,
     TYPE_INSTANT,
@@ -22,8 +22,6 @@ from htagraph.readers.perfetto.scan import BAD, EVENT, HAS_TIME, HAS_TRACK, LEGA
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Slices", "find_slices"]
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Slices:
     ts_ns: I64
     dur_ns: I64
     track: I64
-    is_point: npt.NDArray[np.bool_]
+    is_point: Bools
     sample_packet: I64
     sample_ts_ns: I64
     sample_track: I64
@@ -109,7 +107,7 @@ def find_slices(
     )
 
 
-def _count(skipped: dict[str, int], reason: str, left_out: npt.NDArray[np.bool_]) -> None:
+def _count(skipped: dict[str, int], reason: str, left_out: Bools) -> None:
     if left_out.any():
         skipped[reason] = int(left_out.sum())
 

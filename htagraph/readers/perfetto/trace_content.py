@@ -11,26 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import F64, I64
 from htagraph.model.events import SparseColumn
 from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
-from htagraph.readers.perfetto.scan import (
-    BOOL,
-    DOUBLE,
-    FLOAT,
-    INT,
-    INTERNED,
-    TEXT,
-    UINT,
-    Scan,
-)
+from htagraph.readers.perfetto.scan import BOOL, DOUBLE, FLOAT, INT, INTERNED, TEXT, UINT, Scan
 from htagraph.readers.perfetto.slice_pairs import Slices
 from htagraph.readers.perfetto.track_descriptors import Track, Tracks
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Annotations", "TraceContent", "dense"]
-
-I64 = npt.NDArray[np.int64]
 
 _NARROW = 1 << 15
 """Names that fit in int16, which numpy sorts by radix."""
@@ -140,7 +130,7 @@ class TraceContent:
         return Annotations.of(self.scan, self.slices, chosen, self.sequences)
 
     @cached_property
-    def sample_values(self) -> npt.NDArray[np.float64]:
+    def sample_values(self) -> F64:
         """Values of samples as in the file."""
         packet = self.slices.sample_packet
         raw = self.scan.value[packet]

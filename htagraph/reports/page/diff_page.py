@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.comparison.run_profile import RunProfile
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
@@ -62,11 +61,6 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
     )
 
 
-def _sides(found: RunDiff) -> tuple[tuple[str, RunProfile], tuple[str, RunProfile]]:
-    """Both runs with their names."""
-    return ("before", found.before), ("after", found.after)
-
-
 def _panel(heading: str, body: str) -> str:
     """A panel as wide as the page."""
     return (
@@ -105,9 +99,8 @@ def _levels(found: RunDiff) -> list[tuple[str, int, int, str]]:
     """Bounds, the change before and after each is added, and what became of it."""
     frame = found.critical_path()
     frame = frame[frame["delta_ns"] != 0]
-    rows = list(
-        zip(frame["name"], frame["delta_ns"].tolist(), frame["change"].astype(str), strict=True)
-    )
+    columns = (frame["name"], frame["delta_ns"].tolist(), frame["change"].astype(str))
+    rows = list(zip(*columns, strict=True))
     shown, rest = rows[:_N_BOUNDS], rows[_N_BOUNDS:]
     if rest:
         shown.append((f"{len(rest)} others", sum(delta_ns for _, delta_ns, _ in rest), ""))
@@ -178,11 +171,8 @@ def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
         return '<p class="absent">Nothing of the kind was recorded.</p>'
     moved = frame[frame["delta_ns"] != 0]
     n_same = len(frame) - len(moved)
-    same = (
-        f'<p class="note">{human_count(n_same, "row")} without any difference.</p>'
-        if n_same
-        else ""
-    )
+    said = f'<p class="note">{human_count(n_same, "row")} without any difference.</p>'
+    same = said if n_same else ""
     table = html_table(shown_diff(moved, calls=calls), schema=STEP_DIFF) if len(moved) else ""
     return _panel(heading, table + same)
 
@@ -191,7 +181,7 @@ def _steps(found: RunDiff) -> str:
     """The length of every step that is compared."""
     longest = max((*found.before.steps_ns, *found.after.steps_ns), default=1) or 1
     rows = []
-    for side, run in _sides(found):
+    for side, run in (("before", found.before), ("after", found.after)):
         rows += [
             _whole(f"{side}, {number}", longest, dur_ns)
             for number, dur_ns in enumerate(run.steps_ns[:_N_STEPS], start=1)

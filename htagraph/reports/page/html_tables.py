@@ -48,8 +48,9 @@ def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
     kind, values = quantity(name, column), column.tolist()
     if kind is Quantity.NAME:
         return _names(values)
+    has_key = kind is Quantity.LABEL
     return [
-        _Cell(cell_text(kind, value, origin_ns), _exact(value), _key(kind, value))
+        _Cell(cell_text(kind, value, origin_ns), _exact(value), str(value) if has_key else "")
         for value in values
     ]
 
@@ -68,11 +69,6 @@ def _names(values: Sequence[Any]) -> list[_Cell]:
 def _exact(value: object) -> str:
     """A value in full; empty for a number that is none."""
     return "" if value is None or value != value else str(value)  # noqa: PLR0124  NaN
-
-
-def _key(kind: Quantity, value: object) -> str:
-    """What the color of a cell stands for; empty for none."""
-    return str(value) if kind is Quantity.LABEL else ""
 
 
 def kept_rows(frame: pd.DataFrame | None) -> int:
@@ -123,14 +119,6 @@ def html_table(
         Command that prints all rows.
     texts : Texts, optional
         Where long names are stored.
-
-    Examples
-    --------
-    >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))
-    <div class="scroll" tabindex="0"><table class="data">
-    <thead><tr><th>name</th><th class="n">dur</th></tr></thead>
-    <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody>
-    </table></div>
     """
     meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
     kept = kept_rows(frame)

@@ -39,16 +39,11 @@ def _late(summary: JobSummary) -> Section:
     met = collectives if pipeline is None else collectives[pipeline.of_one_stage(collectives)]
     drawn = drawing(plots.collective_waits, met) if len(met) else None
     heading = "Waits in collectives"
+    caused = "What caused the waits, followed through ranks that waited in between"
     panels = [
         Panel("collective-waits", drawn, waits, job_answers.MATCHED_COLLECTIVES, heading),
         Panel("stragglers", None, late, job_answers.STRAGGLERS, "Late ranks, and why"),
-        Panel(
-            "delay-costs",
-            None,
-            useful(costs),
-            job_answers.DELAY_COSTS,
-            "What caused the waits, followed through ranks that waited in between",
-        ),
+        Panel("delay-costs", None, useful(costs), job_answers.DELAY_COSTS, caused),
     ]
     if len(bubbles):
         heading = "Waits for the sender between pipeline stages"
@@ -69,16 +64,10 @@ def _pipeline(summary: JobSummary) -> Section:
     """Section on a pipeline."""
     job = summary.job
     schedule, table, savings = job.pipeline_schedule(), job.pipeline(), job.pipeline_savings()
+    drawn, repairs = drawing(plots.pipeline_schedule, schedule), job_answers.PIPELINE_SAVINGS
     panels = (
-        Panel(
-            "pipeline",
-            drawing(plots.pipeline_schedule, schedule),
-            useful(table),
-            job_answers.PIPELINE,
-        ),
-        Panel(
-            "pipeline-savings", None, savings, job_answers.PIPELINE_SAVINGS, "What is slow in it"
-        ),
+        Panel("pipeline", drawn, useful(table), job_answers.PIPELINE),
+        Panel("pipeline-savings", None, savings, repairs, "What is slow in it"),
     )
     intro = (
         "What each rank did for which micro-batch, and where it waited. Each saving is that of a "

@@ -68,17 +68,13 @@ def key_figures(
 
 def html_figures(figures: list[KeyFigure]) -> str:
     """The figures as a list of links to their sections."""
-    items = "".join(
-        f'<li><a href="#{figure.section}"{_exact(figure)}><span>{escape(figure.name)}</span>'
-        f"<strong>{escape(figure.text)}</strong><small>{escape(figure.about)}</small></a></li>"
-        for figure in figures
-    )
+    items = ""
+    for figure in figures:
+        exact = "" if figure.value is None else f' data-value="{figure.value!r}"'
+        items += f'<li><a href="#{figure.section}"{exact}><span>{escape(figure.name)}</span>'
+        items += f"<strong>{escape(figure.text)}</strong><small>{escape(figure.about)}</small>"
+        items += "</a></li>"
     return f'<ul class="figures" aria-label="Figures">{items}</ul>'
-
-
-def _exact(figure: KeyFigure) -> str:
-    """Attribute with the exact number."""
-    return "" if figure.value is None else f' data-value="{figure.value!r}"'
 
 
 def _alike(steady: pd.DataFrame) -> pd.DataFrame:
@@ -133,11 +129,8 @@ def _of_devices(devices: pd.DataFrame) -> list[KeyFigure]:
     if devices.empty:
         return [KeyFigure.unknown(name, "no device work recorded", "devices") for name in names]
     shares = (1 - devices["idle_share"], devices["communication_share"], devices["idle_share"])
-    times = (
-        devices["window_ns"] - devices["idle_ns"],
-        devices["communication_ns"],
-        devices["idle_ns"],
-    )
+    busy_ns = devices["window_ns"] - devices["idle_ns"]
+    times = (busy_ns, devices["communication_ns"], devices["idle_ns"])
     is_least = (True, False, False)
     return [
         KeyFigure(
@@ -155,11 +148,8 @@ def _used(used: pd.DataFrame) -> KeyFigure:
     """Share of the multiprocessors of devices that have a block, on average."""
     name, active = "SM activity, estimate", used["sm_activity"].mean(skipna=False)
     if used.empty or pd.isna(active):
-        why = (
-            "neither grids nor multiprocessors are known"
-            if len(used)
-            else "no device work recorded"
-        )
+        unknown = "neither grids nor multiprocessors are known"
+        why = unknown if len(used) else "no device work recorded"
         return KeyFigure.unknown(name, why, "devices")
     busy = used["gpu_utilization"].mean()
     about = f"a kernel runs {busy:.1%} of the time"

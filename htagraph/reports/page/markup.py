@@ -135,19 +135,15 @@ def _choice(steps: StepChoice, texts: Texts, commands: Commands) -> str:
 
 def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
     """The path in a step: a bar, its bounds, and its longest segments."""
-    columns = (view.bounds[name].tolist() for name in ("bound", "dur_ns", "share"))
+    columns = view.bounds[["bound", "dur_ns", "share"]]
     parts = "".join(
         f'<i{mark(bound)} style="width:{100 * share:.3f}%" '
         f'title="{escape(in_words(bound))}: {human_duration(dur)} ({share:.1%})"></i>'
-        for bound, dur, share in zip(*columns, strict=True)
+        for bound, dur, share in columns.itertuples(index=False)
     )
     bounds = html_table(view.bounds, schema=BREAKDOWN)
     longest = html_table(
-        view.longest,
-        schema=JOB_SEGMENTS,
-        origin_ns=origin_ns,
-        segments=view.segments,
-        texts=texts,
+        view.longest, schema=JOB_SEGMENTS, origin_ns=origin_ns, segments=view.segments, texts=texts
     )
     return (
         f'<article class="panel wide step" data-step="{number}" hidden>'

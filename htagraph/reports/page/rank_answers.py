@@ -19,15 +19,9 @@ _MAX_RANKS = 16
 """Ranks whose kernels and launches are drawn: chosen, as each needs rows of its own in figures."""
 
 _QUESTIONS = (
-    "idle_time",
-    "overlap",
-    "exposed_communication",
-    "kernel_durations",
-    "launch_stats",
-    "step_times",
-    "steady_state",
-    "inferences",
-)
+    "idle_time", "overlap", "exposed_communication", "kernel_durations", "launch_stats",
+    "step_times", "steady_state", "inferences",
+)  # fmt: skip
 
 Frames = Mapping[str, "pd.DataFrame"]
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.segment_causes import segment_causes
+from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.labels import name_label
 from htagraph.model.rules import Evidence, Rule
@@ -42,15 +42,13 @@ def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
     """
     found = inferences[inferences["n_pairs"] > 0]
     rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
-    columns = (found[name].tolist() for name in ("n_pairs", "n_matched", "n_all", "chance"))
+    columns = found[["rule", "n_pairs", "n_matched", "n_all", "chance"]].itertuples(index=False)
     return {
         (int(one), str(rule)): (
             f"learned from {human_count(n_pairs, 'pair')} of places: "
             f"{n_matched:,} of {n_all:,} waits match, at most {chance:.1%} by chance"
         )
-        for one, rule, n_pairs, n_matched, n_all, chance in zip(
-            rank, found["rule"], *columns, strict=True
-        )
+        for one, (rule, n_pairs, n_matched, n_all, chance) in zip(rank, columns, strict=True)
     }
 
 
@@ -117,7 +115,7 @@ def segment_details(
     return {"fields": list(told), "rows": {row: record for row, *record in records}}
 
 
-def _code(attributed: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str]:
+def _code(attributed: pd.DataFrame, rows: I64) -> list[str]:
     """The line of Python code that ran longest in each segment, empty for none."""
     of = attributed[attributed["segment"].isin(rows) & (attributed["frame"] != "")]
     longest = of.sort_values("dur_ns", ascending=False, kind="stable").drop_duplicates("segment")
@@ -131,7 +129,7 @@ def _track(track: object) -> str:
     return text if not text or text.startswith("stream") else f"thread {text}"
 
 
-def _waited_for(segments: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str]:
+def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
     """The segment before each one, which it had to wait for."""
     before = segments.loc[np.maximum(rows - 1, 0)]
     names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()

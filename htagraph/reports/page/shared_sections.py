@@ -88,19 +88,13 @@ def devices_section(
     losses: pd.DataFrame | None = None,
 ) -> Section:
     """Section on what devices spend their time on, how full they are, and why they are idle."""
-    drawn = drawing(plots.temporal_breakdown, temporal)
+    drawn, by_name = drawing(plots.temporal_breakdown, temporal), drawing(plots.idle_time, idle)
     told = [name for name in used.columns if used[name].notna().any() and name != "name"]
     panels = [
         Panel("temporal-breakdown", drawn, temporal, answers.TEMPORAL_BREAKDOWN),
         Panel("utilization", drawing(plots.utilization, used), used[told], answers.UTILIZATION),
         Panel("idle-causes", drawing(plots.idle_causes, idle), _by_cause(idle), is_wide=False),
-        Panel(
-            "idle-time",
-            drawing(plots.idle_time, idle),
-            useful(idle),
-            answers.IDLE_TIME,
-            is_wide=False,
-        ),
+        Panel("idle-time", by_name, useful(idle), answers.IDLE_TIME, is_wide=False),
     ]
     if losses is not None and len(lost := lost_slots(losses)):
         schema, heading = answers.UTILIZATION_LOSSES, "Which kernels leave the device empty"
@@ -181,19 +175,11 @@ def launches_section(
     slowest = useful(launches.sort_values("launch_ns", ascending=False, kind="stable"))
     panels, is_wide = [], not len(copies)
     if len(launches):
-        drawn, length = (
-            drawing(plots.launch_stats, launches),
-            drawing(plots.queue_length, queue, origin_ns=origin_ns),
-        )
+        drawn = drawing(plots.launch_stats, launches)
+        length = _of_rank(rank, drawing(plots.queue_length, queue, origin_ns=origin_ns))
         panels = [
             Panel("launch-stats", drawn, slowest, answers.LAUNCH_STATS),
-            Panel(
-                "queue-length",
-                _of_rank(rank, length),
-                blocked,
-                answers.QUEUE_BLOCKED,
-                is_wide=is_wide,
-            ),
+            Panel("queue-length", length, blocked, answers.QUEUE_BLOCKED, is_wide=is_wide),
         ]
     if len(copies):
         figure = _of_rank(rank, drawing(plots.memory_bandwidth, copies, origin_ns=origin_ns))

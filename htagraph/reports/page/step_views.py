@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.breakdown import sum_by
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.schema import categorical
@@ -33,7 +33,7 @@ _MIN_SHARE = 0.05
 class _Steps(NamedTuple):
     """The segments of a path: some in words, and the bound of all; and its pieces by step."""
 
-    segments_at: Callable[[npt.NDArray[np.int64]], pd.DataFrame]
+    segments_at: Callable[[I64], pd.DataFrame]
     bound: pd.Series[Any]
     pieces: pd.DataFrame
 
@@ -67,10 +67,9 @@ class StepView:
     @property
     def summary(self) -> str:
         """Length of the step and its largest bounds."""
-        columns = (self.bounds[name].tolist() for name in ("bound", "share"))
         shares = [
             f"{share:.0%} {in_words(bound)}"
-            for bound, share in zip(*columns, strict=True)
+            for bound, share in zip(self.bounds["bound"], self.bounds["share"], strict=True)
             if share >= _MIN_SHARE
         ]
         return f"{human_duration(self.dur_ns)}, {' and '.join(shares[:2])}"

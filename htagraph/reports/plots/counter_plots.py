@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from htagraph.reports.plots.style import (
     of_frame,
     series_line,
     step_lines,
+    stepped,
     time_axis,
     track_labels,
 )
@@ -177,16 +177,14 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
         if (part[column] >= 0).any()
     }
     color = {name: series_line(place)["color"] for place, name in enumerate(drawn)}
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{column}, {name}",
-            "x": unit.of(line.ts_ns - origin),
-            "y": line.value / size,
-            "line": {"shape": "hv", "width": 1.5, "color": color[name], "dash": _DASH[column]},
-            "hovertemplate": f"{column}, {name}: %{{y:,.4~g}} {unit_name}<extra></extra>",
-        }
+    traces = [
+        stepped(
+            f"{column}, {name}",
+            unit.of(line.ts_ns - origin),
+            line.value / size,
+            {"color": color[name], "dash": _DASH[column]},
+            f"%{{y:,.4~g}} {unit_name}",
+        )
         for (name, column), line in lines.items()
     ]
     peaks = {
@@ -213,7 +211,7 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
     )
     if peak["reserved"] > 0:
         title += f"; {_human_bytes(peak['reserved'])} are reserved then"
-    figure = new_figure(
+    return new_figure(
         traces,
         title,
         xaxis=time_axis(unit, window.dur_ns),
@@ -221,9 +219,8 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
         showlegend=True,
         annotations=marks,
         shapes=step_lines(frame.attrs.get("steps_ns", ()), window, unit),
+        meta={"note": _note(len(drawn), len(tracks), lines.values())},
     )
-    figure.layout["meta"] = {"note": _note(len(drawn), len(tracks), lines.values())}
-    return figure
 
 
 def _line(part: pd.DataFrame) -> Line:
@@ -262,20 +259,15 @@ def _levels(
     origin = begin if origin_ns is None else origin_ns
     unit = TimeUnit.fitting(end - origin)
     drawn = {name: _line(part) for name, part in shown.items()}
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "x": unit.of(line.ts_ns - origin),
-            "y": line.value,
-            "line": {"shape": "hv", "width": 1.5, **series_line(place)},
-            "hovertemplate": f"{name}: %{{y:,.4~g}} {unit_name}<extra></extra>",
-        }
-        for place, (name, line) in enumerate(drawn.items())
-    ]
-    x_axis = time_axis(unit, end - origin)
-    y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
-    figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
-    figure.layout["meta"] = {"note": _note(len(shown), len(tracks), drawn.values())}
-    return figure
+    value = f"%{{y:,.4~g}} {unit_name}"
+    return new_figure(
+        [
+            stepped(name, unit.of(line.ts_ns - origin), line.value, series_line(place), value)
+            for place, (name, line) in enumerate(drawn.items())
+        ],
+        title,
+        xaxis=time_axis(unit, end - origin),
+        yaxis={"title": {"text": unit_name}, "rangemode": "tozero"},
+        showlegend=True,
+        meta={"note": _note(len(shown), len(tracks), drawn.values())},
+    )

@@ -50,12 +50,16 @@ _PARTS = {
 }
 
 
+def _largest_first(
+    frame: pd.DataFrame, by: str | list[str], time: str, *, sort: bool = True
+) -> pd.Series[int]:
+    """Sums by group; ties are in order of the groups if they are sorted, else of the rows."""
+    sums = frame.groupby(by, observed=True, sort=sort)[time].sum()
+    return sums.sort_values(ascending=False, kind="stable")
+
+
 def _stack(
-    name: str,
-    rows: Sequence[Any],
-    x: npt.NDArray[np.float64],
-    dur_ns: Iterable[int],
-    color: Color,
+    name: str, rows: Sequence[Any], x: npt.ArrayLike, dur_ns: Iterable[int], color: Color
 ) -> dict[str, Any]:
     """One part of stacked bars, with its durations in words."""
     return bars(name, rows, x, color, [human_duration(value) for value in dur_ns])
@@ -74,11 +78,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
     colors = {**CLASS_COLORS, "idle": IDLE}
     traces = [
         _stack(
-            name,
-            rows,
-            frame[f"{part}_share"].to_numpy() * 100,
-            frame[f"{part}_ns"].tolist(),
-            colors[part],
+            name, rows, frame[f"{part}_share"].to_numpy() * 100, frame[f"{part}_ns"], colors[part]
         )
         for part, name in _PARTS.items()
     ]
@@ -108,19 +108,12 @@ def idle_causes(frame: pd.DataFrame) -> Drawing:
     ----------
     frame : DataFrame, schema `answers.IDLE_TIME`
     """
-    by_cause = (
-        frame.groupby("cause", observed=True)["idle_ns"]
-        .sum()
-        .sort_values(ascending=False, kind="stable")
-    )
+    by_cause = _largest_first(frame, "cause", "idle_ns")
     by_cause = by_cause[by_cause > 0]
     total = int(by_cause.sum())
     if not total:
         return no_figure("No device is ever idle")
-    unit, causes = (
-        TimeUnit.fitting(float(by_cause.iloc[0])),
-        [str(cause) for cause in by_cause.index],
-    )
+    unit, causes = TimeUnit.fitting(float(by_cause.iloc[0])), [*map(str, by_cause.index)]
     traces = [
         _stack(in_words(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
         for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
@@ -156,8 +149,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     total = int(frame["idle_ns"].sum())
     if not total:
         return no_figure("No device is ever idle")
-    by_name = frame.groupby(["cause", "name"], observed=True, sort=False)["idle_ns"].sum()
-    by_name = by_name.sort_values(ascending=False, kind="stable")
+    by_name = _largest_first(frame, ["cause", "name"], "idle_ns", sort=False)
     unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
     cause = shown.index.get_level_values("cause").astype(str)
     whole = shown.index.get_level_values("name").tolist()
@@ -167,15 +159,8 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     for one in dict.fromkeys(cause):
         at = np.flatnonzero(cause == one)
         values = shown.to_numpy()[at]
-        traces.append(
-            _stack(
-                in_words(one),
-                at.tolist(),
-                unit.of(values),
-                values.tolist(),
-                color_of(CAUSE_COLORS, one),
-            )
-        )
+        color = color_of(CAUSE_COLORS, one)
+        traces.append(_stack(in_words(one), at.tolist(), unit.of(values), values.tolist(), color))
     share = shown.iloc[0] / total
     title = f"The largest single contributor is {names[0]} with {share:.0%} of idle time"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
@@ -238,24 +223,13 @@ def exposed_communication(frame: pd.DataFrame) -> Drawing:
     frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
     """
     exposed = frame[frame["exposed_ns"] > 0]
-    why = (
-        exposed.groupby("why", observed=True)["exposed_ns"]
-        .sum()
-        .sort_values(ascending=False, kind="stable")
-    )
+    why = _largest_first(exposed, "why", "exposed_ns")
     total = int(why.sum())
     if not total:
         return no_figure("No communication is exposed")
     unit = TimeUnit.fitting(float(why.iloc[0]))
-    traces = [
-        _stack(
-            "exposed communication",
-            [str(name) for name in why.index],
-            unit.of(why),
-            why.tolist(),
-            CLASS_COLORS["communication"],
-        )
-    ]
+    rows, color = [*map(str, why.index)], CLASS_COLORS["communication"]
+    traces = [_stack("exposed communication", rows, unit.of(why), why.tolist(), color)]
     title = (
         f"Communication is exposed mostly because of: {why.index[0]} ({why.iloc[0] / total:.0%})"
     )

@@ -61,11 +61,8 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     wait = np.full((len(ranks), int(column.max()) + 1), np.nan)
     np.fmax.at(wait, (row, column), collectives["wait_ns"].to_numpy(np.float64))
     unit = TimeUnit.fitting(float(np.nanmax(wait)))
-    late = (
-        collectives[collectives["last_rank"] != collectives["rank"]]
-        .groupby("last_rank")["wait_ns"]
-        .sum()
-    )
+    waits = collectives[collectives["last_rank"] != collectives["rank"]]
+    late = waits.groupby("last_rank")["wait_ns"].sum()
     total = int(late.sum())
     title = (
         f"{late.max() / total:.0%} of all collective wait ({human_duration(total)}) is for rank "
@@ -106,13 +103,8 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     own = against_median_rank(frame)
     if own.empty:
         return no_figure("No kernel runs on two ranks: nothing to compare with")
-    largest = (
-        own.groupby("group")["sum_ns"]
-        .sum()
-        .sort_values(ascending=False, kind="stable")
-        .index[:top]
-        .tolist()
-    )
+    sums = own.groupby("group")["sum_ns"].sum().sort_values(ascending=False, kind="stable")
+    largest = sums.index[:top].tolist()
     own = own[own["group"].isin(largest)]
     own = own.assign(row=own["group"].map({name: row for row, name in enumerate(largest)}))
     slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64, I64
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
@@ -28,6 +27,7 @@ from htagraph.reports.plots.style import (
     of_frame,
     one_bar,
     series_line,
+    stepped,
 )
 
 __all__ = [
@@ -58,7 +58,7 @@ def kernel_classes(frame: pd.DataFrame) -> Drawing:
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
         By class.
     """
-    columns = (frame[name].tolist() for name in ("group", "share", "class", "sum_ns", "n_kernels"))
+    columns = frame[["group", "share", "class", "sum_ns", "n_kernels"]]
     parts = [
         (
             group,
@@ -66,7 +66,7 @@ def kernel_classes(frame: pd.DataFrame) -> Drawing:
             color_of(CLASS_COLORS, kernel_class),
             f"{human_duration(total)}, {human_count(n, 'kernel')}",
         )
-        for group, share, kernel_class, total, n in zip(*columns, strict=True)
+        for group, share, kernel_class, total, n in columns.itertuples(index=False)
     ]
     first = (
         f"{str(frame['group'].iloc[0]).capitalize()} takes {frame['share'].iloc[0]:.0%} of"
@@ -92,11 +92,11 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     short = distinct_names(shown["group"].tolist(), width=44)
     names = [escape(short[name]) for name in shown["group"]]
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
-    columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels"))
+    columns = shown[["group", "sum_ns", "n_kernels"]]
     hover = [
         f"{label(name, width=90)}<br>{human_duration(total)}, {human_count(n, 'kernel')} of "
         f"{human_duration(total / n)} on average"
-        for name, total, n in zip(*columns, strict=True)
+        for name, total, n in columns.itertuples(index=False)
     ]
     times, of_row = unit.of(shown["sum_ns"]), shown["class"].astype(str).to_numpy()
     rows = {name: np.flatnonzero(of_row == name) for name in dict.fromkeys(of_row)}
@@ -114,33 +114,20 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     )
 
 
-def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
+def log_bins(longest_ns: int) -> F64:
     """Edges of bins of equal ratio, from 1 ns on."""
     decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
     return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
 
 
-def duration_line(
-    name: str,
-    dur_ns: npt.NDArray[np.int64],
-    edges: npt.NDArray[np.float64],
-    line: Mapping[str, Any],
-) -> dict[str, Any]:
+def duration_line(name: str, dur_ns: I64, edges: F64, line: dict[str, Any]) -> dict[str, Any]:
     """Line of steps, of a color and a dash: how many durations lie in each bin."""
     count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
     used = np.flatnonzero(count)
     first, last = (used[0], used[-1] + 1) if len(used) else (0, 0)
     # An empty bin on both sides: the line begins and ends at zero.
     inside = slice(max(first - 1, 0), min(last + 1, len(count)))
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": edges[:-1][inside],
-        "y": count[inside],
-        "line": {"shape": "hv", "width": 2, **line},
-        "hovertemplate": f"{name}: %{{y:,}}<extra></extra>",
-    }
+    return stepped(name, edges[:-1][inside], count[inside], line, "%{y:,}", width=2)
 
 
 @of_frame(answers.KERNEL_DURATIONS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import Color
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_count, human_duration
@@ -35,8 +35,6 @@ from htagraph.reports.step_shares import time_by_step
 
 __all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "steps"]
 
-I64 = npt.NDArray[np.int64]
-
 _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
 _MAX_STEPS = 60
@@ -60,20 +58,12 @@ def critical_path(path: CriticalPath | JobPath) -> Drawing:
     frame = path.breakdown(by="bound")
     frame = frame[frame["dur_ns"] > 0]
     columns = (frame.index.astype(str), frame["dur_ns"], frame["share"])
-    parts = [
-        (
-            in_words(bound),
-            share,
-            color_of(BOUND_COLORS, bound),
-            f"{human_duration(dur)} ({share:.1%})",
-        )
-        for bound, dur, share in zip(*columns, strict=True)
-    ]
-    shares = [
-        f"{share:.0%} {in_words(bound)}"
-        for bound, share in zip(frame.index, frame["share"], strict=True)
-        if share >= _MIN_SHARE
-    ]
+    parts, shares = [], []
+    for bound, dur, share in zip(*columns, strict=True):
+        said = f"{human_duration(dur)} ({share:.1%})"
+        parts.append((in_words(bound), share, color_of(BOUND_COLORS, bound), said))
+        if share >= _MIN_SHARE:
+            shares.append(f"{share:.0%} {in_words(bound)}")
     largest = " and ".join(shares[:2]) or "empty"
     title = f"The critical path of {human_duration(path.dur_ns)} is {largest}"
     return one_bar(parts, title, "share of the window, %")
@@ -112,7 +102,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         f"{in_words(name)} {percent(share)}"
         for name, share in zip(totals.index, totals["share"], strict=True)
     ]
-    figure = new_figure(
+    return new_figure(
         rows,
         _longest(segments, origin),
         rows=len(marks),
@@ -122,9 +112,8 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         xaxis=time_axis(unit, path.dur_ns),
         shapes=step_lines(find_steps(path.dag.events)["start_ns"], path.window, unit),
         dragmode="zoom",
+        meta={"note": _note(segments, blocks, path.dur_ns)},
     )
-    figure.layout["meta"] = {"note": _note(segments, blocks, path.dur_ns)}
-    return figure
 
 
 @of_path("JobPath")
@@ -156,7 +145,8 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Drawin
     row = np.where(np.array(shown)[at] == rank, at, len(shown)) if shown else at
     n_bounds = len(segments["bound"].cat.categories)
     code = row * n_bounds + segments["bound"].cat.codes.to_numpy().astype(np.int64)
-    blocks = thin_path(*_arrays(segments), code, max_single=max_single)
+    start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    blocks = thin_path(start_ns, dur_ns, code, max_single=max_single)
     traces, named = [], set()
     for one in np.unique(blocks.code).tolist():
         bound = str(segments["bound"].cat.categories[one % n_bounds])
@@ -176,7 +166,7 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Drawin
         else f"The path hops {'once' if hops == 1 else f'{hops:,} times'} between "
         f"{human_count(len(shares), 'rank')}"
     )
-    figure = new_figure(
+    return new_figure(
         traces,
         title,
         rows=len(names),
@@ -184,20 +174,14 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Drawin
         yaxis=named_rows(names) | {"fixedrange": True},
         xaxis=time_axis(unit, path.dur_ns, "common time"),
         dragmode="zoom",
+        meta={"note": _note(segments, blocks, path.dur_ns)},
     )
-    figure.layout["meta"] = {"note": _note(segments, blocks, path.dur_ns)}
-    return figure
-
-
-def _arrays(segments: pd.DataFrame) -> tuple[I64, I64]:
-    """Start and length of segments."""
-    return segments["start_ns"].to_numpy(np.int64), segments["dur_ns"].to_numpy(np.int64)
 
 
 def _row(
     segments: pd.DataFrame,
     blocks: Blocks,
-    mine: npt.NDArray[np.bool_],
+    mine: Bools,
     about: tuple[int, str, int, TimeUnit],
     color: Color,
 ) -> dict[str, Any]:

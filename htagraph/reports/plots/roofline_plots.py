@@ -49,13 +49,11 @@ def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     short = distinct_names(shown["group"].tolist(), width=60)
     names = [escape(short[name]) for name in shown["group"]]
     unit, rows = TimeUnit.fitting(float(shown["device_ns"].max())), np.arange(len(shown))
-    columns = ("group", "n_calls", "device_ns", "roof_ns", "roof_share", "limit")
+    columns = ["group", "n_calls", "device_ns", "roof_ns", "roof_share", "limit"]
     hover = [
         f"{label(group, width=90)}<br>{human_count(n, 'call')}, {human_duration(device_ns)}; roof "
         f"{human_duration(round(roof_ns))} ({percent(share)}), by {limit}"
-        for group, n, device_ns, roof_ns, share, limit in zip(
-            *(shown[name].tolist() for name in columns), strict=True
-        )
+        for group, n, device_ns, roof_ns, share, limit in shown[columns].itertuples(index=False)
     ]
     at_roof, beyond = unit.of(shown["roof_ns"]), unit.of(shown["excess_ns"])
     traces = [
@@ -91,12 +89,12 @@ def roofline(frame: pd.DataFrame) -> Drawing:
     if shown.empty or not peaks:
         return no_figure(_NO_ROOF)
     diameter = np.sqrt(shown["device_ns"] / shown["device_ns"].max()) * _LARGEST_PX
-    columns = ("group", "device_ns", "tflops_per_s", "flop_per_byte", "roof_share", "limit")
+    columns = ["group", "device_ns", "tflops_per_s", "flop_per_byte", "roof_share", "limit"]
     hover = [
         f"{label(group, width=90)}<br>{human_duration(device_ns)}; {tflops:.3g} TFLOP/s at "
         f"{intensity:.3g} FLOP/byte; {percent(share)} of the roof, {limit}"
-        for group, device_ns, tflops, intensity, share, limit in zip(
-            *(shown[name].tolist() for name in columns), strict=True
+        for group, device_ns, tflops, intensity, share, limit in shown[columns].itertuples(
+            index=False
         )
     ]
     circles: dict[str, Any] = {

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64
 from htagraph.model.units import human_count, human_duration, human_number
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
@@ -76,7 +76,7 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
         for place, (device, line) in enumerate(part.groupby("device", sort=True)):
             title = f"device {device}" if device != -1 else "host"
             traces += _line(line, (unit, origin), axis, place, title)
-    figure = new_figure(
+    return new_figure(
         traces,
         _title(shown[0]),
         height=_FRAME_PX + _ROW_PX * len(shown),
@@ -85,9 +85,8 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
         xaxis=time_axis(unit, end - origin)
         | {"anchor": "y" if len(shown) == 1 else f"y{len(shown)}"},
         **layout,
+        meta={"note": _note(frame, len(rows), len(shown), end - origin)},
     )
-    figure.layout["meta"] = {"note": _note(frame, len(rows), len(shown), end - origin)}
-    return figure
 
 
 def _rows(frame: pd.DataFrame) -> list[pd.DataFrame]:
@@ -123,7 +122,7 @@ def _line(
     apart = np.flatnonzero(start[1:] != start[:-1] + dur[:-1]) + 1
     ends = unit.of(start + dur - origin_ns)
 
-    def steps(values: pd.Series[float]) -> npt.NDArray[np.float64]:
+    def steps(values: pd.Series[float]) -> F64:
         y = values.to_numpy(np.float64)
         return np.append(np.insert(y, apart, np.nan), y[-1])
 

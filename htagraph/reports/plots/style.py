@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
+from htagraph.model.arrays import F64
 from htagraph.model.colors import COLORS, IDLE, INFERRED, SERIES, Color
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
@@ -24,30 +25,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "BOUND_COLORS",
-    "CAUSE_COLORS",
-    "CLASS_COLORS",
-    "LEGIBLE_PX",
-    "TimeUnit",
-    "bars",
-    "color_of",
-    "durations_axis",
-    "hatched",
-    "label",
-    "named_rows",
-    "new_figure",
-    "no_figure",
-    "of_frame",
-    "of_path",
-    "one_bar",
-    "percent",
-    "series_line",
-    "series_marker",
-    "step_lines",
-    "time_axis",
-    "track_labels",
-    "translucent",
-]
+    "BOUND_COLORS", "CAUSE_COLORS", "CLASS_COLORS", "LEGIBLE_PX", "TimeUnit", "bars", "color_of",
+    "durations_axis", "hatched", "label", "named_rows", "new_figure", "no_figure", "of_frame",
+    "of_path", "one_bar", "percent", "series_line", "series_marker", "step_lines", "stepped",
+    "time_axis", "track_labels", "translucent",
+]  # fmt: skip
 
 _P = ParamSpec("_P")
 
@@ -110,7 +92,7 @@ class TimeUnit(NamedTuple):
                 return cls(size, name)
         return cls(1, "ns")
 
-    def of(self, times_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def of(self, times_ns: npt.ArrayLike) -> F64:
         """Times in this unit."""
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
 
@@ -284,6 +266,21 @@ def bars(
     }
 
 
+def stepped(
+    name: str, x: F64, y: npt.ArrayLike, style: dict[str, Any], value: str, *, width: float = 1.5
+) -> dict[str, Any]:
+    """A level that changes in steps, of a color and a dash; `value` is its text on hovering."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"shape": "hv", "width": width, **style},
+        "hovertemplate": f"{name}: {value}<extra></extra>",
+    }
+
+
 def _on_bar(name: str, share: float) -> str:
     """Name and share of a part, if there is room; else its share, or nothing.
 
@@ -326,10 +323,7 @@ def no_figure(title: str) -> Drawing:
 
 def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, Any]:
     """Axis of the time since the start of the window."""
-    return {
-        "title": {"text": f"{clock}, {unit.name}"},
-        "range": [0, dur_ns / unit.size_ns],
-    }
+    return {"title": {"text": f"{clock}, {unit.name}"}, "range": [0, dur_ns / unit.size_ns]}
 
 
 def step_lines(starts_ns: npt.ArrayLike, window: Window, unit: TimeUnit) -> list[dict[str, Any]]:

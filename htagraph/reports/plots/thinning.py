@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from htagraph.algorithms.codes import largest
 from htagraph.algorithms.intervals import sum_by_code
+from htagraph.model.arrays import F64, I64
 
 __all__ = ["Blocks", "Line", "thin_line", "thin_path"]
 
 Codes = npt.NDArray[np.integer]
-I64 = npt.NDArray[np.int64]
 
 
 class Blocks(NamedTuple):
@@ -78,20 +78,12 @@ class Line(NamedTuple):
     """A level over time, as the points where it changes."""
 
     ts_ns: I64
-    value: npt.NDArray[np.float64]
+    value: F64
     is_thinned: bool
 
 
-def thin_line(ts_ns: I64, dur_ns: I64, value: npt.NDArray[np.float64], *, max_points: int) -> Line:
-    """A level over time with fewer points; the highest of each interval is kept.
-
-    Examples
-    --------
-    >>> value = np.array([1.0, 5.0, 2.0, 0.0])
-    >>> line = thin_line(np.arange(4), np.ones(4, int), value, max_points=2)
-    >>> line.ts_ns.tolist(), line.value.tolist()
-    ([0, 2, 4], [5.0, 2.0, 2.0])
-    """
+def thin_line(ts_ns: I64, dur_ns: I64, value: F64, *, max_points: int) -> Line:
+    """A level over time with fewer points; the highest of each interval is kept."""
     if not len(ts_ns):
         return Line(ts_ns, value, is_thinned=False)
     end = int(ts_ns[-1] + dur_ns[-1])
