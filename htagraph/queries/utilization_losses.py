@@ -73,7 +73,7 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
     names = dag.events.name[kernels.event]
     n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
     n_names = len(dag.events.symbols)
-    code = slots.use * np.int64(n_names) + gather(names, slots.kernel)
+    code = slots.use.astype(np.int64) * n_names + gather(names, slots.kernel)
     share = pd.Series(slots.time_ns / window.dur_ns, copy=False).groupby(code, sort=True).sum()
     use, name = np.divmod(share.index.to_numpy(np.int64), n_names)
     sums = pd.DataFrame({"use": use, "name": name, "share": share.to_numpy()})
