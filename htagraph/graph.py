@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
@@ -28,6 +27,7 @@ from htagraph.lookup.selecting import (
 )
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
+from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
 from htagraph.model.damage import damage_in_words
@@ -79,12 +79,12 @@ class TraceGraph(Questions):
         return self.interval.dur_ns
 
     @cached_property
-    def _event_rows(self) -> npt.NDArray[np.int64]:
+    def _event_rows(self) -> I64:
         """Events that overlap the window."""
         return events_in(self.dag, self.interval)
 
     @cached_property
-    def _edge_rows(self) -> npt.NDArray[np.int64]:
+    def _edge_rows(self) -> I64:
         """Edges that overlap the window."""
         edges, times = self.dag.edges, self.dag.events.node_ts_ns
         if self.interval == self.dag.span:
@@ -281,7 +281,7 @@ class TraceGraph(Questions):
 
         return damage_in_words(damage_of(self.dag, self.interval))[:_N_DAMAGED]
 
-    def _args(self, events: npt.NDArray[np.int64]) -> Sequence[Mapping[str, Any]]:
+    def _args(self, events: I64) -> Sequence[Mapping[str, Any]]:
         """The ``args`` of events, from the original."""
         if self.origin is None or self.origin.args is None:
             raise MissingEventsError(

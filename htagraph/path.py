@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
@@ -18,6 +17,7 @@ from htagraph.explain.critical_path import path_edges, path_parts, path_segments
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
 from htagraph.model.kinds import Bound, in_words
@@ -100,7 +100,7 @@ class CriticalPath:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
         return segment_frame(self.dag, self.coded)
 
-    def segments_at(self, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
+    def segments_at(self, rows: I64) -> pd.DataFrame:
         """Some of the segments, indexed by their rows."""
         return segment_frame(self.dag, self.coded.take(rows)).set_index(pd.Index(rows))
 
@@ -110,12 +110,12 @@ class CriticalPath:
         return path_segments(self.dag, [self.window])
 
     @property
-    def bounds(self) -> npt.NDArray[np.int8]:
+    def bounds(self) -> I8:
         """Code of the `Bound` of each segment."""
         return self.coded.bound
 
     @property
-    def durations_ns(self) -> npt.NDArray[np.int64]:
+    def durations_ns(self) -> I64:
         """Length of each segment."""
         return self.coded.dur_ns
 

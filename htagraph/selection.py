@@ -17,6 +17,7 @@ from htagraph.errors import MissingEventsError, QueryError
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES, EVENTS
 from htagraph.model.kinds import EdgeKind
@@ -64,7 +65,7 @@ class Selection:
 
     dag: Dag
     window: Window
-    rows: npt.NDArray[np.int64]
+    rows: I64
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +75,7 @@ class Selection:
     def _of(self, rows: npt.NDArray[np.integer]) -> Selection:
         return Selection(self.dag, self.window, np.unique(rows.astype(np.int64)), self.origin)
 
-    def _mask(self) -> npt.NDArray[np.bool_]:
+    def _mask(self) -> Bools:
         mask = np.zeros(len(self.dag.events), dtype=bool)
         mask[self.rows] = True
         return mask
@@ -136,7 +137,7 @@ class Selection:
         """The events, schema `frames.EVENTS`."""
         return self.dag.events.frame(self.rows)
 
-    def _edge_rows(self) -> npt.NDArray[np.int64]:
+    def _edge_rows(self) -> I64:
         mask = self._mask()
         return np.flatnonzero(mask[self.dag.edges.tail >> 1] & mask[self.dag.edges.head >> 1])
 
@@ -185,7 +186,7 @@ class Selection:
         parent = tree_parent(self.dag)[self.rows]
         return self._of(parent[parent >= 0])
 
-    def _allowed(self, via: Via) -> npt.NDArray[np.bool_]:
+    def _allowed(self, via: Via) -> Bools:
         if via is None:
             return np.ones(len(self.dag.edges), dtype=bool)
         kinds = (via,) if isinstance(via, str) else via
@@ -216,8 +217,8 @@ class Selection:
 
     def _reached(
         self,
-        spread: Callable[..., npt.NDArray[np.bool_]],
-        nodes: npt.NDArray[np.int64],
+        spread: Callable[..., Bools],
+        nodes: I64,
         via: Via,
     ) -> Selection:
         """The other events that chains of edges connect with nodes."""

@@ -42,6 +42,7 @@ from htagraph.findings.window_bounds import told_of, with_low_ends
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64, U8
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
 from htagraph.model.frames import BREAKDOWN
@@ -67,7 +68,6 @@ from htagraph.writers.graph_file import write_arrays
 
 __all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
 
-I64 = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
 
 PART_BYTES = 256 << 20
@@ -169,7 +169,7 @@ class _Part:
         )
 
 
-def _packed(facts: object) -> npt.NDArray[np.uint8]:
+def _packed(facts: object) -> U8:
     """Facts, as arrays are stored."""
     return np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
 

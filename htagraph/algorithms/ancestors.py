@@ -5,19 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64, Bools, Rows
 from htagraph.native.passes import compiled
 
 __all__ = ["depths", "highest", "nearest", "parents_first", "sums_under"]
 
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-I32 = npt.NDArray[np.int32]
 Parents = npt.NDArray[np.integer]
-Rows = npt.NDArray[np.signedinteger]
 
 
 @compiled
-def _parents_first(parent: Parents, events: I64, order: I32, stack: I32, seen: Bool) -> int:
+def _parents_first(parent: Parents, events: I64, order: I32, stack: I32, seen: Bools) -> int:
     """Fill the order; return its length."""
     n = 0
     for start in events:
@@ -43,7 +40,7 @@ def _depths(parent: Parents, order: I32, depth: I64) -> None:
 
 
 @compiled
-def _nearest(parent: Parents, events: Parents, holds: Bool, known: I32, out: Parents) -> None:
+def _nearest(parent: Parents, events: Parents, holds: Bools, known: I32, out: Parents) -> None:
     """Fill the nearest ancestors; `known`, all -2, keeps what is found for events on the way."""
     for row in range(len(events)):
         event = events[row]
@@ -60,7 +57,7 @@ def _nearest(parent: Parents, events: Parents, holds: Bool, known: I32, out: Par
 
 
 @compiled
-def _highest(parent: Parents, order: I32, holds: Bool, found: I64) -> None:
+def _highest(parent: Parents, order: I32, holds: Bools, found: I64) -> None:
     """Fill the highest ancestor for which something holds."""
     for event in order:
         above = found[parent[event]] if parent[event] >= 0 else -1
@@ -69,7 +66,7 @@ def _highest(parent: Parents, order: I32, holds: Bool, found: I64) -> None:
 
 @compiled
 def _first_of_code(
-    parent: Parents, order: I32, code: Parents, is_open: Bool, kin: tuple[I32, I32], out: Parents
+    parent: Parents, order: I32, code: Parents, is_open: Bools, kin: tuple[I32, I32], out: Parents
 ) -> None:
     """Make the code -1 of events below another of the same code, depth first.
 
@@ -142,7 +139,7 @@ def depths(parent: Parents, events: I64) -> I64:
     return depth[events]
 
 
-def nearest(parent: Parents, events: Rows, holds: Bool) -> Rows:
+def nearest(parent: Parents, events: Rows, holds: Bools) -> Rows:
     """Each event or its nearest ancestor for which something holds, -1 for none.
 
     Examples
@@ -158,7 +155,7 @@ def nearest(parent: Parents, events: Rows, holds: Bool) -> Rows:
     return out
 
 
-def highest(parent: Parents, events: I64, holds: Bool) -> I64:
+def highest(parent: Parents, events: I64, holds: Bools) -> I64:
     """Each event or its highest ancestor for which something holds, -1 for none.
 
     Examples

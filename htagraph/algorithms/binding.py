@@ -12,16 +12,11 @@ no lag explains; with the residual, the length of the path is the measured time,
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["bind", "topological_order"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @compiled

@@ -12,13 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, I64
 from htagraph.native.passes import compiled
 
 __all__ = ["EdgeColumns", "InOrder", "by_head"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _DTYPES: tuple[Any, ...] = (np.int32, np.int32, np.int8, np.int64, np.int32, np.int8)
 

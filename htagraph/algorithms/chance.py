@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import F64
+
 __all__ = ["log_chance"]
 
-Floats = npt.NDArray[np.float64]
 
-
-def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayLike) -> Floats:
+def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayLike) -> F64:
     """Upper bound of the log of the chance that at least `n_matched` of `n_all` match.
 
     Chernoff's bound, ``-n * KL(n_matched / n || share)`` (Hoeffding 1963, theorem 1); 0 where no
@@ -27,5 +27,5 @@ def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayL
     with np.errstate(divide="ignore", invalid="ignore"):
         hits = np.where(found > 0, found * np.log(found / chance), 0.0)
         misses = np.where(found < 1, (1 - found) * np.log((1 - found) / (1 - chance)), 0.0)
-    out: Floats = np.where(found > chance, -count * (hits + misses), 0.0)
+    out: F64 = np.where(found > chance, -count * (hits + misses), 0.0)
     return out

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["ONE_HOST_NS", "Clock", "ClockFit", "fit_clock", "follow", "shared_clock", "to_common"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _PPB = 1_000_000_000
 """A unit: parts per billion of all."""

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
+from htagraph.model.arrays import I64, Bools
 
 __all__ = ["as_narrow", "distinct", "is_in", "largest", "n_alike"]
 
-I64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer]
 
 _SPARSE = 16
 """Places of a table for each row, beyond which a sort is faster. Changes only the speed."""
 
 
-def _marked(codes: Codes, n: int) -> npt.NDArray[np.bool_]:
+def _marked(codes: Codes, n: int) -> Bools:
     """Whether each number below `n` occurs."""
     marked = np.zeros(n, dtype=bool)
     marked[codes] = True
@@ -39,7 +39,7 @@ def distinct(codes: Codes) -> I64:
     return np.flatnonzero(_marked(codes, int(codes.max(initial=-1)) + 1))
 
 
-def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
+def is_in(codes: Codes, wanted: Codes) -> Bools:
     """Whether each number is wanted; none may be negative.
 
     Examples

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I32
 from htagraph.native.passes import compiled
 
 __all__ = ["components"]
-
-I32 = npt.NDArray[np.int32]
 
 
 @compiled

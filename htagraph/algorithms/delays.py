@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import F64, I64
 from htagraph.native.passes import compiled
 
 __all__ = ["new_delays"]
 
-I64 = npt.NDArray[np.int64]
-
 
 @compiled
-def _new_delays(
-    seen: I64, since: I64, delay: I64, begin: I64, new: I64, total: npt.NDArray[np.float64]
-) -> None:
+def _new_delays(seen: I64, since: I64, delay: I64, begin: I64, new: I64, total: F64) -> None:
     """Fill where each stretch begins, and the delay that is new in it."""
     for at in range(len(seen)):
         first = np.searchsorted(seen[:at], since[at])

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Cover", "Intervals", "States", "gaps", "states", "sum_by_code", "union"]
+from htagraph.model.arrays import I64
 
-I64 = npt.NDArray[np.int64]
+__all__ = ["Cover", "Intervals", "States", "gaps", "states", "sum_by_code", "union"]
 
 _AT_ONCE = 1 << 18
 """Rows a block: numpy copies them to 64 bits twice. Changes only memory and speed."""

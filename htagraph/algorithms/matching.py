@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["group_starts", "last_before", "last_of_groups", "match_keys", "running_latest"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def match_keys(keys: I64, table_keys: I64) -> I64:
@@ -138,7 +137,7 @@ def last_of_groups(group: I64, until: I64, most: int) -> I64:
     return position
 
 
-def group_starts(*keys: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+def group_starts(*keys: npt.NDArray[np.integer]) -> Bools:
     """Whether a new group starts at each row of sorted columns.
 
     Examples
@@ -156,7 +155,7 @@ def group_starts(*keys: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 @compiled
-def _running_latest(value: I64, starts: npt.NDArray[np.bool_], best: I64) -> None:
+def _running_latest(value: I64, starts: Bools, best: I64) -> None:
     """Fill the position of the largest value so far in the group, the later one on a tie."""
     current = 0
     for row in range(len(value)):
@@ -165,7 +164,7 @@ def _running_latest(value: I64, starts: npt.NDArray[np.bool_], best: I64) -> Non
         best[row] = current
 
 
-def running_latest(value: I64, starts: npt.NDArray[np.bool_]) -> I64:
+def running_latest(value: I64, starts: Bools) -> I64:
     """Position of the largest value so far in its group, for each row; ties go to the later one.
 
     `starts` says where groups start; the first row does.

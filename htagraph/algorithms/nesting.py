@@ -26,15 +26,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 
 __all__ = ["Nesting", "nest"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _RUN = 16
 """Intervals that are sorted by insertion, before runs are merged. Changes only the speed."""

@@ -12,13 +12,11 @@ from enum import IntEnum, unique
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.devices import DeviceProperties
 
 __all__ = ["Limit", "Residency", "residency"]
-
-I64 = npt.NDArray[np.int64]
 
 _REGISTER_UNIT = 256
 """Registers are allocated to warps in multiples of this (``cuda_occupancy.h``)."""

@@ -19,13 +19,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, WEIGHT
+from htagraph.model.arrays import I64
 
 __all__ = ["SCHEDULES", "Order", "order_of", "round_of"]
-
-I64 = npt.NDArray[np.int64]
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 """Schedules that have an order here."""

@@ -13,17 +13,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import match_keys
 from htagraph.algorithms.retime import latest_times, retime
+from htagraph.model.arrays import I32, I64, Bools
 
 __all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "planned", "schedule_of"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 PHASES = ("F", "B", "I", "W")
 """Phases of an action: forward; backward, or its two parts: gradients of the input, of weights."""
@@ -192,7 +189,7 @@ def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule |
     return Schedule(order.astype(np.int64), at[before[order]], at[needs[order]], *[none] * 4)
 
 
-def _usual_transfer(kind: I64, since: I64, is_known: npt.NDArray[np.bool_]) -> I64:
+def _usual_transfer(kind: I64, since: I64, is_known: Bools) -> I64:
     """Median of what is known of each kind of action, else of all; 0 if nothing is."""
     if not is_known.any():
         return np.zeros(len(kind), dtype=np.int64)

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from rustworkx import PyDiGraph, transitive_reduction
 
+from htagraph.model.arrays import Bools
+
 __all__ = ["PyDiGraph", "is_implied", "to_rustworkx"]
 
 
@@ -40,9 +42,7 @@ def to_rustworkx(
     return graph
 
 
-def is_implied(
-    tail: npt.NDArray[np.integer], head: npt.NDArray[np.integer], n_nodes: int
-) -> npt.NDArray[np.bool_]:
+def is_implied(tail: npt.NDArray[np.integer], head: npt.NDArray[np.integer], n_nodes: int) -> Bools:
     """Whether other edges of a graph without cycles imply each edge.
 
     The rest is the transitive reduction. It takes time and memory proportional to nodes times

@@ -15,17 +15,13 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import latest_times, retime
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["retime_without"]
-
-Bools = npt.NDArray[np.bool_]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _BLOCK = 16
 """Groups per pass: two cache lines of times a node."""

@@ -13,15 +13,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.binding import topological_order
 from htagraph.algorithms.retime import retime
+from htagraph.model.arrays import I32, I64
 
 __all__ = ["Rendezvous", "rendezvous_of"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 
 class Rendezvous(NamedTuple):

@@ -11,14 +11,11 @@ part of the weights of its edges.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64
 from htagraph.native.passes import compiled
 
 __all__ = ["DROPPED", "NO_DEADLINE", "latest_times", "residuals", "retime"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 DROPPED = -(2**61)
 """Weight of an edge that is not there."""

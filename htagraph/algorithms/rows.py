@@ -14,14 +14,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64
 from htagraph.native.passes import compiled
 
 __all__ = ["Rows", "rows"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 
 class Rows(NamedTuple):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RunningSums"]
+from htagraph.model.arrays import F64, I64
 
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
+__all__ = ["RunningSums"]
 
 
 class RunningSums:

@@ -11,14 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["Timed", "align", "likely_offsets"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _SAME = 6_000
 """Evidence of equal symbols."""

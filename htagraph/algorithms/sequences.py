@@ -11,14 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["Repeats", "repeats"]
-
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 
 class Repeats(NamedTuple):
@@ -40,7 +37,7 @@ class Repeats(NamedTuple):
 
 
 @compiled
-def _without_overlap(group: I64, start: I64, length: int, keep: Bool) -> None:
+def _without_overlap(group: I64, start: I64, length: int, keep: Bools) -> None:
     """Keep the leftmost occurrences of each group that do not overlap one that is kept."""
     last_group = -1
     free = 0
@@ -117,17 +114,17 @@ def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tup
     return position[again], number[again], count[again]
 
 
-def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) -> Bool:
+def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) -> Bools:
     """Whether a sequence occurs as often as one that is longer by one code."""
     longer_count = np.zeros(n + 1, dtype=np.int64)
     longer_count[longer[0]] = longer[2]
     after = longer_count[position] == count
     before = (position > 0) & (longer_count[position - 1] == count)
-    explained: Bool = after | before
+    explained: Bools = after | before
     return explained
 
 
-def _is_power(position: I64, code: I64, length: int) -> Bool:
+def _is_power(position: I64, code: I64, length: int) -> Bools:
     """Whether a sequence is a shorter one repeated."""
     power = np.zeros(len(position), dtype=bool)
     for period in range(1, length // 2 + 1):

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["ancestors", "descendants"]
 
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-
 
 @compiled
-def _forward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) -> None:
+def _forward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools) -> None:
     """Mark every node that an allowed edge leads to from a marked node."""
     for node in order:
         for edge in range(offsets[node], offsets[node + 1]):
@@ -25,7 +19,7 @@ def _forward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) -
 
 
 @compiled
-def _backward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) -> None:
+def _backward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools) -> None:
     """Mark every node from which an allowed edge leads to a marked node."""
     for position in range(len(order) - 1, -1, -1):
         node = order[position]
@@ -35,7 +29,7 @@ def _backward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) 
                     marked[tail[edge]] = True
 
 
-def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
+def descendants(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
     """Nodes that can be reached from the seeds, the seeds included, over the allowed edges.
 
     Parameters
@@ -57,7 +51,7 @@ def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool)
     return marked
 
 
-def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
+def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
     """Nodes from which the seeds can be reached, the seeds included.
 
     Parameters as for `descendants`.

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
+from htagraph.model.arrays import I64
 
 __all__ = ["check_tiling", "not_tiled"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def check_tiling(

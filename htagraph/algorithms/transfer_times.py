@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["TransferFit", "fit_transfers"]
+from htagraph.model.arrays import F64, I64
 
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+__all__ = ["TransferFit", "fit_transfers"]
 
 _FEWEST_SIZES = 3
 """Distinct sizes that a line needs: two always fit."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
 __all__ = ["Walks", "origins", "walk_back", "walk_lengths", "walks_back"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_STEPS = 10_000_000
 MOST_STEPS_PER_EDGE = 32

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEWEST", "Error", "Sample", "ends_apart", "range_if_apart", "welch"]
+from htagraph.model.arrays import F64
 
-F64 = npt.NDArray[np.float64]
+__all__ = ["FEWEST", "Error", "Sample", "ends_apart", "range_if_apart", "welch"]
 
 FEWEST = 3
 """Values that a sample needs: of two, the spread is known too badly for any verdict."""

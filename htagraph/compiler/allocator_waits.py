@@ -15,20 +15,18 @@ for is the work that ended right before. If work of several streams did, nothing
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_starts import ended_before
 from htagraph.compiler.stretches import Stretches, long_stretches
 from htagraph.compiler.structure import Structure, end_node
 from htagraph.model.api_calls import ALLOCATION, CallMeaning
+from htagraph.model.arrays import I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
 __all__ = ["allocator_wait_edges"]
-
-I64 = npt.NDArray[np.int64]
 
 _WALK_NS = 200_000
 """The allocator frees within this time after the work has ended: it walks its blocks in between.

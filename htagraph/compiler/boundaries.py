@@ -11,13 +11,10 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.nesting import Nesting
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.events import EventTable
 
 __all__ = ["Boundaries"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _AT_ONCE = 1 << 16
 """Boundaries whose distances are in memory at once. A limit of memory, not of the answer."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct
 from htagraph.compiler.structure import Structure
+from htagraph.model.arrays import I8
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
 from htagraph.model.kinds import EventKind, KernelClass, among
@@ -116,8 +116,8 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
 
 def _apply_metadata(
     structure: Structure,
-    kernel_class: npt.NDArray[np.int8],
-    rule_of: npt.NDArray[np.int8],
+    kernel_class: I8,
+    rule_of: I8,
     position: int,
 ) -> None:
     """Mark kernels with a collective's name as communication, unless the user's rules decided."""

@@ -20,19 +20,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.clocks import follow
 from htagraph.algorithms.intervals import union
 from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import certain_waits
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 
 __all__ = ["on_host_clock"]
-
-I64 = npt.NDArray[np.int64]
 
 _LARGEST_SHIFT_NS = 1_000_000
 """Device work that precedes its launch by more is no clock error (chosen;

@@ -32,6 +32,7 @@ from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
 from htagraph.compiler.places import stream_label, work_label, work_places
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.devices import MOST_THREADS_PER_SM
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
@@ -39,9 +40,6 @@ from htagraph.model.kinds import EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 
 __all__ = ["device_full"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _DRAIN = 0.03
 """Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;

@@ -17,7 +17,6 @@ dependency recurs: whenever C is late, it starts right after B
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from, usual_overlap
@@ -30,13 +29,12 @@ from htagraph.compiler.late_starts import (
 from htagraph.compiler.places import work_label, work_places
 from htagraph.compiler.recurrences import Candidates, Sources, Waits, learnt_pairs, recurring
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
 __all__ = ["ended_right_before", "recurring_waits"]
-
-I64 = npt.NDArray[np.int64]
 
 _PART_OF_WAIT = 8
 """The end must lie in as small a part of the wait: at any other instant it would say nothing."""
@@ -53,7 +51,7 @@ def _covering(structure: Structure, other: I64, late: I64, ready_ns: I64) -> I64
     return np.where(alone_ns <= (events.ts_ns[late] - ready_ns) // 2, other, -1)
 
 
-def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
+def _inside_replay(structure: Structure, late: I64) -> Bools:
     """Whether other work of the same replayed graph began before each late work.
 
     Then its graph decides what it waits for, not what the streams had been given before.
@@ -63,7 +61,7 @@ def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
     first_ns = np.full(len(events), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, launch[device], events.ts_ns[device])
     first = gather(first_ns, launch[late], np.iinfo(np.int64).max)
-    in_replay: npt.NDArray[np.bool_] = events.ts_ns[late] > first
+    in_replay: Bools = events.ts_ns[late] > first
     return in_replay
 
 

@@ -15,7 +15,6 @@ then. Work that was launched late is left out: the host accounts for most of the
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import union
@@ -28,8 +27,6 @@ from htagraph.model.kinds import among
 from htagraph.model.rules import Rule
 
 __all__ = ["first_device_work"]
-
-I64 = npt.NDArray[np.int64]
 
 _TINY = 0.1
 """Part of the wait for which the device may have been busy with what was recorded before."""

@@ -21,6 +21,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import match_keys
 from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, once, start_node
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.edges import EdgeTable
@@ -29,9 +30,6 @@ from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
 __all__ = ["flow_edges", "handoff_edges", "worker_lanes"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10

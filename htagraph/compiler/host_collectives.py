@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.structure import Structure, end_node, examine, start_node
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.collective_names import (
     HOST_CALLER,
     HOST_COLLECTIVE,
@@ -35,9 +35,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
 __all__ = ["host_collective_edges", "until_resumed"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _AS = {"reduce_scatter": "all_reduce"}
 """Operations that a backend runs as another one: gloo's ``_reduce_scatter_base_``."""
@@ -69,7 +66,7 @@ def _callers(structure: Structure) -> I64:
     return np.flatnonzero(called & ~_above(structure, np.flatnonzero(elsewhere)))
 
 
-def _operations(structure: Structure, rows: I64) -> npt.NDArray[np.object_]:
+def _operations(structure: Structure, rows: I64) -> Texts:
     """What each call or range does, as the backend runs it."""
     codes, place = np.unique(structure.events.name[rows], return_inverse=True)
     names = [operation_of(structure.events.symbols.texts[code]) for code in codes.tolist()]

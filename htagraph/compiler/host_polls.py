@@ -23,7 +23,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
@@ -36,15 +35,13 @@ from htagraph.compiler.stretches import (
 )
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.api_calls import POLLS, CallMeaning
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
 from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["host_poll_edges"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _POLLING_OPERATOR = re.compile(
     r"(?i)deep_?ep\b|^Buffer\.\w*(dispatch|notify)"

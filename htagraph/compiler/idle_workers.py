@@ -15,17 +15,15 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.stretches import plain_names, usual_wait_ns
 from htagraph.compiler.structure import Structure
+from htagraph.model.arrays import I32, Bools
 from htagraph.model.step_markers import PROFILER_STEP
 
 __all__ = ["waits_for_work"]
-
-Bools = npt.NDArray[np.bool_]
 
 _DIGITS = re.compile(r"\d+")
 _FEWEST = 3
@@ -72,9 +70,7 @@ def pool_lanes(structure: Structure) -> Bools:
     return is_member
 
 
-def waits_for_work(
-    structure: Structure, tail: npt.NDArray[np.int32], head: npt.NDArray[np.int32]
-) -> Bools:
+def waits_for_work(structure: Structure, tail: I32, head: I32) -> Bools:
     """Whether between two boundaries of a thread, with nothing around, it waits for work.
 
     Parameters

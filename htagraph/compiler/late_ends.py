@@ -13,15 +13,13 @@ until then is its lag::
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.arrays import I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
 __all__ = ["most_overlap", "stream_wait_edges_from", "usual_overlap"]
-
-I64 = npt.NDArray[np.int64]
 
 _MOST_FACTOR = 2
 """Part of the launch floor by which an end can be late; longer overlaps are real (chosen)."""

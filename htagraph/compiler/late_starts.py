@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.compiler.structure import Structure
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 
 __all__ = ["LateStarts", "ended_before", "late_starts", "most_used_streams", "running_at"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _NEVER = np.iinfo(np.int64).min // 4
 _MOST_STREAMS = 64

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.algorithms.by_head import EdgeColumns, by_head
@@ -30,6 +29,7 @@ from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
 from htagraph.compiler.worker_calls import worker_call_edges
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
@@ -76,9 +76,7 @@ OF_HOSTS: tuple[Inference, ...] = (
 """Passes that look for what threads wait for, by all edges so far."""
 
 
-def _reject(
-    edges: EdgeTable, skew_ns: npt.NDArray[np.int64], rows: npt.NDArray[np.bool_]
-) -> RejectedEdges:
+def _reject(edges: EdgeTable, skew_ns: I64, rows: Bools) -> RejectedEdges:
     return RejectedEdges(edges.take(rows), skew_ns[rows])
 
 
@@ -91,7 +89,7 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
-def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
+def _span(events: EventTable, is_work: Bools) -> Window:
     """Window from the first start to the last end of work; empty at 0 without any."""
     rows = np.flatnonzero(is_work)
     if not len(rows):

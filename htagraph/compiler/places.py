@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.compiler.structure import Structure
+from htagraph.model.arrays import I64
 
 __all__ = ["stream_label", "work_label", "work_places"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def work_places(structure: Structure) -> I64:

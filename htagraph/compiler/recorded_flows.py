@@ -17,19 +17,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.arrays import I64
 from htagraph.model.categories import FORWARD_BACKWARD, TENSOR_DEPENDENCY
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import among
 from htagraph.model.rules import Rule
 
 __all__ = ["recorded_flow_edges", "slices_around"]
-
-I64 = npt.NDArray[np.int64]
 
 _START, _STEP, _NEXT_SLICE = 0, 1, 3
 

@@ -18,13 +18,11 @@ import numpy.typing as npt
 from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.codes import as_narrow, is_in, n_alike
 from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.inference import Support
 from htagraph.model.rules import Rule
 
 __all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "learnt_pairs", "recurring"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _FEWEST = 3
 """Waits at a place that show nothing yet if there are fewer (chosen)."""
@@ -169,16 +167,16 @@ def _near_ns(waits: Waits, pairs: _Pairs, known: Sources) -> I64:
     return near_ns
 
 
-def _chances(waits: Waits, pairs: _Pairs, near_ns: I64) -> npt.NDArray[np.float64]:
+def _chances(waits: Waits, pairs: _Pairs, near_ns: I64) -> F64:
     """Share of random instants of the waits of each pair that would match as well."""
     wait_ns = (waits.until_ns - waits.since_ns)[pairs.found.wait]
     near_ns = np.maximum(near_ns, pairs.width_ns[pairs.number])
     share = np.minimum(near_ns / np.maximum(wait_ns, 1), 1)
-    chances: npt.NDArray[np.float64] = np.bincount(pairs.number, share) / pairs.n_matched
+    chances: F64 = np.bincount(pairs.number, share) / pairs.n_matched
     return chances
 
 
-def _is_evidence(pairs: _Pairs, chance: npt.NDArray[np.float64], false_share: float) -> Bools:
+def _is_evidence(pairs: _Pairs, chance: F64, false_share: float) -> Bools:
     """Whether chance would hardly yield each pair."""
     unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(false_share)
     evidence: Bools = unlikely & (chance <= MOST_CHANCE)

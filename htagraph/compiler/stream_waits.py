@@ -16,7 +16,6 @@ event records and stream waits among the calls of one thread, which is inferred,
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.matching import last_before
@@ -24,12 +23,11 @@ from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
 from htagraph.compiler.structure import Structure
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.model.api_calls import CallMeaning
+from htagraph.model.arrays import I8, I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
 __all__ = ["stream_wait_edges"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[I64, I64]:
@@ -44,9 +42,7 @@ def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[
     return target[known], waiter[known]
 
 
-def _inferred_stream_waits(
-    structure: Structure, meanings: npt.NDArray[np.int8], known: I64
-) -> tuple[I64, I64]:
+def _inferred_stream_waits(structure: Structure, meanings: I8, known: I64) -> tuple[I64, I64]:
     """The same for waits without a record, by the order of calls on one thread.
 
     The wait follows the latest event record of its thread. The record is on the stream of the last

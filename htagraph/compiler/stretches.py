@@ -6,12 +6,12 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.structure import Structure, once
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EdgeKind, among
@@ -25,9 +25,6 @@ __all__ = [
     "plain_names",
     "usual_wait_ns",
 ]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 NUMBER = re.compile(r"#?(?<![a-zA-Z0-9])\d+")
 """A number in a name that differs every time: of a step, or of a thread."""
@@ -77,7 +74,7 @@ def explained_ends(known: EdgeTable) -> I64:
     return ends
 
 
-def plain_names(events: EventTable) -> npt.NDArray[np.int32]:
+def plain_names(events: EventTable) -> I32:
     """Code of each host event's name without numbers; -1 for other events."""
     texts, codes = events.symbols.texts, dict[str, int]()
     of_symbol = np.full(len(texts), -1, dtype=np.int32)

@@ -25,6 +25,7 @@ from htagraph.algorithms.nesting import nest
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
@@ -42,9 +43,6 @@ __all__ = [
     "start_node",
 ]
 
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 Result = TypeVar("Result")
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
@@ -146,7 +144,7 @@ class Structure:
     events: EventTable
     host: I64
     boundaries: Boundaries
-    parent: npt.NDArray[np.int32]
+    parent: I32
     launch: I32
     queue: I64
     calibration: Calibration
@@ -161,11 +159,11 @@ class Structure:
         return other
 
     @cached_property
-    def replays(self) -> Bool:
+    def replays(self) -> Bools:
         """Whether each call enqueued several pieces of device work: a graph launch."""
         launch = self.launch[self.queue]
         counts = np.bincount(launch[launch >= 0], minlength=len(self.events))
-        is_replay: Bool = counts > 1
+        is_replay: Bools = counts > 1
         return is_replay
 
     @cached_property
@@ -179,39 +177,39 @@ class Structure:
         return int(np.gcd.reduce(parts)) or 1
 
     @cached_property
-    def is_launch(self) -> Bool:
+    def is_launch(self) -> Bools:
         """Whether an event is an API call that launched device work; by correlation id alone."""
         out = np.zeros(len(self.events), dtype=bool)
         out[self.launch[self.launch >= 0]] = True
         return out
 
     @cached_property
-    def meanings(self) -> npt.NDArray[np.int8]:
+    def meanings(self) -> I8:
         """What each event means to its caller, `CallMeaning.NONE` for what is no runtime call."""
         return call_meanings(self.events)
 
     @cached_property
-    def os_waits(self) -> Bool:
+    def os_waits(self) -> Bools:
         """Whether each event is a call of the operating system that waits: no work of its thread.
 
         Whom it waits for (another thread, a lock, a file) is not recorded.
         """
-        waits: Bool = self.meanings == CallMeaning.THREAD_WAIT
+        waits: Bools = self.meanings == CallMeaning.THREAD_WAIT
         return waits
 
     @cached_property
-    def may_idle(self) -> Bool:
+    def may_idle(self) -> Bools:
         """Whether a thread that is inside of each event, and in nothing within, may be idle."""
-        idle: Bool = (self.events.kind == EventKind.ANNOTATION) | self.os_waits
+        idle: Bools = (self.events.kind == EventKind.ANNOTATION) | self.os_waits
         return idle
 
     @cached_property
-    def is_idle(self) -> Bool:
+    def is_idle(self) -> Bools:
         """Whether a thread may be idle after each of its boundaries; shape (n_boundaries,)."""
         return gather(self.may_idle, self.boundaries.inside, default=True)
 
     @cached_property
-    def is_work(self) -> Bool:
+    def is_work(self) -> Bools:
         """Whether an event is device work, or on a host thread that can begin or end a window.
 
         Where the profiler's steps are marked, that is the thread that takes them: of a side thread
@@ -232,12 +230,12 @@ class Structure:
         return events.is_device if events.is_device.any() else events.is_host
 
     @cached_property
-    def queue_starts(self) -> Bool:
+    def queue_starts(self) -> Bools:
         """Where a new stream begins in `queue`."""
         return group_starts(self.events.device[self.queue], self.events.stream[self.queue])
 
     @cached_property
-    def queue_place(self) -> npt.NDArray[np.int32]:
+    def queue_place(self) -> I32:
         """Position of each device event in `queue`, -1 elsewhere; shape (n_events,)."""
         out = np.full(len(self.events), -1, dtype=np.int32)
         out[self.queue] = np.arange(len(self.queue))
@@ -362,7 +360,7 @@ def _find_launches(events: EventTable) -> tuple[I32, int]:
     return launch, n_ambiguous
 
 
-def _depth_hint(events: EventTable) -> tuple[npt.NDArray[np.int8], I64]:
+def _depth_hint(events: EventTable) -> tuple[I8, I64]:
     """Rank of host events with equal times, the outer one first: by kind, then by number."""
     outer_first = np.zeros(len(EventKind), dtype=np.int8)
     outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.compiler.structure import Structure, once
 from htagraph.model.api_calls import CallMeaning
+from htagraph.model.arrays import I8, I64
 from htagraph.model.kinds import EventKind
 
 __all__ = ["SyncRecords", "recorded_targets", "sync_records"]
-
-I64 = npt.NDArray[np.int64]
 
 _RECORDED = {
     "Context Sync": CallMeaning.DEVICE_SYNC,
@@ -30,7 +28,7 @@ class SyncRecords(NamedTuple):
 
     record: I64
     call: I64
-    meaning: npt.NDArray[np.int8]
+    meaning: I8
 
 
 @once

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
@@ -26,14 +25,12 @@ from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning
+from htagraph.model.arrays import I8, I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["certain_waits", "sync_edges"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _STAGED_AT_ONCE = 65_536
 """Bytes of pageable memory that CUDA takes over at once, so that the call does not wait for the
@@ -129,9 +126,7 @@ class _Waits(NamedTuple):
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _recorded_syncs(
-    structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]
-) -> _Waits:
+def _recorded_syncs(structure: Structure, records: SyncRecords, meanings: I8) -> _Waits:
     """Host waits that a record names."""
     events = structure.events
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
@@ -212,7 +207,7 @@ def _blocking_copies(structure: Structure) -> _Waits:
     return _Waits(copies.work[waits], copies.call[waits])
 
 
-def _syncs_of_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Waits:
+def _syncs_of_copies(structure: Structure, meanings: I8) -> _Waits:
     """Waits for a stream right after a call that enqueued a copy: for that copy.
 
     So PyTorch reads values (``aten::item``) where a copy does not hold its call.

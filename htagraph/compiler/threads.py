@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.by_head import InOrder
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.idle_workers import waits_for_work
 from htagraph.compiler.structure import Structure
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 from htagraph.native.passes import compiled
 
 __all__ = ["thread_edges"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _BLOCKING_CALL = int(Rule.BLOCKING_CALL)
 

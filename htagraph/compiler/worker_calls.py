@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import as_narrow, is_in
 from htagraph.algorithms.gather import gather
@@ -45,13 +44,12 @@ from htagraph.compiler.stretches import (
     usual_wait_ns,
 )
 from htagraph.compiler.structure import Structure
+from htagraph.model.arrays import I32, I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
 __all__ = ["worker_call_edges"]
-
-I64 = npt.NDArray[np.int64]
 
 _MOST_THREADS = 1_000
 """A limit of time: threads that may call others; of more, those that did most."""
@@ -94,7 +92,7 @@ def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
     return quiet.take(fits & gather(structure.may_idle, quiet.inside, default=True))
 
 
-def _places(structure: Structure, quiet: Stretches, names: npt.NDArray[np.int32]) -> I64:
+def _places(structure: Structure, quiet: Stretches, names: I32) -> I64:
     """Number of the place of each stretch: the range around, and the next boundaries.
 
     Where the thread's record ends before, the commonest place that begins alike.
@@ -173,11 +171,11 @@ class _Done(NamedTuple):
     """
 
     between: Boundaries
-    names: npt.NDArray[np.int32]
+    names: I32
     n_places: int
 
     @classmethod
-    def of(cls, structure: Structure, names: npt.NDArray[np.int32]) -> _Done:
+    def of(cls, structure: Structure, names: I32) -> _Done:
         """What the threads of a trace did."""
         return cls(structure.boundaries, names, 2 * (int(names.max(initial=-1)) + 1))
 

@@ -35,6 +35,7 @@ from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.user_ranges import user_ranges
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
+from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
@@ -43,11 +44,6 @@ from htagraph.native.passes import compiled
 
 __all__ = ["Charged", "attributed", "attributed_time", "charged"]
 
-I8 = npt.NDArray[np.int8]
-I64 = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger]
-Text = npt.NDArray[np.object_]
-Mask = npt.NDArray[np.bool_]
 
 _OPTIMIZER = re.compile(
     r"(?i)^Optimizer\.(step|zero_grad)#|^\W*optim(izer)?([. _-](step|zero_grad))?\W*$"
@@ -135,17 +131,17 @@ class _Waits(NamedTuple):
     dur_ns: I64
 
 
-def _named(dag: Dag, event: Rows, pattern: re.Pattern[str]) -> Mask:
+def _named(dag: Dag, event: Rows, pattern: re.Pattern[str]) -> Bools:
     """Whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
     return gather(matches, event, False)
 
 
-def _is_host(dag: Dag, pieces: Pieces) -> Mask:
+def _is_host(dag: Dag, pieces: Pieces) -> Bools:
     """Whether each segment is host time: work, gaps, launches, and returns from waits."""
     on_device = gather(dag.events.is_device, pieces.event, False)
-    is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
+    is_host: Bools = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
     return is_host
 
 
@@ -183,7 +179,7 @@ def _waits_since(dag: Dag) -> I64:
     return since_ns
 
 
-def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) -> _Waits:
+def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Bools, exempt: Bools) -> _Waits:
     """Charge host time to the wait right before it."""
     starts, lengths = pieces.start_ns, pieces.dur_ns
     begins = is_host.copy()
@@ -202,7 +198,7 @@ def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) 
 
 
 @compiled
-def _charge(first: I64, blocked_ns: I64, pieces: tuple[Mask, Mask, I64], out: I64) -> int:
+def _charge(first: I64, blocked_ns: I64, pieces: tuple[Bools, Bools, I64], out: I64) -> int:
     """Fill in pieces that are charged, with the stretch and the time of each; return their number.
 
     A stretch of host time begins at `first`. Of the pieces: whether a stretch begins, whether they
@@ -227,20 +223,20 @@ def _charge(first: I64, blocked_ns: I64, pieces: tuple[Mask, Mask, I64], out: I6
     return n
 
 
-def _ends(dag: Dag, kind: EdgeKind) -> Mask:
+def _ends(dag: Dag, kind: EdgeKind) -> Bools:
     """Whether an edge of a kind leads to each event; shape (n_events,)."""
     reached = np.zeros(len(dag.events), dtype=bool)
     reached[dag.edges.head[dag.edges.kind == kind] >> 1] = True
     return reached
 
 
-def _met_full_queue(dag: Dag, call: I64) -> Mask:
+def _met_full_queue(dag: Dag, call: I64) -> Bools:
     """Whether each call waited for room in the launch queue only, not for its own work too."""
     met = _ends(dag, EdgeKind.QUEUE) & ~_ends(dag, EdgeKind.SYNC)
     return met[call]
 
 
-def _own_causes(dag: Dag, pieces: Pieces, is_host: Mask) -> I8:
+def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     """Code of the cause of each segment, by what ran in it."""
     event, events = pieces.event, dag.events
     cause = _CODE_OF_BOUND[pieces.bound]
@@ -276,7 +272,7 @@ def _uses_device(dag: Dag) -> bool:
     return bool(uses.any())
 
 
-def _reads(dag: Dag, event: Rows) -> Mask:
+def _reads(dag: Dag, event: Rows) -> Bools:
     """Whether each event is in an operator that waits for a value from the device (``item``)."""
     events = dag.events
     waits = np.flatnonzero(np.isin(call_meanings(events), WAITING_CALLS))

@@ -13,6 +13,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.steps import step_at
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.schema import Schema, categorical
 
 __all__ = ["OUTSIDE_STEPS", "label_sums", "split_by_steps", "step_names", "sum_by"]
@@ -28,7 +29,7 @@ OUTSIDE_STEPS = "(outside steps)"
 
 
 def label_sums(
-    parts: Iterable[tuple[npt.NDArray[np.integer], Sequence[str], npt.NDArray[np.int64]]],
+    parts: Iterable[tuple[npt.NDArray[np.integer], Sequence[str], I64]],
     by: str,
     total_ns: int,
 ) -> dict[str, npt.NDArray[Any]]:
@@ -123,9 +124,7 @@ def sum_by(
     return frame[list(schema.columns)]
 
 
-def split_by_steps(
-    begin: npt.NDArray[np.int64], dur_ns: npt.NDArray[np.int64], steps: pd.DataFrame
-) -> pd.DataFrame:
+def split_by_steps(begin: I64, dur_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
     """Segments cut at the boundaries of steps.
 
     Parameters
@@ -167,8 +166,6 @@ def split_by_steps(
     )
 
 
-def step_names(
-    steps: pd.DataFrame, rows: npt.NDArray[np.integer], *, outside: str = ""
-) -> npt.NDArray[np.object_]:
+def step_names(steps: pd.DataFrame, rows: npt.NDArray[np.integer], *, outside: str = "") -> Texts:
     """Names of steps by their rows, and `outside` for -1."""
     return gather(steps["name"].to_numpy(object), rows, outside)

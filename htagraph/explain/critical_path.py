@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.by_head import EdgeColumns
@@ -27,6 +26,7 @@ from htagraph.algorithms.tiling import not_tiled
 from htagraph.algorithms.walks import walk_back
 from htagraph.explain.edge_bounds import BoundRules, bound_of, explained
 from htagraph.explain.segments import Segments, segment_frame
+from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
@@ -46,9 +46,6 @@ __all__ = [
     "path_parts",
     "path_segments",
 ]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _AT_ONCE = 1 << 16
 """Edges of a part of a path. Changes only the speed."""

@@ -8,13 +8,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped, device_work
 from htagraph.lookup.work_groups import COMPARED_BY, ComparedBy, by_shape_of
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.frames import DIFF, PATH_DIFF
 from htagraph.model.kinds import EventKind
@@ -23,8 +23,6 @@ from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 
 __all__ = ["CHANGES", "kernel_diff", "op_diff", "path_diff", "short_name"]
-
-I64 = npt.NDArray[np.int64]
 
 CHANGES = ("added", "removed", "grown", "shrunk", "equal")
 """What became of a name: by its time, where it is on both sides."""
@@ -68,7 +66,7 @@ class _Side(NamedTuple):
     @classmethod
     def of(
         cls,
-        texts: npt.NDArray[np.object_],
+        texts: Texts,
         count: I64,
         time_ns: I64,
         spelled: Callable[[str], str] = without_step_number,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.carried_over import carried_over
 from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, meanings_by_name
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import HOST_KINDS, Bound, EdgeKind, EventKind, KernelClass, among
@@ -20,11 +20,6 @@ from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 
 __all__ = ["BoundRules", "bound_of", "edge_bounds", "explained", "explained_until"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _SPAN, _THREAD, _LAUNCH = int(EdgeKind.SPAN), int(EdgeKind.THREAD), int(EdgeKind.LAUNCH)
 _STREAM, _SYNC, _HIDDEN_SYNC = (

@@ -20,16 +20,13 @@ from htagraph.explain.edge_bounds import BoundRules, edge_bounds, explained_unti
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import Queues
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
 from htagraph.model.window import Window
 
 __all__ = ["NO_EVENT_NAMES", "IdleCause", "IdleParts", "idle_gaps", "idle_parts", "part_names"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 
 class IdleCause(Vocabulary):
@@ -89,7 +86,7 @@ class IdleParts(NamedTuple):
     interval: I32
     start_ns: I64
     end_ns: I64
-    cause: npt.NDArray[np.int8]
+    cause: I8
     event: I32
     lane: I32
 
@@ -99,7 +96,7 @@ class IdleParts(NamedTuple):
         none = cls(*(np.empty(0, dtype=code) for code in ("i4", "i8", "i8", "i1", "i4", "i4")))
         return cls._make(np.concatenate(columns) for columns in zip(none, *blocks, strict=True))
 
-    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> IdleParts:
+    def take(self, rows: npt.NDArray[np.integer] | Bools) -> IdleParts:
         """Some of the parts, by positions or a mask."""
         return IdleParts._make(column[rows] for column in self)
 

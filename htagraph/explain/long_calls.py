@@ -11,7 +11,6 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import Cover, union
@@ -19,13 +18,11 @@ from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.queues import FULL_QUEUE
 from htagraph.lookup.attribution import innermost
 from htagraph.model.api_calls import OS_CALLS, WAITING_CALLS, call_meanings
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
 __all__ = ["LongCalls", "long_calls"]
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _LONG_NS = 5_000_000
 """Shorter calls are not examined. Chosen: loading a CUDA module takes tens of ms, a launch 5 us.
@@ -54,9 +51,9 @@ class LongCalls(NamedTuple):
         At most one is true for a call; none if the reason is unknown.
     """
 
-    is_first_use: Mask
-    is_full_queue: Mask
-    is_wait: Mask
+    is_first_use: Bools
+    is_full_queue: Bools
+    is_wait: Bools
 
 
 def long_calls(dag: Dag) -> LongCalls:
@@ -80,7 +77,7 @@ def long_calls(dag: Dag) -> LongCalls:
     is_launch = first_work[calls] >= 0
     is_full = _outstanding(dag, begins) >= FULL_QUEUE
 
-    def of_events(found: Mask) -> Mask:
+    def of_events(found: Bools) -> Bools:
         out = np.zeros(len(events), dtype=bool)
         out[calls[found]] = True
         return out
@@ -110,7 +107,7 @@ def _outstanding(dag: Dag, time_ns: I64) -> I64:
     return np.searchsorted(enqueued, time_ns) - np.searchsorted(begun, time_ns, side="right")
 
 
-def _is_first(dag: Dag, calls: I64, first_work: I64) -> Mask:
+def _is_first(dag: Dag, calls: I64, first_work: I64) -> Bools:
     """Whether each call is the first of its sort, or may load different code each time.
 
     Launches are of one sort if their first kernels have the same name; other calls, if they and the

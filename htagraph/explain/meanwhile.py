@@ -7,25 +7,22 @@ does not find it, a gap is named after what is known of it: who worked meanwhile
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import Cover, union
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
 __all__ = ["meanwhile"]
-
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 _MOST = 2
 """A thread ran meanwhile if its operators take more than one part in so many of the time
 (chosen)."""
 
 
-def meanwhile(dag: Dag, lane: I64, start_ns: I64, end_ns: I64) -> Text:
+def meanwhile(dag: Dag, lane: I64, start_ns: I64, end_ns: I64) -> Texts:
     r"""What the busiest other thread ran for most of each stretch of a thread.
 
     Parameters

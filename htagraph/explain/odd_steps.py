@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import sums_under
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.self_time import time_innermost
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_count, human_duration
 
 __all__ = ["odd_step_reasons"]
-
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 _MOST = 0.5
 """A name that accounts for this share of a difference explains it. Chosen as a majority, so that at
@@ -55,7 +52,7 @@ class _Named(NamedTuple):
         return _Named(*(table[step, :n_parts].sum(axis=0) for table in self))
 
 
-def _named(dag: Dag, parts: StepParts) -> tuple[Text, _Named]:
+def _named(dag: Dag, parts: StepParts) -> tuple[Texts, _Named]:
     """Names, and counts and times of all steps; axes are step, part of the step, and name."""
     events = dag.events
     codes, column = np.unique(events.name[parts.event], return_inverse=True)
@@ -77,7 +74,7 @@ def _named(dag: Dag, parts: StepParts) -> tuple[Text, _Named]:
     return events.symbols.array[codes], _Named(*(table.reshape(shape) for table in tables))
 
 
-def _other_work(names: Text, more: I64) -> str:
+def _other_work(names: Texts, more: I64) -> str:
     """How the events of a step differ from the median step, as text.
 
     Parameters
@@ -114,7 +111,7 @@ def _other_length(dur_ns: int, usual_ns: int) -> str:
     return f"{abs(ratio - 1):.0%} {'longer' if ratio > 1 else 'shorter'}"
 
 
-def _largest(names: Text, delta_ns: I64, n_names: int) -> list[str]:
+def _largest(names: Texts, delta_ns: I64, n_names: int) -> list[str]:
     """Names with the largest time differences."""
     order = sorted(np.flatnonzero(delta_ns), key=lambda k: (-abs(int(delta_ns[k])), names[k]))
     return [_with_time(names[k], delta_ns[k]) for k in order[:n_names]]
@@ -125,7 +122,7 @@ def _with_time(name: str, delta_ns: int) -> str:
     return f"{'+' if delta_ns > 0 else ''}{human_duration(int(delta_ns))} {name_label(name)}"
 
 
-def _where_longer(names: Text, step: _Named, usual: _Named, delta_ns: int) -> list[str]:
+def _where_longer(names: Texts, step: _Named, usual: _Named, delta_ns: int) -> list[str]:
     """Names that explain why a step is longer, or shorter, than the median one.
 
     The innermost name that accounts for most of it, else those with the most self time.

@@ -19,6 +19,7 @@ from htagraph.algorithms.walks import walk_lengths
 from htagraph.explain.critical_path import Openings, added_window, path_end
 from htagraph.explain.edge_bounds import BoundRules
 from htagraph.explain.segments import Coded, Segments, coded_texts
+from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound
 from htagraph.model.step_markers import without_step_number
@@ -26,9 +27,6 @@ from htagraph.model.window import Window
 from htagraph.native.passes import compiled
 
 __all__ = ["PathSums", "path_sums"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _COMMUNICATION, _N_BOUNDS = int(Bound.COMMUNICATION), len(Bound)
 _N_SEGMENTS = 1 << 20

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import States, states
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.graph_nodes import graph_nodes
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["ReplayTime", "replay_time"]
-
-I64 = npt.NDArray[np.int64]
 
 _DEVICE, _BUSY, _INSIDE = range(3)
 """Bits of a state: the device exists, work runs, a replay is in progress."""

@@ -11,13 +11,12 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.launch_geometry import geometry_devices
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
 
 __all__ = ["roof_arguments"]
-
-I64 = npt.NDArray[np.int64]
 
 _NS = 1e9
 

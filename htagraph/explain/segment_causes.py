@@ -8,6 +8,7 @@ import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.explain.segments import NO_EVENT_NAMES
+from htagraph.model.arrays import Texts
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
@@ -100,7 +101,7 @@ def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categoric
     return categorical(out, labels.tolist())
 
 
-def _coded(column: pd.Series[str]) -> tuple[Codes, npt.NDArray[np.object_]]:
+def _coded(column: pd.Series[str]) -> tuple[Codes, Texts]:
     """The code of each row of a column, and the text of each code, in order of appearance."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
         codes, texts = pd.factorize(column)

@@ -14,15 +14,11 @@ from htagraph.explain.segments import Segments
 from htagraph.explain.topics import NAMES
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.model.arrays import I8, I32, I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 
 __all__ = ["Pieces"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 _CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
 
@@ -56,7 +52,7 @@ class Pieces:
     edge: I32
     whole_ns: I64
     line: I32
-    lines: Text
+    lines: Texts
     topic: I8
 
     @classmethod

@@ -16,6 +16,7 @@ import pandas as pd
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import innermost, track_codes
+from htagraph.model.arrays import I8, I32, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.frozen import brief
@@ -33,10 +34,6 @@ __all__ = [
     "segment_frame",
     "segment_labels",
 ]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 LABELS = ("bound", "kind", "name", "op", "track", "rule")
 """Columns that `segment_labels` returns."""
@@ -101,7 +98,7 @@ class Segments(NamedTuple):
         rule[no_edge[bound == Bound.WAITING_FOR_WORK]] = Rule.WAITS_FOR_WORK
         return rule
 
-    def is_inferred(self, dag: Dag) -> npt.NDArray[np.bool_]:
+    def is_inferred(self, dag: Dag) -> Bools:
         """Whether the rule of each segment is an inference."""
         return among(self.rule(dag), Rule.on(Evidence.INFERRED))
 
@@ -129,10 +126,10 @@ class Coded(NamedTuple):
     """
 
     codes: npt.NDArray[np.integer]
-    texts: npt.NDArray[np.object_]
+    texts: Texts
 
     @property
-    def words(self) -> npt.NDArray[np.object_]:
+    def words(self) -> Texts:
         """The text of each row."""
         return self.texts.take(self.codes)
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.intervals import union
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped
+from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 from htagraph.native.passes import compiled
 
 __all__ = ["self_time", "time_innermost"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _THREAD = int(EdgeKind.THREAD)
 _ALL = -(2**62), 2**62

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
@@ -18,15 +17,12 @@ from htagraph.lookup.attribution import around, host_of
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause, EventKind
 
 __all__ = ["NAMES", "TOPICS", "about", "find_topics"]
 
-I8 = npt.NDArray[np.int8]
-I64 = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger]
-Mask = npt.NDArray[np.bool_]
 
 _TUNES = (
     r"\bbenchmark_(all_configs|gpu|fused_nodes|codegened_module)\b|\bcoordinate_descent_tuning\b"
@@ -101,7 +97,7 @@ def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     return found
 
 
-def about(dag: Dag, topic: Cause) -> Mask:
+def about(dag: Dag, topic: Cause) -> Bools:
     """Whether each event is a host range or Python frame of the topic.
 
     Parameters
@@ -111,7 +107,7 @@ def about(dag: Dag, topic: Cause) -> Mask:
     """
     events = dag.events
     says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic
-    named: Mask = events.named(events.symbols.searched(NAMES[says]))
+    named: Bools = events.named(events.symbols.searched(NAMES[says]))
     named &= events.is_host | (events.kind == EventKind.PYTHON)
     if topic is Cause.AUTOTUNING:
         return named | _times_itself(dag)
@@ -123,20 +119,20 @@ def about(dag: Dag, topic: Cause) -> Mask:
     return named
 
 
-def _named(dag: Dag, topic: Cause) -> Mask:
+def _named(dag: Dag, topic: Cause) -> Bools:
     """Whether each event is a host range of the topic."""
-    named: Mask = dag.events.named(dag.events.symbols.searched(NAMES[topic]))
+    named: Bools = dag.events.named(dag.events.symbols.searched(NAMES[topic]))
     return named & dag.events.is_host
 
 
-def _times_itself(dag: Dag) -> Mask:
+def _times_itself(dag: Dag) -> Bools:
     """Whether each event is a convolution that times kernels (``cudnn.benchmark``)."""
     measures = np.flatnonzero(call_meanings(dag.events) == CallMeaning.ELAPSED_TIME)
-    convolves: Mask = dag.events.named(dag.events.symbols.searched(_CONVOLVES))
+    convolves: Bools = dag.events.named(dag.events.symbols.searched(_CONVOLVES))
     return convolves & around(dag, measures)
 
 
-def _is_again(dag: Dag, host: Rows, start_ns: I64) -> Mask:
+def _is_again(dag: Dag, host: Rows, start_ns: I64) -> Bools:
     """Whether each compilation, in a host event or in a frame at a time, is a recompilation."""
     events = dag.events
     named = _named(dag, Cause.COMPILATION)
@@ -158,7 +154,7 @@ def _is_again(dag: Dag, host: Rows, start_ns: I64) -> Mask:
     )
 
 
-def _is_late(dag: Dag, tops: Mask, began_ns: I64, start_ns: I64) -> Mask:
+def _is_late(dag: Dag, tops: Bools, began_ns: I64, start_ns: I64) -> Bools:
     """Whether a compilation is after the first step, or in one of several steps that compile."""
     events = dag.events
     steps = find_steps(events)
@@ -167,5 +163,5 @@ def _is_late(dag: Dag, tops: Mask, began_ns: I64, start_ns: I64) -> Mask:
     compiling = step_at(steps, events.ts_ns[np.flatnonzero(tops | frames)])
     several = len(np.unique(compiling[compiling >= 0])) > 1
     step = step_at(steps, np.where(began_ns >= 0, began_ns, start_ns))
-    late: Mask = (step > 0) | ((step == 0) & several)
+    late: Bools = (step > 0) | ((step == 0) & several)
     return late

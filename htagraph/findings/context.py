@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
@@ -21,6 +20,7 @@ from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
+from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
@@ -208,13 +208,13 @@ def find_context(dag: Dag, window: Window) -> Context:
     )
 
 
-def _named(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def _named(dag: Dag, pattern: re.Pattern[str]) -> Bools:
     """Whether the name of each event of host or device matches."""
-    named: npt.NDArray[np.bool_] = dag.events.named(dag.events.symbols.searched(pattern))
+    named: Bools = dag.events.named(dag.events.symbols.searched(pattern))
     return named & (dag.events.is_host | dag.events.is_device)
 
 
-def _on_host(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def _on_host(dag: Dag, pattern: re.Pattern[str]) -> Bools:
     """Whether each event is a host event whose name matches."""
     return _named(dag, pattern) & dag.events.is_host
 

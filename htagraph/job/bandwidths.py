@@ -7,11 +7,11 @@ from enum import IntEnum
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.transfer_times import TransferFit, fit_transfers
 from htagraph.lookup.collective_sizes import bus_factors
+from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import BANDWIDTHS
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_size
@@ -19,8 +19,6 @@ from htagraph.model.units import human_size
 __all__ = ["BandwidthKey", "Limit", "fitted_latencies", "measure_bandwidths", "slowest_in_words"]
 
 BandwidthKey = Literal["size", "collective"]
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 _CONGESTED = 1.5
 """Time of a transfer by that of its fit from which it is slower than its own network. Chosen:

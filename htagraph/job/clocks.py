@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import (
@@ -26,12 +25,11 @@ from htagraph.algorithms.clocks import (
 )
 from htagraph.job.library_matching import ends_together
 from htagraph.job.rank_segments import RankEnds
+from htagraph.model.arrays import I64
 from htagraph.model.frozen import brief
 from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
-
-I64 = npt.NDArray[np.int64]
 
 _ONE_CAPTURE_NS = 1_000_000_000
 """Gap between ranks without common collectives up to which they count as one capture.

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import ONE_HOST_NS
@@ -27,15 +26,13 @@ from htagraph.job.library_matching import (
     is_inferred,
 )
 from htagraph.job.rank_segments import RankEnds
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
 from htagraph.queries.collectives import HOST_RANGE
 
 __all__ = ["Matching", "match_collectives", "measure_waits", "step_names"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.job.ranks import RankSummary
 from htagraph.job.timeline import Timeline, apart_in_words
 from htagraph.job.windows import listed
+from htagraph.model.arrays import I64
 from htagraph.model.damage import Damage, DamageKind, damage_in_words
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
@@ -31,8 +31,6 @@ __all__ = [
     "job_damage_in_words",
     "told_once",
 ]
-
-I64 = npt.NDArray[np.int64]
 
 _CLOCKS_APART_NS = 1_000_000
 """Clocks of processes of one host that are further apart are not one.

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -29,8 +28,6 @@ from htagraph.job.wait_comparisons import WaitComparisons
 from htagraph.model.job_answers import DELAY_COSTS
 
 __all__ = ["ChargedWaits", "charged_waits", "delay_costs"]
-
-I64 = npt.NDArray[np.int64]
 
 _NOTHING_LONGER = "(nothing took longer)"
 _UNREAD = "(rank not read)"

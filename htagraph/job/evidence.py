@@ -21,17 +21,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import ONE_HOST_NS, Clock, fit_clock
 from htagraph.algorithms.sequence_matching import Timed, align, likely_offsets
 from htagraph.job.clocks import fit_clocks
+from htagraph.model.arrays import I64, Bools
 
 __all__ = ["matched_by_evidence"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _A_CLOCK = 12.0
 """Evidence of a clock that is known, in nats: more than step names and sizes. On one host, time is

@@ -6,7 +6,6 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
@@ -16,8 +15,6 @@ from htagraph.operators.call import Call
 from htagraph.queries.collectives import launches_of
 
 __all__ = ["Exchange", "exchanges_of", "no_exchanges"]
-
-I64 = npt.NDArray[np.int64]
 
 _OUTPUT_SPLITS, _INPUT_SPLITS = 3, 4
 """Positions of the split sizes among the arguments of ``c10d::alltoall_base_``."""

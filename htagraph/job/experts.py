@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import F64
 from htagraph.model.job_answers import EXPERTS
 from htagraph.replay.token_surplus import TokenSurplus
 
@@ -27,9 +27,6 @@ __all__ = [
     "find_expert_work",
     "token_surplus",
 ]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 _EXPLAINED = 0.5
 """Part of the spread of work times that tokens must explain: less may be chance.

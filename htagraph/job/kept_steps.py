@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.graph import TraceGraph
 from htagraph.lookup.readiness import Readiness
 from htagraph.model.answers import QUALITY
+from htagraph.model.arrays import I64
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.queries.collectives import launch_times
@@ -35,8 +35,6 @@ __all__ = [
     "step_starts",
     "table_since",
 ]
-
-I64 = npt.NDArray[np.int64]
 
 MOST_COLLECTIVES = 4_000_000
 """Collectives of all ranks that a job keeps: about 4.4 GB.

@@ -20,11 +20,11 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.path_sums import PathSums
 from htagraph.lookup.steps import without_numbers
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.kinds import Cause
 
@@ -37,8 +37,6 @@ __all__ = [
     "late_arrivals",
     "waits_counted_once",
 ]
-
-I64 = npt.NDArray[np.int64]
 
 _EVER = np.iinfo(np.int64).min
 
@@ -90,7 +88,7 @@ class Times(NamedTuple):
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return cls(pd.DataFrame(table, copy=False), causes)
 
-    def named(self, cause: pd.Series[int]) -> dict[str, npt.NDArray[np.object_]]:
+    def named(self, cause: pd.Series[int]) -> dict[str, Texts]:
         """Causes by their number, as columns."""
         texts = np.array(self.causes, dtype=object).reshape(-1, len(CAUSE_KEY))
         return dict(zip(CAUSE_KEY, texts[cause.to_numpy(np.int64)].T, strict=True))

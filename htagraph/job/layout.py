@@ -15,12 +15,12 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.errors import QueryError
+from htagraph.model.arrays import Texts
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.model.job_answers import LAYOUT, PROCESS_GROUPS
@@ -35,8 +35,6 @@ __all__ = [
     "layout_frame",
     "process_groups",
 ]
-
-I64 = npt.NDArray[np.int64]
 
 AXES = ("replica", "shard", "stage", "expert", "context")
 """The coordinates of a rank: in data, tensor, pipeline, expert and context parallel groups."""
@@ -141,7 +139,7 @@ def _with_use(group: ProcessGroup, used: pd.DataFrame | None) -> ProcessGroup:
     return group._replace(axis=axes.pop() if len(axes) == 1 else "", operations=operations)
 
 
-def _axes(dag: Dag, collectives: pd.DataFrame) -> npt.NDArray[np.object_]:
+def _axes(dag: Dag, collectives: pd.DataFrame) -> Texts:
     """The axis that the innermost telling operator around each collective says."""
     out = np.full(len(collectives), "", dtype=object)
     calls = launches_of(dag, collectives["event"].to_numpy(np.int64))

@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import ClockFit, fit_clock
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.collective_operations import ONE_SIDED
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.collectives import LIBRARY_KERNEL
@@ -29,9 +29,6 @@ __all__ = [
     "is_inferred",
     "stated_ranks",
 ]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 INFERRED_RULES = ("inferred order", "inferred run")
 """Rules that match by the order of kernels: all of it, or the one place where it fits."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.binding import bind, topological_order
@@ -25,15 +24,13 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime
 from htagraph.algorithms.walks import walk_back
 from htagraph.job.timeline import Timeline
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.frozen import brief
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import Replay
 
 __all__ = ["MergedReplay", "members_of"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -260,7 +257,7 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
 
 
 def _came(
-    timeline: Timeline, rank: int, collective: pd.Series[int], passed: npt.NDArray[np.bool_]
+    timeline: Timeline, rank: int, collective: pd.Series[int], passed: Bools
 ) -> tuple[I64, I64]:
     """The event with which a rank arrived at collectives, and when it had left the one before.
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -23,6 +22,7 @@ from htagraph.job.rank_segments import RankSegment, rank_segments_frame
 from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
+from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
 from htagraph.model.rules import Rule
@@ -175,7 +175,7 @@ class JobPath:
         is_unexplained = self.segments["bound"] == Bound.UNEXPLAINED.label
         return float(self.segments.loc[is_unexplained, "dur_ns"].sum()) / max(self.dur_ns, 1)
 
-    def segments_at(self, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
+    def segments_at(self, rows: I64) -> pd.DataFrame:
         """Some of the segments, by their rows, which are the index."""
         return self.segments.iloc[rows]
 

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -20,6 +19,7 @@ from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.roof_arguments import roof_arguments
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.edges import work_links
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable
@@ -27,8 +27,6 @@ from htagraph.writers.output_file import write_joined
 from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["write_job_trace"]
-
-I64 = npt.NDArray[np.int64]
 
 _ABOUT = (
     "Critical path of the job, in common time. Segments tile the window: every instant is on "

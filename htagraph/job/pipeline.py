@@ -12,19 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import ONE_HOST_NS
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import Cover, sum_by_code
 from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, schedule_of
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.job_answers import PIPELINE, PIPELINE_SCHEDULE
 
 __all__ = ["STALLS", "Pipeline"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 STALLS = ("rank", "stage", "micro_batch", "action", "transfer", "between")
 """What stalls are due to, in the order of asking: slow parts, transfers, time between actions."""
@@ -239,7 +236,7 @@ class Pipeline:
         following = steps["begun_ns"].shift(-1, fill_value=np.iinfo(np.int64).max)
         return steps.assign(until_ns=np.maximum(np.minimum(until, following), steps["done_ns"]))
 
-    def _stages(self, ranks: pd.Series[int]) -> npt.NDArray[np.object_]:
+    def _stages(self, ranks: pd.Series[int]) -> Texts:
         """The stages of each rank, in words."""
         own = self.actions[["rank", "stage"]].drop_duplicates().sort_values("stage")
         texts = own["stage"].astype(str).groupby(own["rank"]).agg(", ".join)

@@ -19,7 +19,6 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import highest
@@ -29,6 +28,7 @@ from htagraph.algorithms.pipelines import PHASES
 from htagraph.graph import TraceGraph
 from htagraph.lookup.host_collectives import host_ranges
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.arrays import I64
 from htagraph.model.collective_names import HOST_CALL, operation_of
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.dag import Dag
@@ -36,9 +36,6 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
 __all__ = ["RankActions", "numbered", "phases_of_operators", "rank_actions", "step_table"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _ACTION = re.compile(r"^PP:(\d{1,6})([FBIW])(\d{1,6})$")
 _MICRO_BATCH = re.compile(r"^(Forward|Backward) (\d{1,6})$")

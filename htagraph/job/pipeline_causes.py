@@ -10,17 +10,14 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.job.pipeline import STALLS, Pipeline
+from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import PIPELINE_SAVINGS
 from htagraph.model.schema import categorical
 
 __all__ = ["CHANGES", "PipelineCauses"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 CHANGES = ("rank", "stage", "micro-batch", "action", "transfer")
 """What may be slow, in the order in which it is asked."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -19,12 +18,11 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, PHASES
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_actions import RankActions
+from htagraph.model.arrays import I64
 from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import categorical
 
 __all__ = ["join_ranks", "with_peers", "with_stages"]
-
-I64 = npt.NDArray[np.int64]
 
 _PARTS = 64
 """Tensors of one action that are told apart: a limit of the numbering, above what models pass."""

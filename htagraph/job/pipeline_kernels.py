@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
@@ -27,15 +26,13 @@ from htagraph.algorithms.intervals import Cover, union
 from htagraph.algorithms.pipelines import FORWARD, GRADIENT
 from htagraph.job.pipeline_actions import RankActions, numbered, phases_of_operators, step_table
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
 from htagraph.queries.collectives import HOST_RANGE
 
 __all__ = ["device_actions"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _HOST_SHARE = 0.1
 """Share of its actions that the device may wait for launches, for a step to be clear.

@@ -13,20 +13,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.pipeline_orders import SCHEDULES, Order, order_of, round_of
 from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, PHASES, WEIGHT, planned
 from htagraph.errors import QueryError
 from htagraph.job.pipeline import Pipeline
+from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import PIPELINE_WHAT_IF
 from htagraph.model.schema import categorical
 
 __all__ = ["pipeline_what_if"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 
 _HINT = "without options, it tries every schedule that it can."

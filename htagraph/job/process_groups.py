@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.job.library_matching import is_inferred, stated_ranks
+from htagraph.model.arrays import I64
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.queries.collectives import HOST_RANGE, short_group
 
 __all__ = ["in_process_groups", "recorded_peers"]
-
-I64 = npt.NDArray[np.int64]
 
 _CALL = re.compile(r"^c10d::(send|recv_)$")
 _THIRD = re.compile(r'^\[\s*""\s*,\s*""\s*,\s*"(\d{1,9})"')

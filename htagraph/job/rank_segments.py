@@ -20,15 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
+from htagraph.model.arrays import I64
 from htagraph.model.frames import RANK_SEGMENTS
 
 __all__ = ["RankEnds", "RankSegment", "find_rank_segments", "rank_segments_frame"]
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
@@ -17,6 +16,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job.lateness import RankTimes
 from htagraph.job.rank_segments import RankSegment
 from htagraph.job.ranks import Request
+from htagraph.model.arrays import I64
 from htagraph.model.window import Window
 
 __all__ = [
@@ -45,7 +45,7 @@ class Question:
         return graph.ask(self.name, **dict(self.options))
 
 
-PathWork = Callable[[TraceGraph, Sequence[Window], "npt.NDArray[np.int64]"], Any]
+PathWork = Callable[[TraceGraph, Sequence[Window], "I64"], Any]
 """Work on the path of a rank: its graph, windows of rank segments, and their numbers."""
 
 
@@ -66,9 +66,7 @@ class _OnRankSegments:
         return self.work(graph, windows, numbers)
 
 
-def path_in(
-    graph: TraceGraph, windows: Sequence[Window], numbers: npt.NDArray[np.int64]
-) -> pd.DataFrame:
+def path_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> pd.DataFrame:
     """The path itself, with ``rank_segment``."""
     segments = critical_paths(graph.dag, windows)
     ends = np.cumsum([window.dur_ns for window in windows])
@@ -76,18 +74,14 @@ def path_in(
     return segments.assign(rank_segment=numbers[place])
 
 
-def attributed_in(
-    graph: TraceGraph, windows: Sequence[Window], numbers: npt.NDArray[np.int64]
-) -> pd.DataFrame:
+def attributed_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> pd.DataFrame:
     """The causes that the time of the path is attributed to, with ``rank_segment``."""
     segments = path_in(graph, windows, numbers)
     found = attributed_time(graph.dag, segments)
     return found.assign(rank_segment=segments["rank_segment"].to_numpy()[found["segment"]])
 
 
-def times_by_name(
-    graph: TraceGraph, windows: Sequence[Window], numbers: npt.NDArray[np.int64]
-) -> RankTimes:
+def times_by_name(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> RankTimes:
     """The time of the path by rank segment, bound, name and operator."""
     sums, causes = path_sums(graph.dag, windows)
     return RankTimes(sums._replace(window=numbers[sums.window]), causes)

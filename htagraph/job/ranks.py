@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.compiled import LoadOptions, is_trusted, opened, saved
@@ -51,6 +50,7 @@ from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.model.arrays import I64
 from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
 from htagraph.model.frozen import brief
@@ -205,7 +205,7 @@ class RankSummary:
         return _Files(self.graph, self.path, self.beside)
 
 
-def rank_ends(graph: TraceGraph, kernels: npt.NDArray[np.int64] | None = None) -> RankEnds:
+def rank_ends(graph: TraceGraph, kernels: I64 | None = None) -> RankEnds:
     """Where a window's path on one rank begins and ends; `kernels` are all its collectives."""
     dag, window = graph.dag, graph.interval
     node = last_node(dag, window)

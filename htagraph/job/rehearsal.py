@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -19,6 +18,7 @@ from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound, Cause
@@ -35,8 +35,6 @@ from htagraph.replay.replay import Replay, replay_of
 from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["JobRehearsal", "JobRun", "RankReplay", "replay_requests"]
-
-I64 = npt.NDArray[np.int64]
 
 _MOST_EVENTS = 30_000_000
 """Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.

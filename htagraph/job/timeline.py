@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -34,13 +32,11 @@ from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
+from htagraph.model.arrays import F64, I64
 from htagraph.model.frozen import brief
 from htagraph.replay.token_surplus import TokenSurplus
 
 __all__ = ["Timeline", "apart_in_words"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 
 def apart_in_words(ranks: Sequence[int]) -> str:

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -28,10 +27,9 @@ from htagraph.algorithms.gather import gather
 from htagraph.job.lateness import waits_counted_once
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.lookup.readiness import Readiness
+from htagraph.model.arrays import I64
 
 __all__ = ["MOST_COMPARED", "WaitComparisons", "compare_late_arrivals", "compare_waits"]
-
-I64 = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).max
 _RECORDED = ["event", "start_ns", "end_ns", "after", "arrival"]

@@ -10,15 +10,13 @@ optimizer runs.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.rendezvous import Rendezvous, rendezvous_of
+from htagraph.model.arrays import I64
 from htagraph.readers.worker_timeline.reader import COMPUTE
 
 __all__ = ["COMPUTES", "DIRECTIONS", "scheduled"]
-
-I64 = npt.NDArray[np.int64]
 
 DIRECTIONS = ("forward", "backward")
 COMPUTES = tuple(f"{one}-compute" for one in DIRECTIONS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
+from htagraph.model.arrays import I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, among
 
@@ -25,9 +25,6 @@ __all__ = [
     "under_pattern",
 ]
 
-I64 = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger]
-Mask = npt.NDArray[np.bool_]
 
 DATA_LOADING = re.compile(
     r"(?i)data[ _-]?load(er|ing)|data_?pipe|_next_data\b|fetch_next_batch"
@@ -50,7 +47,7 @@ def innermost(dag: Dag, events: Rows, kinds: tuple[EventKind, ...]) -> Rows:
     return nearest(dag.parent, host_of(dag, events), among(dag.events.kind, kinds))
 
 
-def around(dag: Dag, events: I64) -> Mask:
+def around(dag: Dag, events: I64) -> Bools:
     """Whether each event of the trace encloses one of some host events."""
     out = np.zeros(len(dag.events), dtype=bool)
     current = events
@@ -62,30 +59,30 @@ def around(dag: Dag, events: I64) -> Mask:
     return out
 
 
-def under(dag: Dag, events: Rows, mask: Mask) -> Mask:
+def under(dag: Dag, events: Rows, mask: Bools) -> Bools:
     """Whether an event, or a host event around it, is in a mask over host events."""
     if not mask.any():
         return np.zeros(len(events), dtype=bool)
     return nearest(dag.parent, host_of(dag, events), mask) >= 0
 
 
-def under_pattern(dag: Dag, events: Rows, pattern: re.Pattern[str]) -> Mask:
+def under_pattern(dag: Dag, events: Rows, pattern: re.Pattern[str]) -> Bools:
     """Whether the name of an event, or of a host event around it, matches."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     return under(dag, events, matches & dag.events.is_host)
 
 
-def track_labels(dag: Dag, events: Rows) -> npt.NDArray[np.object_]:
+def track_labels(dag: Dag, events: Rows) -> Texts:
     """Label of the track of each event: ``stream 7``, or the thread id of host events.
 
     With several devices, streams are named with theirs: ``gpu 0 stream 7``.
     """
     codes, texts = track_codes(dag, events)
-    labels: npt.NDArray[np.object_] = texts[codes]
+    labels: Texts = texts[codes]
     return labels
 
 
-def track_codes(dag: Dag, events: Rows) -> tuple[Rows, npt.NDArray[np.object_]]:
+def track_codes(dag: Dag, events: Rows) -> tuple[Rows, Texts]:
     """Code of the track of each event, and the label of each code; `""` for -1."""
     table = dag.events
     threads = [str(tid) for tid in table.lanes.tid]

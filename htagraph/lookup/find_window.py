@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import AmbiguousWindowWarning, QueryError
 from htagraph.lookup.named_ranges import instance_window, is_annotation, named_ranges
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import step_number
@@ -38,8 +38,6 @@ __all__ = [
     "times_in",
     "warn_of_others",
 ]
-
-I64 = npt.NDArray[np.int64]
 
 WHOLE = "trace"
 """The window that is the whole trace."""

@@ -26,6 +26,7 @@ from htagraph.lookup.launch_geometry import (
     kernel_waves,
     launch_geometry,
 )
+from htagraph.model.arrays import F64, I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
@@ -34,10 +35,6 @@ from htagraph.model.tensor_core_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 
 __all__ = ["SlotShares", "SmActivity", "sm_activity"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _LIMITED_BY = np.array(
     [
@@ -73,8 +70,8 @@ class SlotShares(NamedTuple):
         Time of the whole device; adds up to the time in which any kernel runs.
     """
 
-    kernel: npt.NDArray[np.int32]
-    use: npt.NDArray[np.int8]
+    kernel: I32
+    use: I8
     time_ns: F64
 
 

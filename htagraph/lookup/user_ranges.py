@@ -8,20 +8,17 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of
+from htagraph.model.arrays import I32, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import STEP_MARKERS
 
 __all__ = ["WITHIN", "user_ranges"]
 
-I32 = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.signedinteger]
-Text = npt.NDArray[np.object_]
 
 WITHIN = " > "
 """Joins the names of nested ranges, the outermost first."""
@@ -40,7 +37,7 @@ Found in 150 traces of public repositories.
 """
 
 
-def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Text]:
+def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Texts]:
     """Nested user ranges around each event, itself included: a code, and the text of each code.
 
     The text is ``train > validation``, empty outside. Device events belong to where they were

@@ -10,8 +10,8 @@ import re
 from enum import IntEnum, unique
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
@@ -117,7 +117,7 @@ def meaning_of_call(name: str) -> CallMeaning:
     return next(found, CallMeaning.NONE)
 
 
-def meanings_by_name(events: EventTable) -> npt.NDArray[np.int8]:
+def meanings_by_name(events: EventTable) -> I8:
     """Meaning of a call by its name; shape (n_symbols,)."""
     by_name = np.zeros(len(events.symbols), dtype=np.int8)
     for meaning, pattern in reversed(_MEANINGS):
@@ -125,7 +125,7 @@ def meanings_by_name(events: EventTable) -> npt.NDArray[np.int8]:
     return by_name
 
 
-def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
+def call_meanings(events: EventTable) -> I8:
     """Meaning of each event, `CallMeaning.NONE` if it is not a runtime call; dtype int8."""
     by_name = meanings_by_name(events)
     meanings = by_name[events.name] if len(events.symbols) else np.zeros(len(events), dtype=np.int8)

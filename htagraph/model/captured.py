@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.frozen import brief, empty, freeze
 
 __all__ = ["CAPTURED_DTYPES", "CAPTURED_LAUNCH", "CapturedCalls"]
@@ -57,18 +57,18 @@ class CapturedCalls:
         As the columns of events, -1 for none.
     """
 
-    ts_ns: npt.NDArray[np.int64] = field(default_factory=empty(np.int64))
-    dur_ns: npt.NDArray[np.int64] = field(default_factory=empty(np.int64))
-    kind: npt.NDArray[np.int8] = field(default_factory=empty(np.int8))
-    name: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    lane: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    parent: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    arg_dims: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    arg_types: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    arg_strides: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    arg_values: npt.NDArray[np.int32] = field(default_factory=empty(np.int32))
-    sequence: npt.NDArray[np.int64] = field(default_factory=empty(np.int64))
-    fwd_thread: npt.NDArray[np.int64] = field(default_factory=empty(np.int64))
+    ts_ns: I64 = field(default_factory=empty(np.int64))
+    dur_ns: I64 = field(default_factory=empty(np.int64))
+    kind: I8 = field(default_factory=empty(np.int8))
+    name: I32 = field(default_factory=empty(np.int32))
+    lane: I32 = field(default_factory=empty(np.int32))
+    parent: I32 = field(default_factory=empty(np.int32))
+    arg_dims: I32 = field(default_factory=empty(np.int32))
+    arg_types: I32 = field(default_factory=empty(np.int32))
+    arg_strides: I32 = field(default_factory=empty(np.int32))
+    arg_values: I32 = field(default_factory=empty(np.int32))
+    sequence: I64 = field(default_factory=empty(np.int64))
+    fwd_thread: I64 = field(default_factory=empty(np.int64))
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

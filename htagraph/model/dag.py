@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
@@ -20,10 +20,6 @@ from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
 __all__ = ["Calibration", "Classification", "Dag", "RejectedEdges"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 
 @brief
@@ -164,7 +160,7 @@ class Dag:
     binding: I32
     calibration: Calibration
     rejected: RejectedEdges
-    is_work: npt.NDArray[np.bool_]
+    is_work: Bools
     span: Window
     notes: Mapping[str, int] = field(default_factory=dict)
     support: tuple[Support, ...] = ()

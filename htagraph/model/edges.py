@@ -15,15 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
+from htagraph.model.arrays import I8, I32, I64, Bools, Texts
 from htagraph.model.frozen import brief, empty, freeze
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["EdgeTable"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _KIND_OF_RULE = Rule.kinds()
 
@@ -105,7 +102,7 @@ class EdgeTable:
         """All columns, in their order."""
         return self.tail, self.head, self.kind, self.lag_ns, self.event, self.rule
 
-    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> EdgeTable:
+    def take(self, rows: npt.NDArray[np.integer] | Bools) -> EdgeTable:
         """Some rows (positions or a mask)."""
         return EdgeTable(*(column[rows] for column in self.columns))
 
@@ -114,17 +111,17 @@ class EdgeTable:
         return len(self.tail)
 
     @cached_property
-    def ran_until(self) -> npt.NDArray[np.bool_]:
+    def ran_until(self) -> Bools:
         """Whether the time of each edge is device work that still ran at its head.
 
         Its recorded end is later: clocks differ, or the waiting work needed only a part of it.
         """
         waits = among(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
-        of_own_start: npt.NDArray[np.bool_] = self.event == self.tail >> 1
+        of_own_start: Bools = self.event == self.tail >> 1
         of_own_start &= self.tail & 1 == 0
         return of_own_start & waits
 
     @cached_property
-    def rule_names(self) -> npt.NDArray[np.object_]:
+    def rule_names(self) -> Texts:
         """The rule of each edge as text."""
         return np.array(Rule.labels(), dtype=object)[self.rule]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I8, I32, I64, Bools, Texts
 from htagraph.model.captured import CapturedCalls
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.frozen import brief, empty, freeze
@@ -24,10 +25,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
 __all__ = ["EVENT_DTYPES", "LIST_COLUMNS", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
-
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 EVENT_DTYPES: dict[str, type[np.generic]] = {
     "ts_ns": np.int64,
@@ -218,12 +215,12 @@ class EventTable:
         return out
 
     @cached_property
-    def is_device(self) -> npt.NDArray[np.bool_]:
+    def is_device(self) -> Bools:
         """Whether an event is device work (kernel, memcpy, memset)."""
         return among(self.kind, DEVICE_KINDS)
 
     @cached_property
-    def is_host(self) -> npt.NDArray[np.bool_]:
+    def is_host(self) -> Bools:
         """Whether an event is a graph node on a host thread (op, runtime call, annotation)."""
         return among(self.kind, HOST_KINDS)
 
@@ -243,12 +240,12 @@ class EventTable:
             number += rank[self.name]
         return number
 
-    def names(self, events: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
+    def names(self, events: npt.ArrayLike | None = None) -> Texts:
         """Names of all events, or of some."""
         picked = self.name if events is None else self.name[np.asarray(events, dtype=np.int64)]
         return self.symbols.array[picked]
 
-    def named(self, symbol_mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def named(self, symbol_mask: Bools) -> Bools:
         """Whether the name of each event is in a mask over symbols (`SymbolTable.mask`)."""
         return symbol_mask[self.name] if symbol_mask.any() else np.zeros(len(self), dtype=bool)
 

@@ -41,7 +41,7 @@ def brief(cls: Made) -> Made:
     ... @dataclass
     ... class Table:
     ...     name: str
-    ...     column: npt.NDArray[np.int64]
+    ...     column: I64
     >>> Table("a", np.arange(1000))
     Table(name='a', column=int64[1000])
     """

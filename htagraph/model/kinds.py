@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import QueryError, one_of
+from htagraph.model.arrays import I8, Bools
 
 __all__ = [
     "DEVICE_CLOCK_KINDS",
@@ -86,12 +87,12 @@ class Vocabulary(IntEnum):
         raise QueryError(f"{text!r} is no {cls.__name__}.", hint=one_of(text, cls.labels()))
 
 
-def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
+def codes(members: Iterable[Vocabulary]) -> I8:
     """Codes of some members."""
     return np.array([int(member) for member in members], dtype=np.int8)
 
 
-def among(column: npt.NDArray[np.integer], members: Iterable[int]) -> npt.NDArray[np.bool_]:
+def among(column: npt.NDArray[np.integer], members: Iterable[int]) -> Bools:
     """Whether each code of a column is one of some members.
 
     Examples

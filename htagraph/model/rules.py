@@ -5,9 +5,7 @@ from __future__ import annotations
 from enum import StrEnum, unique
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
-
+from htagraph.model.arrays import I8
 from htagraph.model.kinds import EdgeKind, Vocabulary, codes
 
 __all__ = ["Evidence", "Rule"]
@@ -108,11 +106,11 @@ class Rule(Vocabulary):
         return self._text or self.name.lower().replace("_", " ")
 
     @classmethod
-    def kinds(cls) -> npt.NDArray[np.int8]:
+    def kinds(cls) -> I8:
         """Kind of edge of each rule, by code."""
         return codes(rule.kind for rule in cls)
 
     @classmethod
-    def on(cls, evidence: Evidence) -> npt.NDArray[np.int8]:
+    def on(cls, evidence: Evidence) -> I8:
         """Codes of the rules on some evidence."""
         return codes(rule for rule in cls if rule.evidence is evidence)

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import F64, I32, I64
 from htagraph.model.frozen import brief, empty, freeze
 
 __all__ = ["SampleTable", "Series"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

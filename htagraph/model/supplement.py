@@ -19,14 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
 
 __all__ = ["COMPUTED", "FIELD", "Supplement", "recorded_facts"]
-
-I64 = npt.NDArray[np.int64]
 
 FIELD = 77_710
 """Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""

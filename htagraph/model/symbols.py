@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import QueryError
+from htagraph.model.arrays import I32, I64, Bools, Texts
 from htagraph.model.frozen import brief
 from htagraph.model.labels import CUT, is_printed_as
 
@@ -80,7 +80,7 @@ def _may_take_forever(pattern: str) -> bool:
     return explodes(_parser.parse(pattern), False) or n_open > _MOST_OPEN
 
 
-def alphabetical(texts: Iterable[str]) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
+def alphabetical(texts: Iterable[str]) -> tuple[Texts, I64]:
     """The distinct strings in alphabetical order, and the place of each string among them.
 
     `numpy.unique` needs an array of dtype ``str``, in which each takes the room of the longest.
@@ -120,7 +120,7 @@ class SymbolTable:
     texts: Sequence[str]
 
     @classmethod
-    def intern(cls, strings: Iterable[str]) -> tuple[SymbolTable, npt.NDArray[np.int32]]:
+    def intern(cls, strings: Iterable[str]) -> tuple[SymbolTable, I32]:
         """A table and the code of each string, in order of first appearance."""
         seen: dict[str, int] = {}
         codes = np.fromiter((seen.setdefault(text, len(seen)) for text in strings), dtype=np.int32)
@@ -131,7 +131,7 @@ class SymbolTable:
         return len(self.texts)
 
     @cached_property
-    def array(self) -> npt.NDArray[np.object_]:
+    def array(self) -> Texts:
         """The strings as an object array, so that ``array[codes]`` looks up many."""
         out = np.empty(len(self.texts), dtype=object)
         out[:] = self.texts
@@ -142,7 +142,7 @@ class SymbolTable:
         return {text: code for code, text in enumerate(self.texts)}
 
     @cached_property
-    def _searched(self) -> dict[re.Pattern[str], npt.NDArray[np.bool_]]:
+    def _searched(self) -> dict[re.Pattern[str], Bools]:
         """Answers of `searched`: the same names are looked for again and again."""
         return {}
 
@@ -150,11 +150,11 @@ class SymbolTable:
         """Code of a string, -1 if it is not in the table."""
         return self._codes.get(text, -1)
 
-    def mask(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    def mask(self, test: Callable[[str], bool]) -> Bools:
         """Whether each string passes a test, by code; index it by a code column."""
         return np.fromiter((test(text) for text in self.texts), dtype=bool, count=len(self.texts))
 
-    def searched(self, regex: str | re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    def searched(self, regex: str | re.Pattern[str]) -> Bools:
         """Whether a regular expression is found in each string, by code; read-only."""
         pattern = re.compile(regex)
         if pattern not in self._searched:
@@ -163,7 +163,7 @@ class SymbolTable:
             self._searched[pattern] = found
         return self._searched[pattern]
 
-    def named(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    def named(self, pattern: str | re.Pattern[str]) -> Bools:
         """Whether each string matches a glob or regex; if none does, whether it is printed so."""
         if not isinstance(pattern, str):
             return self.mask(compile_pattern(pattern))
@@ -171,6 +171,6 @@ class SymbolTable:
         found = self.mask((is_printed_as if is_cut else compile_pattern)(pattern))
         return found if is_cut or found.any() else self.mask(is_printed_as(pattern))
 
-    def matching(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.int32]:
+    def matching(self, pattern: str | re.Pattern[str]) -> I32:
         """Codes of the strings that match a glob or regex, ascending."""
         return np.flatnonzero(self.mask(compile_pattern(pattern))).astype(np.int32)

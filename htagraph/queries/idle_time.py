@@ -23,6 +23,7 @@ from htagraph.explain.idle_parts import (
 from htagraph.lookup.naming import frames_at
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import IDLE_TIME
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
@@ -30,7 +31,6 @@ from htagraph.model.window import Window
 __all__ = ["idle_time"]
 
 Codes = npt.NDArray[np.integer]
-I64 = npt.NDArray[np.int64]
 
 
 def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:

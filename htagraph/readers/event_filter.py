@@ -6,17 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import QueryError
+from htagraph.model.arrays import I64
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import OUTSIDE, STACKS
 from htagraph.model.window import pair_of
 
 __all__ = ["EventFilter", "filtered", "taken"]
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ from enum import IntEnum
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.recording import Repair
 
 __all__ = ["Defect", "RepairLog", "count_in", "merge_counts", "new_counts"]
-
-I64 = npt.NDArray[np.int64]
 
 _NOWHERE = np.iinfo(np.int64).max
 

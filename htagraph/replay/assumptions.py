@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.frozen import brief
@@ -24,9 +24,6 @@ from htagraph.replay.own_times import held_calls, own_times
 from htagraph.replay.replay import Replay
 
 __all__ = ["Assumption", "Reading", "readings"]
-
-Bools = npt.NDArray[np.bool_]
-I64 = npt.NDArray[np.int64]
 
 _LESS_SURE = (
     Rule.HOST_POLLS,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.model.api_calls import WAITING_CALLS, call_meanings
+from htagraph.model.arrays import I64
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
@@ -33,9 +33,6 @@ __all__ = [
     "scale",
     "written",
 ]
-
-Bools = npt.NDArray[np.bool_]
-I64 = npt.NDArray[np.int64]
 
 _MOST = 1e6
 """Largest factor, and largest seconds, of a change. Chosen so that times of long traces stay far

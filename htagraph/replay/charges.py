@@ -12,22 +12,19 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED
 from htagraph.explain.attributed_time import charged
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.segments import Segments
+from htagraph.model.arrays import F64, I8, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.changes import Spare
 from htagraph.replay.replay import Replay
 
 __all__ = ["Charges"]
-
-I8 = npt.NDArray[np.int8]
-I64 = npt.NDArray[np.int64]
 
 _CODES = {cause: code for code, cause in enumerate(Cause)}
 
@@ -122,7 +119,7 @@ class Charges:
         dur_ns = np.where(is_mine & ~is_late, self.dur_ns * left, self.dur_ns)
         return Charges(self.rank, self.row, np.rint(dur_ns).astype(np.int64), self.cause)
 
-    def split(self, share: npt.NDArray[np.float64], cause: Cause) -> Charges:
+    def split(self, share: F64, cause: Cause) -> Charges:
         """The same, but a share of the time of each edge is charged to a cause."""
         part_ns = np.floor(self.dur_ns * share[self.row]).astype(np.int64)
         code = np.full(len(self.row), _CODES[cause], dtype=np.int8)
@@ -135,7 +132,7 @@ class Charges:
         mine = self.where(self.cause == _CODES[cause])
         return Spare(mine.row, mine.dur_ns, str(cause), mine.rank)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Charges:
+    def where(self, chosen: Bools) -> Charges:
         """Some of them."""
         return Charges(self.rank[chosen], self.row[chosen], self.dur_ns[chosen], self.cause[chosen])
 

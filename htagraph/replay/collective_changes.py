@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
+from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import EdgeKind, KernelClass
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
 
 __all__ = ["Bandwidth", "Equalise", "bandwidth", "equalise"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 _LATENCY_NS = 10_000
 """Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);

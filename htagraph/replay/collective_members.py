@@ -20,13 +20,10 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.replay.replay import Replay
 
 __all__ = ["Members", "Transfers", "transfers", "without_waits"]
-
-Bools = npt.NDArray[np.bool_]
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Members:
         sound = ~np.isin(self.match, matches)
         return replace(self, waits=self.waits & sound, is_awaited=self.is_awaited & sound)
 
-    def earlier_ns(self, ts_ns: I64, *, at_least: bool = False) -> npt.NDArray[np.float64]:
+    def earlier_ns(self, ts_ns: I64, *, at_least: bool = False) -> F64:
         """By how much each time would be earlier if the rank had not been late until then.
 
         At the least, late means later than all others, not than the median.
@@ -88,7 +85,7 @@ class Members:
         first = since_ns[late[0]]  # float64 cannot hold epoch times to the nanosecond
         times = np.column_stack([since_ns[late], self.arrived_ns[late]]).ravel() - first
         spared = np.cumsum(np.column_stack([np.zeros(len(late)), late_ns[late]]).ravel())
-        earlier: npt.NDArray[np.float64] = np.interp(ts_ns - first, times, spared)
+        earlier: F64 = np.interp(ts_ns - first, times, spared)
         return earlier
 
 

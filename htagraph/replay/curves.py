@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED, retime
@@ -21,8 +20,6 @@ from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Rehearsal
 
 __all__ = ["speed_ups"]
-
-I64 = npt.NDArray[np.int64]
 
 _LESS = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
 """Points of a curve: the share of its time that a target no longer takes; none of it first, which

@@ -7,9 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import QueryError
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -19,9 +19,6 @@ from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events
 
 __all__ = ["Fuse", "NoGaps", "Overlap", "fuse", "overlap"]
-
-Bools = npt.NDArray[np.bool_]
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

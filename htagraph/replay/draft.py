@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.lookup.host_collectives import given_ranges, host_ranges
 from htagraph.lookup.selecting import name_mask, replayed_in, under_mask
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -24,9 +24,6 @@ from htagraph.replay.host_code import Frames
 
 __all__ = ["Draft", "EventSet", "Events", "Parts", "weights"]
 
-Bools = npt.NDArray[np.bool_]
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 Found = TypeVar("Found")
 
 _N_KEPT = 4

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.explain.topics import about
 from htagraph.lookup.attribution import DATA_LOADING, around
@@ -14,6 +13,7 @@ from htagraph.lookup.host_waits import READS
 from htagraph.lookup.naming import op_names
 from htagraph.lookup.selecting import under_mask
 from htagraph.model.api_calls import ALLOCATION
+from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause, EdgeKind, EventKind, KernelClass
 from htagraph.model.rules import Rule
@@ -28,8 +28,6 @@ __all__ = [
     "of_topic",
     "waits_at",
 ]
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

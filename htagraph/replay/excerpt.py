@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.binding import bind
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.dag import Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, FlowTable, SparseColumn
@@ -24,10 +24,6 @@ from htagraph.model.units import human_count
 from htagraph.model.window import Window
 
 __all__ = ["LARGE", "Excerpt", "cut_out", "excerpt_of"]
-
-Bools = npt.NDArray[np.bool_]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 LARGE = 1_000_000
 """Edges from which on an excerpt is replayed; without one, fewer changes are tried. A

@@ -9,19 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.retime import retime
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.replay.replay import Replay
 
 __all__ = ["HOLD_OUT_LIMIT", "HoldOut", "hold_out", "run_to_run_ns", "step_spread"]
-
-Bools = npt.NDArray[np.bool_]
-I64 = npt.NDArray[np.int64]
 
 HOLD_OUT_LIMIT = 0.2
 """Median error above which nothing is predicted. Chosen: test_hold_out has 15% and 25%."""

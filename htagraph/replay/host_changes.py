@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.codes import distinct
@@ -20,6 +19,7 @@ from htagraph.lookup.compiled_work import graph_launches
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -29,9 +29,6 @@ from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
 
 __all__ = ["Graphed", "Prefetch", "graphed", "prefetch"]
-
-Bools = npt.NDArray[np.bool_]
-I64 = npt.NDArray[np.int64]
 
 _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
 """Longest code between two operators, and longest stretch within one, that only launches (PyTorch:

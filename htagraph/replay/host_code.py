@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
@@ -21,6 +20,7 @@ from htagraph.errors import QueryError
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.naming import gap_places
 from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.model.arrays import F64, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
@@ -28,10 +28,6 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.replay.replay import Replay
 
 __all__ = ["Code", "Frames", "code", "share_of_code"]
-
-Bools = npt.NDArray[np.bool_]
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ class _Pieces(NamedTuple):
     edge: I64
     dur_ns: I64
     number: I64
-    places: npt.NDArray[np.object_]
+    places: Texts
 
     @classmethod
     def of(cls, dag: Dag, replay: Replay) -> _Pieces:
@@ -170,7 +166,7 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
     return share
 
 
-def _places(dag: Dag, replay: Replay) -> tuple[I64, I64, npt.NDArray[np.object_]]:
+def _places(dag: Dag, replay: Replay) -> tuple[I64, I64, Texts]:
     """Edge, length and place of each piece of host code."""
     events = dag.events
     until, since = (replay.ts_ns[side] for side in (replay.head, replay.tail))

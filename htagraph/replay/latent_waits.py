@@ -16,14 +16,13 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, last_of_groups
 from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 
 __all__ = ["latent_waits"]
-
-I64 = npt.NDArray[np.int64]
 
 _QUEUE_HOLDS = 1_022
 """Launches that a queue holds if the trace never filled it (measured: about 1,022).

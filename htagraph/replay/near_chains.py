@@ -14,19 +14,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind
 from htagraph.algorithms.chains import chains
 from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
 __all__ = ["NearChains", "near_chains"]
-
-I64 = npt.NDArray[np.int64]
 
 
 class NearChains(NamedTuple):

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.algorithms.retime import retime
 from htagraph.explain.edge_bounds import BoundRules, bound_of
+from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
@@ -26,9 +26,6 @@ from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 
 class Saving(NamedTuple):

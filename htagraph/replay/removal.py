@@ -9,21 +9,17 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.removals import retime_without
 from htagraph.algorithms.retime import DROPPED
+from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
 __all__ = ["Removal"]
-
-Bools = npt.NDArray[np.bool_]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _WAITS = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
 

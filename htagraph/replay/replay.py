@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.frozen import brief
@@ -29,10 +30,6 @@ from htagraph.replay.own_times import held_calls, own_times
 
 __all__ = ["Bounds", "Replay", "replay_of"]
 
-Bools = npt.NDArray[np.bool_]
-I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 Found = TypeVar("Found")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.algorithms.retime import DROPPED
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
@@ -18,8 +18,6 @@ from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
 __all__ = ["retimed"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.errors import QueryError
 from htagraph.lookup.operator_roofs import operator_roofs
+from htagraph.model.arrays import F64
 from htagraph.model.dag import Dag
 from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events, Parts
 
 __all__ = ["AtRoof", "at_roof", "spared_shares"]
-
-F64 = npt.NDArray[np.float64]
 
 
 def spared_shares(dag: Dag, efficiency: float = 1.0) -> F64:

@@ -6,19 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.retime import DROPPED
+from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import Cause
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
 
 __all__ = ["Balance", "TokenSurplus"]
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import median_low
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.graph import TraceGraph
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
 from htagraph.lookup.steps import step_at
+from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS
 from htagraph.model.units import human_count, human_duration, human_size
@@ -21,9 +21,6 @@ from htagraph.readers.storage import n_bytes_of
 from htagraph.trace import Trace
 
 __all__ = ["CaptureCost", "capture_cost"]
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 _WORTH = 0.05
 """Share of a capture from which it is told what a category takes."""

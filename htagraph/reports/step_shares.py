@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
 from htagraph.lookup.steps import find_steps
+from htagraph.model.arrays import I64
 from htagraph.model.frames import STEP_SHARES
 from htagraph.model.kinds import Bound
 from htagraph.path import CriticalPath
 
 __all__ = ["step_shares", "time_by_step"]
-
-I64 = npt.NDArray[np.int64]
 
 
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:

@@ -21,13 +21,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.arrays import I64
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
 from htagraph.writers.output_file import output_file
 
 __all__ = ["microseconds", "with_added", "write_chrome_json"]
-
-I64 = npt.NDArray[np.int64]
 
 _PIECE = 4 << 20
 """Bytes copied at once (chosen)."""

@@ -12,6 +12,7 @@ import pandas as pd
 
 from htagraph.algorithms.codes import largest
 from htagraph.errors import QueryError
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
@@ -20,9 +21,6 @@ from htagraph.model.units import human_duration
 from htagraph.writers.output_file import write_text
 
 __all__ = ["graph_dot", "path_dot"]
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _BOUND_COLORS = {bound.label: color for bound, color in COLORS.items()}
 _EVENT_COLORS = {
@@ -202,7 +200,7 @@ def _edge_label(dag: Dag, row: int) -> str:
     return f"{kind} {human_duration(int(edges.lag_ns[row]))}{slack}"
 
 
-def _is_implied(dag: Dag, rows: I64) -> npt.NDArray[np.bool_]:
+def _is_implied(dag: Dag, rows: I64) -> Bools:
     """Whether other edges to be drawn imply each."""
     from htagraph.algorithms.reach import is_implied  # noqa: PLC0415  deferred: few need it
 

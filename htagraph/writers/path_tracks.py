@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.rows import rows
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, in_words
@@ -30,8 +31,6 @@ from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
 __all__ = ["opening", "path_slices"]
-
-I64 = npt.NDArray[np.int64]
 
 _N_FINDINGS = 3
 """Findings in the arguments of the window (chosen)."""
@@ -58,7 +57,7 @@ class _Texts(NamedTuple):
         """Texts replaced by a mapping, none where it has no entry."""
         return _Texts(self.code, [texts.get(text, "") for text in self.texts])
 
-    def where(self, keeps: npt.NDArray[np.bool_]) -> _Texts:
+    def where(self, keeps: Bools) -> _Texts:
         """Texts where a condition holds, none elsewhere."""
         return _Texts(np.where(keeps, self.code, -1), self.texts)
 

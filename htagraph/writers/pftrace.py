@@ -23,6 +23,7 @@ from htagraph.algorithms.rows import rows
 from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto
+from htagraph.model.arrays import I64
 from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
@@ -41,8 +42,6 @@ from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_f
 
 __all__ = ["CounterTrack", "write_pftrace"]
 
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 
 _FLOWS_PER_RANK = 1 << 40

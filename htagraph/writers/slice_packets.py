@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import perfetto_fields as proto
+from htagraph.model.arrays import I32, I64, U8, Bools
 from htagraph.model.progress import counted
 from htagraph.writers.wire import (
-    Block,
     Piece,
     assemble,
     fixed64_field,
@@ -28,8 +28,6 @@ from htagraph.writers.wire import (
 )
 
 __all__ = ["Arg", "Flows", "Slices", "Strings", "encode_counter", "encode_slices"]
-
-I64 = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 16
 """Packets encoded at once, which bounds memory (chosen)."""
@@ -76,10 +74,10 @@ class Arg:
     value: npt.NDArray[Any]
     form: Literal["int", "float", "text", "flag"]
 
-    def has(self, rows: I64) -> npt.NDArray[np.bool_]:
+    def has(self, rows: I64) -> Bools:
         """Whether each of some slices has it."""
         at = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
-        found: npt.NDArray[np.bool_] = self.row[at] == rows
+        found: Bools = self.row[at] == rows
         return found
 
     def _places(self, rows: I64) -> npt.NDArray[np.integer[Any]]:
@@ -89,7 +87,7 @@ class Arg:
         return self._place[rows]
 
     @cached_property
-    def _place(self) -> npt.NDArray[np.int32]:
+    def _place(self) -> I32:
         """Where each slice is among those that have it."""
         place = np.zeros(int(self.row[-1]) + 1, dtype=np.int32)
         place[self.row] = np.arange(len(self.row), dtype=np.int32)
@@ -147,7 +145,7 @@ class Slices:
     name: I64
     category: I64
     color: I64
-    is_instant: npt.NDArray[np.bool_]
+    is_instant: Bools
     boundary: I64
     args: Sequence[Arg] = ()
     flows: Flows = field(default_factory=Flows)
@@ -177,7 +175,7 @@ class _Encoder:
     arg_names: Sequence[int]
     sequence: int
 
-    def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> Block:
+    def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> U8:
         """Packets of one shape, as fields of the trace."""
         body: list[Piece] = [
             *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
@@ -187,7 +185,7 @@ class _Encoder:
         ]
         return assemble(n, message_field(proto.TRACE_PACKET, body))
 
-    def begins(self, rows: I64, has: npt.NDArray[np.bool_]) -> Block:
+    def begins(self, rows: I64, has: Bools) -> U8:
         """Begins of slices of one shape, and which arguments they have."""
         slices, first = self.slices, int(rows[0])
         is_instant = slices.is_instant[first]
@@ -209,14 +207,14 @@ class _Encoder:
                 event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
         return self.packet(len(rows), slices.ts_ns[rows], event)
 
-    def ends(self, rows: I64) -> Block:
+    def ends(self, rows: I64) -> U8:
         """Ends of slices."""
         event = varint_field(proto.EVENT_TYPE, proto.TYPE_SLICE_END)
         event += varint_field(proto.EVENT_TRACK_UUID, self.slices.track[rows])
         return self.packet(len(rows), self.slices.ts_ns[rows] + self.slices.dur_ns[rows], event)
 
 
-def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], Block]], n: int) -> memoryview:
+def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], U8]], n: int) -> memoryview:
     """Merge the rows of blocks, each with its positions among `n` rows."""
     width = np.zeros(n, dtype=np.int64)
     for positions, block in blocks:

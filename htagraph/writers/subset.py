@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.writers.chrome_json import microseconds
 from htagraph.writers.output_file import output_file
@@ -69,7 +70,7 @@ def write_subset(
     out: str | Path,
     raw: Sequence[bytes],
     events: EventTable,
-    rows: npt.NDArray[np.int64],
+    rows: I64,
     *,
     launch: npt.NDArray[np.integer],
     metadata: Mapping[str, Any],

@@ -22,8 +22,8 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, among
 from htagraph.model.perfetto_fields import (
@@ -34,9 +34,6 @@ from htagraph.model.perfetto_fields import (
 from htagraph.writers.wire import utf8, varint
 
 __all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _UUIDS_PER_RANK = 1_000_000
 """Range of track ids of each rank."""

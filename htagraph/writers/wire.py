@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import U8
+
 __all__ = [
-    "Block",
+    "U8",
     "Piece",
     "assemble",
     "fixed64_field",
@@ -29,8 +31,7 @@ __all__ = [
     "varint_field",
 ]
 
-Block = npt.NDArray[np.uint8]
-Piece = bytes | Block
+Piece = bytes | U8
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 """Wire types of protobuf."""
@@ -99,12 +100,12 @@ def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
     return [_tag(field, _BYTES) + varint(sum(map(_width, pieces))), *pieces]
 
 
-def assemble(n: int, pieces: Iterable[Piece]) -> Block:
+def assemble(n: int, pieces: Iterable[Piece]) -> U8:
     """Rows of a message, shape (n, sum of widths).
 
     Parameters
     ----------
-    pieces : iterable of bytes or Block
+    pieces : iterable of bytes or U8
         Blocks of shape (n, width).
     """
     parts = list(pieces)

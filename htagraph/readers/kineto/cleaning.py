@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.readers.kineto.compiled.pairing import paired
 from htagraph.readers.kineto.compiled.scanner import MAX_DURATION_NS
 from htagraph.readers.kineto.defects import Defect
@@ -32,9 +33,6 @@ from htagraph.readers.kineto.merging import Columns
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["cleaned"]
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _ZERO_SHARE = 0.1
 """Share of complete events at time 0 from which their times count as lost (chosen)."""
@@ -100,7 +98,7 @@ def cleaned(
     return columns if keep.all() else _kept(columns, keep)
 
 
-def _async_owners(columns: Columns, rows: I64) -> npt.NDArray[np.int32]:
+def _async_owners(columns: Columns, rows: I64) -> I32:
     """What the begin and end of an async event share, as a number: process, category, id."""
     processes = np.unique([str(pid) for pid, _ in columns.lanes], return_inverse=True)[1]
     events, ids = columns.sparse["async_id"]
@@ -114,7 +112,7 @@ def _async_owners(columns: Columns, rows: I64) -> npt.NDArray[np.int32]:
     return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
-def _joined(columns: Columns, halves: I64, owner: npt.NDArray[np.int32], log: RepairLog) -> I64:
+def _joined(columns: Columns, halves: I64, owner: I32, log: RepairLog) -> I64:
     """Set the durations of begins; return their rows. Events of one owner nest."""
     rows = columns.rows
     by_time = np.argsort(rows["ts_ns"][halves], kind="stable")
@@ -151,7 +149,7 @@ def _wanted(
     events: I64,
     window: tuple[int, int] | None,
     categories: Collection[str] | None,
-) -> Mask:
+) -> Bools:
     wanted = np.ones(len(events), dtype=bool)
     if categories is not None:
         of_symbol = np.array([symbol in categories for symbol in columns.symbols])
@@ -163,12 +161,12 @@ def _wanted(
     return wanted
 
 
-def _zeros(columns: Columns, log: RepairLog) -> Mask:
+def _zeros(columns: Columns, log: RepairLog) -> Bools:
     """A mask of all events: those that lost their times."""
     rows = columns.rows
     is_complete = rows["phase"] == _COMPLETE
     at_zero = is_complete & (rows["ts_ns"] == 0)
-    zeros: Mask = at_zero & (rows["dur_ns"] == 0)
+    zeros: Bools = at_zero & (rows["dur_ns"] == 0)
     n = int(zeros.sum())
     if n < _ZERO_SHARE * is_complete.sum() or n == is_complete.sum() or (at_zero & ~zeros).any():
         return np.zeros(len(zeros), dtype=bool)
@@ -185,13 +183,13 @@ def _reach(columns: Columns) -> tuple[int, int]:
     return int(start_ns.min()), int(start_ns.max()) + int(dur_ns.max())
 
 
-def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mask:
+def _far(columns: Columns, keep: Bools, base_time_ns: int, log: RepairLog) -> Bools:
     """A mask of all events: those kept so far that are too far from 1970. Drops such flow points.
 
     File times and base time lie within `MAX_TIME_NS` each, so their sum fits in int64.
     """
     first, last = (time + base_time_ns for time in _reach(columns))
-    far: Mask = np.zeros(len(keep), dtype=bool)
+    far: Bools = np.zeros(len(keep), dtype=bool)
     if first < -MAX_TIME_NS or last > MAX_TIME_NS:
         start_ns = columns.rows["ts_ns"] + base_time_ns
         far = (start_ns < -MAX_TIME_NS) | (start_ns > MAX_TIME_NS - columns.rows["dur_ns"])
@@ -204,7 +202,7 @@ def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mas
     return far
 
 
-def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
+def _strays(columns: Columns, keep: Bools, log: RepairLog) -> Bools:
     """A mask of all events: those kept so far that begin far from the others.
 
     Durations that end far after the others are set to 0. Where many events do either, it is no
@@ -236,7 +234,7 @@ def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
     return strays
 
 
-def _doubles(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
+def _doubles(columns: Columns, keep: Bools, log: RepairLog) -> Bools:
     """A mask of all events: the second one of each two that are equal. Drops such flow points.
 
     Events that take time decide: what is drawn at one time may be equal and still be two.
@@ -259,7 +257,7 @@ def _doubles(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
     return doubles
 
 
-def _are_many(columns: Columns, events: I64, repeated: Mask) -> bool:
+def _are_many(columns: Columns, events: I64, repeated: Bools) -> bool:
     """Whether many of the events that take time are repeated."""
     takes_time = (columns.rows["phase"][events] == _COMPLETE) & (columns.rows["dur_ns"][events] > 0)
     n = int((repeated & takes_time).sum())
@@ -291,7 +289,7 @@ def _hashes(
     return hashes
 
 
-def _repeated(hashes: npt.NDArray[np.uint64]) -> Mask:
+def _repeated(hashes: npt.NDArray[np.uint64]) -> Bools:
     """Whether an earlier one is equal to each."""
     order = np.argsort(hashes, kind="stable")
     repeated = np.zeros(len(hashes), dtype=bool)
@@ -299,7 +297,7 @@ def _repeated(hashes: npt.NDArray[np.uint64]) -> Mask:
     return repeated
 
 
-def _kept(columns: Columns, keep: Mask) -> Columns:
+def _kept(columns: Columns, keep: Bools) -> Columns:
     number = np.cumsum(keep) - 1
     sparse = {}
     for name, (events, values) in columns.sparse.items():

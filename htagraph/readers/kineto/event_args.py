@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceError
+from htagraph.model.arrays import I32, I64
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints, TextReader
 
@@ -33,8 +34,8 @@ class ArgsIndex:
     """
 
     source: Path | bytes = field(repr=False)
-    offset: npt.NDArray[np.int64]
-    length: npt.NDArray[np.int32]
+    offset: I64
+    length: I32
     points: SeekPoints = field(default=FROM_START, repr=False)
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:

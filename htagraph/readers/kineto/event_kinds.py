@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, U8
 from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS
@@ -102,12 +102,12 @@ def is_plain(categories: Iterable[str]) -> bool:
 
 def event_kinds(
     symbols: SymbolTable,
-    category: npt.NDArray[np.int32],
-    name: npt.NDArray[np.int32],
-    phase: npt.NDArray[np.uint8],
+    category: I32,
+    name: I32,
+    phase: U8,
     *,
     is_plain: bool = False,
-) -> npt.NDArray[np.int8]:
+) -> I8:
     """The kind of each event from its category and phase, and the names that overrule both.
 
     Parameters
@@ -125,9 +125,7 @@ def event_kinds(
         Codes of `EventKind`.
     """
     kind_of_symbol = np.array([_kind_of(text) for text in symbols.texts], dtype=np.int8)
-    kinds: npt.NDArray[np.int8] = (
-        kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
-    )
+    kinds: I8 = kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
     if is_plain:
         unknown = (kinds == EventKind.OTHER) & (category != symbols.code(CRITICAL_PATH))
         kinds[unknown] = EventKind.OP

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
@@ -17,9 +17,6 @@ from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.kineto.merging import Columns, Id, canonical_id
 
 __all__ = ["event_table", "lane_table"]
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
@@ -100,7 +97,7 @@ def _stream(ids: I64) -> I64:
     return np.where((ids == ABSENT) | (ids == _NO_STREAM), -1, ids)
 
 
-def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.NDArray[np.int32]:
+def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Bools) -> I32:
     """The device of each device event: its own, else the pid of its row if plausible."""
     events = np.flatnonzero(on_stream)
     by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
@@ -113,9 +110,7 @@ def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.
     return device
 
 
-def _streams(
-    rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]
-) -> I64:
+def _streams(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Bools, kind: I8) -> I64:
     """The stream of each device event: its own, else the number in the tid of its row."""
     events = np.flatnonzero(on_stream)
     of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, DEVICE_KINDS, EventKind
 from htagraph.model.progress import BYTES, report_progress
@@ -44,8 +45,6 @@ from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["FileIndex", "Zones"]
-
-I64 = npt.NDArray[np.int64]
 
 _DEVICES_AND_CALLS = frozenset(
     name

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64
 from htagraph.model.recording import OUTSIDE
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
 from htagraph.readers.kineto.defects import Defect
@@ -25,7 +26,6 @@ from htagraph.readers.repair_log import merge_counts, new_counts
 
 __all__ = ["Assembly", "Columns", "canonical_id"]
 
-I64 = npt.NDArray[np.int64]
 Id = int | str
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
@@ -219,7 +219,7 @@ class Assembly:
     def _sparse_columns(
         self,
         spans: list[tuple[int, int]],
-        maps: Mapping[Read, Sequence[npt.NDArray[np.int32]]],
+        maps: Mapping[Read, Sequence[I32]],
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
         """The sparse columns that have a value; columns of equal rows share one array of rows."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
@@ -235,9 +235,7 @@ class Assembly:
             columns[column.name] = _shared(rows, shared), values
         return columns
 
-    def _counts(
-        self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
-    ) -> dict[str, int]:
+    def _counts(self, symbols: list[str], symbol_maps: Sequence[I32]) -> dict[str, int]:
         skipped = _by_category(self._skipped, symbols, symbol_maps)
         skipped |= {
             f"phase {chr(phase)!r}": int(self._phases[phase])
@@ -247,7 +245,7 @@ class Assembly:
 
 
 def _by_category(
-    sums: Mapping[int, I64], symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
+    sums: Mapping[int, I64], symbols: list[str], symbol_maps: Sequence[I32]
 ) -> dict[str, int]:
     """Sums of all workers by category name, from sums of each by symbol."""
     total = np.zeros(len(symbols), dtype=np.int64)
@@ -267,9 +265,7 @@ class _Span(NamedTuple):
     flow: int
 
 
-def _lanes(
-    worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]
-) -> list[tuple[Id, Id]]:
+def _lanes(worker: Worker, symbols: list[str], symbol_map: I32) -> list[tuple[Id, Id]]:
     return [
         (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]]))
         for pid, tid in worker.lanes()
@@ -277,7 +273,7 @@ def _lanes(
 
 
 def _renumber(
-    codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
+    codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[I32]
 ) -> None:
     """Replace the codes of workers by common ones, in place; spans are adjacent."""
     ends = [start for _, start in spans[1:]] + [len(codes)]
@@ -285,9 +281,7 @@ def _renumber(
         codes[start:end] = maps[worker][codes[start:end]]
 
 
-def _renumber_ids(
-    ids: I64, spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
-) -> None:
+def _renumber_ids(ids: I64, spans: Sequence[tuple[int, int]], maps: Sequence[I32]) -> None:
     """Likewise for ids that are codes of texts."""
     texts = np.flatnonzero(ids >= TEXT_IDS)
     codes = ids[texts] - TEXT_IDS
@@ -301,7 +295,7 @@ def _spans_of(rows: npt.NDArray[Any], spans: Sequence[tuple[int, int]]) -> list[
     return [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)]
 
 
-def _shared(rows: npt.NDArray[np.int32], known: list[I64]) -> I64:
+def _shared(rows: I32, known: list[I64]) -> I64:
     """A known array with equal content, else a new one."""
     for other in known:
         if np.array_equal(rows, other):

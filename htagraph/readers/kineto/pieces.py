@@ -10,14 +10,12 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import U8
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.compiled.lexer import PADDING, last_boundary
 
 __all__ = ["Piece", "PieceStream"]
-
-U8 = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 21
 """Usual size of a piece in bytes (chosen)."""

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64, U8
 from htagraph.readers.kineto.compiled.scanner import Batch
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.repair_log import merge_counts, new_counts
 
 __all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "settle", "unload"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _CAPACITY = 1 << 14
 """Events per batch (chosen)."""
@@ -123,7 +121,7 @@ def added(known: I64, more: I64) -> I64:
     return out
 
 
-def settle(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
+def settle(batch: Batch, part: Part, buf: U8) -> None:
     """Copy what a batch only points at in `buf`, which may change afterwards."""
     n_metas, n_reals = batch.n[2:4].tolist()
     for column, position, a, b in batch.reals[:, :n_reals].T.tolist():
@@ -134,7 +132,7 @@ def settle(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
     batch.n[2:4] = 0
 
 
-def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
+def unload(batch: Batch, part: Part, buf: U8) -> None:
     """Move the content of a batch to the end of a part; `buf` is what was scanned."""
     settle(batch, part, buf)
     n_rows, n_flows, _, _, n_outside = batch.n.tolist()

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import I64
 from htagraph.readers.kineto.byte_stream import GZIP_MAGIC, ByteStream
 from htagraph.readers.kineto.compiled.deflate import (
     BROKEN,
@@ -32,8 +33,6 @@ from htagraph.readers.repair_log import RepairLog
 from htagraph.readers.storage import open_file
 
 __all__ = ["FROM_START", "PointedStream", "SeekPoints", "TextReader"]
-
-I64 = npt.NDArray[np.int64]
 
 SPACING = 1 << 25
 """Decompressed bytes between two points (chosen): 20 ms of decompression, and 32 KiB of index."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import U8
 from htagraph.native.arguments import fixed
 from htagraph.readers.kineto.compiled import repairer
 from htagraph.readers.kineto.compiled.keys import Keys, key_table
@@ -26,8 +26,6 @@ __all__ = [
     "before_own_key",
     "repaired_text",
 ]
-
-U8 = npt.NDArray[np.uint8]
 
 MARGIN = 64
 """Bytes at the end of a piece in which the beginning of an event may be cut off."""

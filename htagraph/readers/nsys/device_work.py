@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from htagraph.model.arrays import I32, I64
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.numbered_names import enumeration
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, Values
 
 __all__ = ["DEVICE_TABLES", "copies", "device_of_context", "fills", "graph_launches", "kernels"]
-
-I64 = npt.NDArray[np.int64]
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -172,7 +170,7 @@ def _part(
     state: ReadState,
     found: dict[str, I64],
     kind: EventKind,
-    names: npt.NDArray[np.int32],
+    names: I32,
     sparse: Mapping[str, Values],
 ) -> TableRows:
     device, stream = devices(found["deviceId"]), ids(found["streamId"])

@@ -13,17 +13,15 @@ from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.arrays import I64
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
 from htagraph.readers.other_formats import FROM_ROCM
 from htagraph.readers.storage import not_found
 
 __all__ = ["ABSENT", "NUMBERED_TEXTS", "TIDS", "Export", "Process", "opened"]
-
-I64 = npt.NDArray[np.int64]
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""

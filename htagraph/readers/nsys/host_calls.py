@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, running_latest
 from htagraph.model.api_calls import OS_CALLS
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import ids
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
-
-I64 = npt.NDArray[np.int64]
 
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 OS_TABLE = "OSRT_API"
@@ -80,7 +78,7 @@ def os_calls(export: Export, process: Process, state: ReadState) -> TableRows:
     return part.take(~inside & ~is_mark)
 
 
-def _inside(part: TableRows, outer: TableRows) -> npt.NDArray[np.bool_]:
+def _inside(part: TableRows, outer: TableRows) -> Bools:
     """Whether each row lies inside a row of `outer` on its lane."""
     order = np.lexsort((outer.end_ns, outer.ts_ns, outer.column("lane")))
     lane, begin, end = (
@@ -90,7 +88,7 @@ def _inside(part: TableRows, outer: TableRows) -> npt.NDArray[np.bool_]:
     latest = running_latest(end, group_starts(lane))
     row = gather(latest, last_before(lane, begin, lanes, part.ts_ns + 1))
     ends: I64 = gather(end, row, ABSENT)
-    inside: npt.NDArray[np.bool_] = (row >= 0) & (ends >= part.end_ns) & (part.end_ns != ABSENT)
+    inside: Bools = (row >= 0) & (ends >= part.end_ns) & (part.end_ns != ABSENT)
     return inside
 
 

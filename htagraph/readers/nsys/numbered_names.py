@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.arrays import I32, I64
 from htagraph.model.events import LaneTable
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
 
 __all__ = ["Lanes", "Names", "enumeration", "named"]
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 _BATCH = 500
 """Parameters of one query; SQLite before 3.32 allows 999."""

@@ -6,11 +6,11 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
+from htagraph.model.arrays import I64
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
@@ -19,9 +19,6 @@ from htagraph.readers.nsys.numbered_names import enumeration
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["RANGES", "backward_flows", "ranges"]
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 RANGES = "NVTX_EVENTS"
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.arrays import F64, I8, I32, I64, Bools
 from htagraph.model.damage import DamageKind
 from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
@@ -18,8 +19,7 @@ from htagraph.readers.nsys.numbered_names import Lanes, Names
 
 __all__ = ["ReadState", "TableRows", "Values", "event_table", "last_end"]
 
-I64 = npt.NDArray[np.int64]
-Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Values = I64 | F64
 
 _MAX_TIME_NS = 1 << 60
 """Times beyond it, 36 years, are not real: clocks of exports count from the boot or session."""
@@ -42,10 +42,10 @@ class TableRows:
 
     ts_ns: I64
     end_ns: I64
-    kind: EventKind | npt.NDArray[np.int8]
-    name: npt.NDArray[np.int32] | int
-    category: npt.NDArray[np.int32] | int
-    lane: npt.NDArray[np.int32] | int
+    kind: EventKind | I8
+    name: I32 | int
+    category: I32 | int
+    lane: I32 | int
     device: I64 | int = -1
     stream: I64 | int = -1
     correlation: I64 | int = -1
@@ -60,7 +60,7 @@ class TableRows:
         """A column with a value for every row."""
         return np.broadcast_to(getattr(self, name), len(self))
 
-    def take(self, rows: npt.NDArray[np.bool_]) -> TableRows:
+    def take(self, rows: Bools) -> TableRows:
         """Some of the rows."""
         if rows.all():
             return self
@@ -113,9 +113,9 @@ class ReadState:
             for (kind, detail, damage), n in self.repairs.items()
         )
 
-    def _with_start(self, ts_ns: I64) -> npt.NDArray[np.bool_]:
+    def _with_start(self, ts_ns: I64) -> Bools:
         """Which rows have a time; the others are counted."""
-        begins: npt.NDArray[np.bool_] = (ts_ns > -_MAX_TIME_NS) & (ts_ns < _MAX_TIME_NS)
+        begins: Bools = (ts_ns > -_MAX_TIME_NS) & (ts_ns < _MAX_TIME_NS)
         self.repair("no start", "left out", np.count_nonzero(~begins), DamageKind.LOST_EVENTS)
         return begins
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before, match_keys
 from htagraph.model.api_calls import POLLS, CallMeaning, meaning_of_call
+from htagraph.model.arrays import I64
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import device_of_context, devices, ids
 from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["WAITS", "waits"]
-
-I64 = npt.NDArray[np.int64]
 
 WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
