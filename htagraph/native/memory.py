@@ -22,7 +22,7 @@ def keeps_memory() -> None:
 
 
 def returns_memory() -> None:
-    """Return what was freed: before work that needs blocks of other sizes."""
+    """Give freed memory back, before work that needs blocks of other sizes."""
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):  # another C library
             ctypes.CDLL(None).malloc_trim(0)

@@ -89,7 +89,10 @@ NOT_FOR_A_PATH = (
 def test_a_verb_loads_nothing_that_it_does_not_use(options, answer, needless, tmp_path):
     """The commonest verb starts at once: not even pandas is loaded for it."""
     trace = simulate(training_rank()).write(tmp_path / "rank0.pt.trace.json.gz")
-    hg.load(trace).compile().critical_path().breakdown(by="bound")  # now its code is kept
+    read = hg.load(trace)
+    graph = read.compile()
+    graph.critical_path().breakdown(by="bound")
+    assert hg.Summary(read, graph).verdict.findings  # now its code is kept
     code = (
         "import sys; from htagraph.cli.start import start\n"
         f"sys.argv = ['htagraph', *{options!r}, {str(trace)!r}, '--quiet']\n"
