@@ -15,14 +15,14 @@ usual delays, recurring waits) is learned before, from as many parts as memory a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,7 @@ from htagraph.writers.graph_file import write_arrays
 __all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
 
 Arrays = dict[str, npt.NDArray[Any]]
+_Kept = TypeVar("_Kept")
 
 PART_BYTES = 256 << 20
 """Bytes of text in a part: 0.7 million events, which take 0.8 GB of memory, and three times as much
@@ -177,6 +178,12 @@ def _packed(facts: object) -> U8:
 def _unpacked(stored: npt.NDArray[Any]) -> Any:  # noqa: ANN401  JSON
     """From what `_packed` returned."""
     return json.loads(stored.tobytes())
+
+
+def _learnt_of(arrays: Arrays) -> Learnt:
+    """From what is stored of what all parts learn."""
+    calibration, keys = _unpacked(arrays["facts"])
+    return Learnt(Calibration(**calibration), frozenset(keys))
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,9 +326,7 @@ class _Run:
         """The parts, from the last to the first, and what they say together."""
         parts: list[_Part] = []
         for number in range(self.n_parts - 1, -1, -1):
-            if (kept := self._kept(number)) is not None:
-                found = _Part.of(kept)
-            else:
+            if (found := self._kept(number, _Part.of)) is None:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
                 found = self._found(number, parts)
                 self._keep(number, found.arrays())
@@ -333,12 +338,12 @@ class _Run:
         kind = f"part {number} of {self.part_bytes} bytes {self.options}"
         return entry_of((self.index.path,), self.folder, kind)
 
-    def _kept(self, number: int | str) -> Mapping[str, npt.NDArray[Any]] | None:
-        """What an earlier call has found of a part."""
+    def _kept(self, number: int | str, of: Callable[[Arrays], _Kept]) -> _Kept | None:
+        """What an earlier call has found of a part; None if it is not there, or broken."""
         entry = self._entry(number)
         if is_trusted(entry):
             with suppress(*BROKEN):
-                return arrays_in(entry)
+                return of(arrays_in(entry))
         return None
 
     def _keep(self, number: int | str, found: Arrays) -> None:
@@ -356,9 +361,8 @@ class _Run:
         """What all parts learn from some; None if there is one, or no device."""
         if self.n_parts == 1 or not self.learned_from:
             return None
-        if (kept := self._kept("all")) is not None:
-            calibration, keys = _unpacked(kept["facts"])
-            return Learnt(Calibration(**calibration), frozenset(keys))
+        if (kept := self._kept("all", _learnt_of)) is not None:
+            return kept
         begin_stage("Learning from several parts")
         windows = [(self.starts_ns[some], self._end_ns(some)) for some in self.learned_from]
         found = learnt_from(self.index.devices(windows), infer=self.options.infer)

@@ -11,11 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import htagraph as hg
 from htagraph.model.progress import Progress
 from htagraph.readers.content import content_of
+from htagraph.writers.graph_file import write_arrays
 from tests.benchmarks.tiles import write_tiled
 from tests.real_traces import cases, located
 from tests.synth.simulator import simulate
@@ -172,6 +174,15 @@ def test_parts_that_are_kept_are_not_read_again(tmp_path):
     assert str(again) == str(first)
     assert first.n_parts > 2
     assert not _judged(heard)
+
+
+def test_kept_parts_of_another_content_are_read_again(tmp_path):
+    file, kept = _trace(tmp_path), tmp_path / "kept"
+    size = file.stat().st_size // 8
+    first = hg.stepwise_verdict(file, part_bytes=size, cache=kept)
+    for entry in kept.glob("*.npz"):
+        write_arrays(entry, {"other": np.zeros(1)})
+    assert str(hg.stepwise_verdict(file, part_bytes=size, cache=kept)) == str(first)
 
 
 _KILLED = """

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from htagraph.algorithms.gather import ranges
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.native.passes import compiled
 
@@ -149,13 +150,11 @@ def topological_order(
     >>> order.tolist(), cyclic.tolist()
     ([1, 2, 0], [False])
     """
-    instant = np.empty(0, dtype=np.int32)
     by_time = np.argsort(node_ts, kind="stable")
-    if n_instant := _instant(tail, head, node_ts, instant):
+    cyclic = np.zeros(len(tail), dtype=bool)
+    if n_instant := _instant(tail, head, node_ts, np.empty(0, dtype=np.int32)):
         instant = np.empty(n_instant, dtype=np.int32)
         _instant(tail, head, node_ts, instant)
-    cyclic = np.zeros(len(tail), dtype=bool)
-    if len(instant):
         touched, compact = np.unique(
             np.concatenate([tail[instant], head[instant]]), return_inverse=True
         )
@@ -178,8 +177,7 @@ def _deepen(order: I64, node_ts: I64, touched: I64, depth: I32) -> None:
     """Put nodes of one time in the order of their depth; those that are not touched have none."""
     times = np.unique(node_ts[touched[depth != 0]])
     first, behind = (np.searchsorted(node_ts, times, side, order) for side in ("left", "right"))
-    n = behind - first
-    rows = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
+    rows = ranges(first, behind - first)
     nodes = order[rows]
     place = np.minimum(np.searchsorted(touched, nodes), len(touched) - 1)
     level = np.where(touched[place] == nodes, depth[place], 0)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["gather"]
+from htagraph.model.arrays import I64
+
+__all__ = ["gather", "ranges"]
 
 _AT_ONCE = 1 << 16
 """Rows a block: numpy copies 32-bit rows to 64 bits, and the copy fits into the cache. Changes only
@@ -33,3 +35,14 @@ def gather(
         values.take(part, mode="clip", out=found)
         found[part < 0] = default
     return out
+
+
+def ranges(first: npt.NDArray[np.integer], n: npt.NDArray[np.integer]) -> I64:
+    """Rows of several ranges, one after the other: of each the first, and how many.
+
+    Examples
+    --------
+    >>> ranges(np.array([4, 0]), np.array([2, 1])).tolist()
+    [4, 5, 0]
+    """
+    return np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from htagraph.algorithms.gather import ranges
 from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
@@ -189,7 +190,7 @@ def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, 
     low, high = _band(own, other)
     width = high + 1 - low
     row = np.repeat(np.arange(len(own)), width)
-    column = np.arange(len(row)) - np.repeat(np.cumsum(width) - width - low, width)
+    column = ranges(low, width)
     score = _scores(own, other, row, column, scale_ns, slack_ns)
     best, before = _chains(low, high, score, len(other))
     if not len(best) or best.max() <= _IMPOSSIBLE:

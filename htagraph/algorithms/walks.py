@@ -124,8 +124,7 @@ def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int
     >>> walk_back(2, np.array([-1, 0, 1], np.int32), tail, np.array([0, 4, 9]), until_ns=0).tolist()
     [0, 1]
     """
-    length, last = np.zeros(1, dtype=np.int64), np.empty(1, dtype=np.int64)
-    _count(np.array([node]), np.array([until_ns]), binding, tail, node_ts, length, last)
+    length, _ = walk_lengths(np.array([node]), np.array([until_ns]), binding, tail, node_ts)
     edges = np.empty(int(length[0]), dtype=np.int32)
     _fill_backward(node, binding, tail, edges)
     return edges

@@ -86,7 +86,7 @@ def report(
     whole: Annotated[
         bool,
         typer.Option(
-            "--whole", help="Write all of a large trace for Perfetto, not only typical steps."
+            "--whole", help="Write all of a large trace, or more ranks of a job, for Perfetto."
         ),
     ] = False,
     tables: Annotated[

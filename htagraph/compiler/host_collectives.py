@@ -20,7 +20,7 @@ import numpy as np
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.structure import Structure, end_node, examine, start_node
+from htagraph.compiler.structure import Structure, end_node, examine, once, start_node
 from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.collective_names import (
     HOST_CALLER,
@@ -95,6 +95,7 @@ def _ranges(structure: Structure) -> I64:
     return structure.host[events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]]
 
 
+@once
 def _pairs(structure: Structure) -> tuple[I64, I64]:
     """Calls, and the range of a worker that each one has."""
     events = structure.events

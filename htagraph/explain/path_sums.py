@@ -58,15 +58,11 @@ class PathSums(NamedTuple):
     @classmethod
     def empty(cls, n: int) -> PathSums:
         """Uninitialised sums."""
-        cause, event = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
-        start_ns, dur_ns = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        return cls(np.empty(n, dtype=np.int64), cause, event, start_ns, dur_ns)
+        return cls(*(np.empty(n, dtype=code) for code in ("i8", "i4", "i4", "i8", "i8")))
 
     def first(self, n: int) -> PathSums:
         """The first of them, without the room for others."""
-        cause, event = self.cause[:n].copy(), self.event[:n].copy()
-        start_ns, dur_ns = self.start_ns[:n].copy(), self.dur_ns[:n].copy()
-        return PathSums(self.window[:n].copy(), cause, event, start_ns, dur_ns)
+        return PathSums._make(column[:n].copy() for column in self)
 
 
 class _Seen(NamedTuple):

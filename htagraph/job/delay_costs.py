@@ -95,8 +95,8 @@ def _parts(compared: WaitComparisons, times: Times, why: pd.Series[str]) -> pd.D
     passed = passed.dropna().assign(cause=times.causes.index(_PASSED), rank=-1)
     known = pd.concat([did, passed])
     rest = waits["wait_ns"].sub(known.groupby("wait")["weight"].sum(), fill_value=0)
-    number = {_unknown(text): times.causes.index(_unknown(text)) for text in why.unique()}
-    nobody = [number[_unknown(text)] for text in why.tolist()]
+    number = {text: times.causes.index(_unknown(text)) for text in why.unique()}
+    nobody = [number[text] for text in why.tolist()]
     left = pd.DataFrame({"wait": waits.index, "cause": nobody, "weight": rest, "to": -1})
     parts = pd.concat([known, left[rest > 0].assign(rank=-1)])
     return parts.sort_values(["wait", "to", "cause"], ignore_index=True)

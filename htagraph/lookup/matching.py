@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.ancestors import depths
+from htagraph.algorithms.gather import ranges
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.selecting import kind_mask, name_mask, tree_parent, where_rows
 from htagraph.model.arrays import I64, Bools
@@ -112,8 +113,7 @@ def _join(at: I64, tail: I64, head: I64) -> tuple[I64, I64]:
     first, last = np.searchsorted(tail, at, side="left"), np.searchsorted(tail, at, side="right")
     counts = last - first
     source = np.repeat(np.arange(len(at)), counts)
-    offset = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return source, head[np.repeat(first, counts) + offset]
+    return source, head[ranges(first, counts)]
 
 
 def _follow(dag: Dag, at: I64, hop: Hop) -> tuple[I64, I64]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.gather import gather, ranges
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.algorithms.tiling import check_tiling
@@ -181,8 +181,7 @@ def code_pieces(
     last = np.maximum(last, first)
     counts = last - first + 1
     stretch = np.repeat(every, counts)
-    begins = np.cumsum(counts) - counts
-    row = np.arange(int(counts.sum())) - np.repeat(begins - first, counts)
+    row = ranges(first, counts)
     is_first = row == first[stretch]
     innermost = np.where(
         is_first & (gather(of, row, -1) != lane[stretch]), -1, gather(found.innermost, row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -159,13 +159,11 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     )
     classes = dag.classification.kernel_class[found.event]
     full = _Fullness(waves, geometry, classes == KernelClass.COMMUNICATION, properties)
-
     computes = classes == KernelClass.COMPUTE
 
-    def on_tensor_cores() -> Bools:
+    def on_tensor_cores() -> Curve:
         named = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))
-        used: Bools = computes & named[found.event]
-        return used
+        return full.count(computes & named[found.event])
 
     def copying() -> Curve:
         copies = mine & (events.kind == EventKind.MEMCPY)
@@ -175,7 +173,7 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     curves: dict[str, Callable[[], Curve]] = {
         **full.curves,
         "computing": lambda: full.count(computes),
-        "tensor": lambda: full.count(on_tensor_cores()),
+        "tensor": on_tensor_cores,
         **_measured(dag, found.event, full, waves.kernel),
         "copying": copying,
     }
@@ -203,7 +201,7 @@ def _measured(
     }
 
 
-def _covered(work: Clipped, window: Window) -> tuple[F64, F64]:
+def _covered(work: Clipped, window: Window) -> Curve:
     """Time in which any of some work runs, as a curve."""
     start, end = (
         (times - window.start_ns).astype(np.float64) for times in (work.start_ns, work.end_ns)
@@ -266,31 +264,27 @@ class _Fullness:
     @property
     def curves(self) -> dict[str, Callable[[], Curve]]:
         """The integrals of `SmActivity.within`."""
-        levels: dict[str, Callable[[], npt.NDArray[np.number | np.bool_]]] = {
-            "busy": lambda: self.n_all > 0,
-            "communication": lambda: (self.n_communicate > 0) & (self._n_others == 0),
-            "known": lambda: self.known,
-            "sms": lambda: np.where(self.known, self.active, 0),
-            "counted": lambda: np.where(self.counted, self.active, 0),
-            "warps": lambda: np.where(self.counted, self.used, 0),
+        return {
+            "busy": lambda: self.curve(self.n_all > 0),
+            "communication": lambda: self.curve((self.n_communicate > 0) & (self._n_others == 0)),
+            "known": lambda: self.curve(self.known),
+            "sms": lambda: self.curve(np.where(self.known, self.active, 0)),
+            "counted": lambda: self.curve(np.where(self.counted, self.active, 0)),
+            "warps": lambda: self.curve(np.where(self.counted, self.used, 0)),
             "small": lambda: self._left_by(self._is_small),
             "tail": lambda: self._left_by(self.waves.is_tail & ~self.is_communication),
         }
-        return {name: partial(self._curve_of, level) for name, level in levels.items()}
-
-    def _curve_of(self, level: Callable[[], npt.NDArray[np.number | np.bool_]]) -> Curve:
-        return self.curve(level())
 
     @property
     def _n_others(self) -> I64:
         """Number of kernels that run and do not communicate."""
         return self.n_all - self.n_communicate
 
-    def _left_by(self, waves: Bools) -> F64:
-        """Share of multiprocessors without a block, the part of some of the waves that run."""
+    def _left_by(self, waves: Bools) -> Curve:
+        """Integral of multiprocessors without a block, the part of some of the waves that run."""
         others = self._n_others
         free = np.where(self.known & (others > 0), 1 - self.active, 0) / np.maximum(others, 1)
-        return free * self.sums.of(waves.astype(np.int64))
+        return self.curve(free * self.sums.of(waves.astype(np.int64)))
 
     @property
     def _is_small(self) -> Bools:

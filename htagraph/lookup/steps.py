@@ -63,7 +63,7 @@ def step_at(steps: pd.DataFrame, ts_ns: I64) -> I64:
     [-1, 0, 1, -1]
     """
     start_ns = steps["start_ns"].to_numpy(np.int64)
-    end_ns = np.append(start_ns + steps["dur_ns"].to_numpy(np.int64), 0)
+    end_ns = start_ns + steps["dur_ns"].to_numpy(np.int64)
     last = np.searchsorted(start_ns, ts_ns, side="right")
     last -= 1
     last[ts_ns >= gather(end_ns, last, 0)] = -1

@@ -17,7 +17,8 @@ def keeps_memory() -> None:
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):  # another C library
             mallopt = ctypes.CDLL(None).mallopt
-            mallopt(_MMAP_THRESHOLD, 1 << 30)
+            # Before glibc 2.35, 32 MiB are the most.
+            mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25)
             mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.components import components
+from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
 from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments
@@ -65,9 +66,8 @@ def _links(dag: Dag) -> list[_Check]:
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
     launches = kernel_launches(dag)
-    # Sorted, for `np.unique` takes far longer.
-    ids = np.sort(dag.events.correlation[device[dag.launch[device] >= 0]])
-    n_ids = int(np.count_nonzero(np.diff(ids))) + min(len(ids), 1)
+    ids = dag.events.correlation[device[dag.launch[device] >= 0]]
+    n_ids = int(group_starts(np.sort(ids)).sum())  # `np.unique` takes far longer
     moved_by, overlap = dag.calibration.moved_by, dag.calibration.clock_overlap_ns
     n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
     return [

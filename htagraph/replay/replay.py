@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import ranges
 from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
@@ -249,8 +250,7 @@ class Replay:
 
 def _within(first: I64, at: I64) -> I64:
     """The rows of some groups, of rows in which each group begins at its first."""
-    begin, n = first[at], first[at + 1] - first[at]
-    return np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())
+    return ranges(first[at], first[at + 1] - first[at])
 
 
 def _offsets(head: npt.NDArray[np.integer], n_nodes: int) -> I64:

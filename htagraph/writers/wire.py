@@ -21,7 +21,6 @@ import numpy.typing as npt
 from htagraph.model.arrays import U8
 
 __all__ = [
-    "U8",
     "Piece",
     "assemble",
     "fixed64_field",

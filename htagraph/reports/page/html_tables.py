@@ -71,9 +71,9 @@ def _exact(value: object) -> str:
     return "" if value is None or value != value else str(value)  # noqa: PLR0124  NaN
 
 
-def kept_rows(frame: pd.DataFrame | None) -> int:
+def kept_rows(frame: pd.DataFrame) -> int:
     """Number of rows of a frame that its table keeps."""
-    return 0 if frame is None else kept_of(*frame.shape)
+    return kept_of(*frame.shape)
 
 
 def kept_of(n_rows: int, n_columns: int) -> int:

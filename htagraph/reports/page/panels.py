@@ -58,7 +58,7 @@ class Panel:
         """Segments of the path that can be opened from the figure or the table."""
         drawn = () if self.figure is None else self.figure.data
         rows = {row for trace in drawn for row in trace.get("meta", ()) if row >= 0}
-        return rows | set(self.segments[: kept_rows(self.frame)])
+        return rows | set(self.segments[: len(self.frame)])
 
 
 @dataclass(frozen=True)
