@@ -41,6 +41,7 @@ def descendants(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bool
 
     Examples
     --------
+    >>> import numpy as np
     >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
     >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
     >>> descendants(order, offsets, tail, every, np.array([False, True, False])).tolist()
@@ -58,6 +59,7 @@ def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools)
 
     Examples
     --------
+    >>> import numpy as np
     >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
     >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
     >>> ancestors(order, offsets, tail, every, np.array([False, True, False])).tolist()
