@@ -1,4 +1,4 @@
-"""What the page of a job asks its ranks: every rank is visited once."""
+"""What the page of a job asks its ranks: all once, and one again for what is shown over time."""
 
 from __future__ import annotations
 
