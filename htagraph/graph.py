@@ -388,7 +388,7 @@ class TraceGraph(Questions):
     def judged(self) -> TraceGraph:
         """The graph of the window that `verdict`, `opportunities` and `what_if` are about.
 
-        Of a whole trace that opens with work launched before the capture, the rest; of one with
+        Of a whole trace that opens with work from before the profile, the rest; of one with
         lost device work, its longest part without, if that is a third of it or more.
         """
         # Itself is not kept: what refers to itself stays in memory after its last use.
@@ -418,14 +418,14 @@ class TraceGraph(Questions):
         return answer
 
     def verdict(self) -> Verdict:
-        """What bounds the window, its cost, and what to try: the causes of its critical path.
+        """What limits the window, its cost, and what to try: the causes of its critical path.
 
-        Of a whole trace, what bounds `judged`.
+        Of a whole trace, what limits `judged`.
 
         Returns
         -------
         Verdict
-            Withheld if too much of the path is unexplained.
+            Withheld if too much of the path is unknown waits.
 
         Examples
         --------

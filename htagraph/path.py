@@ -171,9 +171,9 @@ class CriticalPath:
         return trials_on(self.dag, self.window, self.coded, self.attributed)
 
     @property
-    def unexplained_share(self) -> float:
+    def unknown_share(self) -> float:
         """Share of the path whose wait no dependency explains."""
-        unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNEXPLAINED].sum()
+        unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNKNOWN_WAITS].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     @property

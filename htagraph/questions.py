@@ -60,7 +60,7 @@ QUESTIONS = (
     "steady_state",
     "collectives",
     "slack",
-    "drag",
+    "cost",
     "near_critical",
     "quality",
     "damage",
@@ -334,17 +334,17 @@ class Questions(ABC):
         """Events with total and free float: how much later each may end without delaying others."""
         return self._ask("slack")
 
-    def drag(
+    def cost(
         self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
     ) -> pd.DataFrame:
-        """Drag of each group: how much shorter the window would be if the group took no time.
+        """Cost of each group: how much shorter the window would be if the group took no time.
 
         Raises
         ------
         MissingEventsError
             If modules are asked for, and no Python stack was recorded.
         """
-        return self._ask("drag", by=by)
+        return self._ask("cost", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
         """Chains of events that are almost critical.

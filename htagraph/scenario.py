@@ -15,7 +15,7 @@ from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_runs
-from htagraph.queries.quality import unexplained_in_words
+from htagraph.queries.quality import unknown_in_words
 from htagraph.replay.changes import Change
 from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
 from htagraph.replay.rehearsal import Rehearsal, Saving
@@ -64,7 +64,7 @@ class Scenario:
         """Why the prediction is withheld; empty if it is not."""
         if self.hold_out.is_too_large:
             return f"{self.hold_out}: above {HOLD_OUT_LIMIT:.0%}, nothing is predicted"
-        return unexplained_in_words(self.before.critical_path().unexplained_share)
+        return unknown_in_words(self.before.critical_path().unknown_share)
 
     @cached_property
     def graph(self) -> TraceGraph:
@@ -79,7 +79,7 @@ class Scenario:
         return self.graph.critical_path()
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
-        """What bounds the changed run; as `CriticalPath.breakdown`."""
+        """What limits the changed run; as `CriticalPath.breakdown`."""
         return self.critical_path().breakdown(by=by)
 
     def diff(self) -> GraphDiff:

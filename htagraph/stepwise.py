@@ -389,7 +389,7 @@ class _Run:
         since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
         until_ns += self._around_ns
         path, entered = self._path_within(number, later, (since_ns, until_ns))
-        if number > 0 and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
+        if number > 0 and (path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
             del path  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
             path, entered = self._path_within(number, later, (since_ns, until_ns))

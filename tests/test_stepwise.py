@@ -127,7 +127,7 @@ def test_the_first_finding_of_all_parts_is_that_of_the_whole_trace(tmp_path, fau
     )
     assert (one.title, one.evidence[0].label) == (other.title, other.evidence[0].label)
     assert (one.first_step, one.last_step) == (other.first_step, other.last_step)
-    assert other.drag_ns == pytest.approx(one.drag_ns, rel=0.1)
+    assert other.cost_ns == pytest.approx(one.cost_ns, rel=0.1)
 
 
 def test_one_part_has_the_verdict_of_the_whole_trace(tmp_path):
@@ -143,7 +143,7 @@ def test_one_part_has_the_verdict_of_the_whole_trace(tmp_path):
 def test_a_verdict_on_parts_says_what_is_of_a_part_only(tmp_path):
     file = _trace(tmp_path)
     said = " ".join(str(hg.stepwise_verdict(file, part_bytes=file.stat().st_size // 3)).split())
-    assert re.match(r"What bounds 9 steps, read in \d parts \(", said)
+    assert re.match(r"What limits 9 steps, read in \d parts \(", said)
     assert "what threads wait for is learned from each part by itself" in said
     assert "usual delays and recurring waits are learned from" not in said  # but from all parts
     assert "Predicted from " in said
@@ -234,4 +234,4 @@ def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
     assert "Judged in" in whole
     assert "1. The host sets the pace: 100.0% of the path" in whole
     step = report("-q", "--no-files", "-w", "ProfilerStep#5")
-    assert "What bounds ProfilerStep#5 (220 ms)" in step
+    assert "What limits ProfilerStep#5 (220 ms)" in step

@@ -22,7 +22,7 @@ from htagraph.model.progress import Progress, begin_stage, listening
 __all__ = ["INSTRUCTIONS", "AbandonedError", "Desk", "Report"]
 
 INSTRUCTIONS = (
-    "htagraph finds what bounds a PyTorch run, from traces of the PyTorch profiler: the exact "
+    "htagraph finds what limits a PyTorch run, from traces of the PyTorch profiler: the exact "
     "critical path, findings with evidence, and what each repair would save. Begin with "
     "`captures` (which traces are there), then `verdict` on a trace, or on a folder with the ranks "
     "of a job; continue with `path`, `kernels` and `ask`, and try a repair with `what_if` before "

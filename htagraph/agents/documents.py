@@ -49,7 +49,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "share": finding.share,
         "dur_ns": finding.dur_ns,
         "dur": human_duration(finding.dur_ns),
-        "drag_ns": finding.drag_ns,
+        "cost_ns": finding.cost_ns,
         "cost": finding.cost,
         "saves_ns": finding.potential_saving_ns,
         "saves_low_ns": finding.saving_low_ns,
@@ -105,7 +105,7 @@ def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     head = {
         "file": plain(target.file),
         **_head(summary, window_head(window.name, window.start_ns, window.dur_ns)),
-        "unexplained_share": plain(summary.path.unexplained_share),
+        "unknown_share": plain(summary.path.unknown_share),
         "inferred_share": plain(summary.path.inferred_share),
     }
     return head, [

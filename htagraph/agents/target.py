@@ -136,7 +136,7 @@ class Target:
         assert trace is not None
 
         def make() -> Summary:
-            begin_stage("Finding what bounds it")
+            begin_stage("Finding what limits it")
             if self.window or self.times:
                 return Summary(trace, self.graph)
             return Summary.of(trace, self.graph)
@@ -148,7 +148,7 @@ class Target:
         """Of a folder, the summary of its ranks."""
 
         def make() -> JobSummary:
-            begin_stage("Finding what bounds it")
+            begin_stage("Finding what limits it")
             return JobSummary(self.job, self.path.name)
 
         return self._loaded.summary(self.window, make)

@@ -85,7 +85,7 @@ class CapturesTool(TableTool):
 
 
 class VerdictTool(RunTool):
-    """Say what bounds a run: findings with evidence, what repairing each would save, caveats.
+    """Say what limits a run: findings with evidence, what repairing each would save, caveats.
 
     The main question. Times of the critical path add up to the window; findings are ranked by
     what they would save. A withheld verdict says why.

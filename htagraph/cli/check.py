@@ -55,10 +55,10 @@ def check(
         str,
         typer.Option(metavar="SHARE", help="Limit for idle devices, as a share of the steps: 15%."),
     ] = "",
-    max_unexplained: Annotated[
+    max_unknown: Annotated[
         str,
         typer.Option(
-            metavar="SHARE", help="Limit for the unexplained share of the critical path: 5%."
+            metavar="SHARE", help="Limit for the share of unknown waits of the critical path: 5%."
         ),
     ] = "",
     baseline: Annotated[
@@ -97,7 +97,7 @@ def check(
         "max-step": max_step,
         "max-exposed": max_exposed,
         "max-idle": max_idle,
-        "max-unexplained": max_unexplained,
+        "max-unknown": max_unknown,
         "baseline": "" if baseline is None else str(baseline),
         "fail-above": fail_above,
     }
@@ -126,7 +126,7 @@ def _limits(asked: dict[str, str]) -> Limits:
     if not asked:
         raise typer.BadParameter(
             "no limits: give --max-step, --max-exposed, --max-idle, "
-            "--max-unexplained or --baseline, or [tool.htagraph] in pyproject.toml."
+            "--max-unknown or --baseline, or [tool.htagraph] in pyproject.toml."
         )
     if "fail-above" in asked and "baseline" not in asked:
         raise typer.BadParameter("--fail-above needs a --baseline.")

@@ -82,7 +82,7 @@ def print_prediction(
         return
     console.print(trust_in_words(scenario), style="dim", markup=False)
     print_titled(console, "What it saves, by what the trace leaves open", found)
-    print_titled(console, "What bounds it", bounds_of(scenario))
+    print_titled(console, "What limits it", bounds_of(scenario))
     if isinstance(scenario, JobScenario):
         print_titled(console, "On which ranks its critical path runs", ranks_of(scenario))
 

@@ -1,4 +1,4 @@
-"""`htagraph report`: what bounds a run, on the terminal and as files to look into."""
+"""`htagraph report`: what limits a run, on the terminal and as files to look into."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def report(
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
+    """Find what limits a run and what to try first. A folder is a job, one trace per rank."""
     if len(paths) == 1 and is_worker_timeline(paths[0]):
         if window or rank is not None or out is not None or open_page:
             raise QueryError(
@@ -163,7 +163,7 @@ def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
 def _report_parts(
     path: Path, json_file: str, reading: LoadOptions, *, has_files: bool, quiet: bool
 ) -> None:
-    """Print what bounds a trace larger than memory; no files are written."""
+    """Print what limits a trace larger than memory; no files are written."""
     if has_files:
         raise QueryError(
             "--out and --open need a trace that fits into memory.",
@@ -236,11 +236,11 @@ def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
 def _trace_summary(
     source: Source, window: str, capture: CaptureName, reading: LoadOptions
 ) -> tuple[Summary, ReportOrigin]:
-    """Read the one trace, and find what bounds it."""
+    """Read the one trace, and find what limits it."""
     loaded, graph = loaded_trace(source, capture, reading, window)
     begin_stage("Finding the critical path")
     summary = Summary.of(loaded, graph, window)
-    begin_stage("Finding what bounds it")
+    begin_stage("Finding what limits it")
     returns_memory()
     _ = summary.verdict
     return summary, ReportOrigin.of(lasting(source.file(capture)), window)
@@ -255,7 +255,7 @@ def _job_summary(
     *,
     has_page: bool,
 ) -> tuple[JobSummary, ReportOrigin]:
-    """Read all ranks, and find what bounds the job."""
+    """Read all ranks, and find what limits the job."""
     from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
     from htagraph.reports.report_files import page_work  # noqa: PLC0415  deferred: only for pages
 
@@ -266,7 +266,7 @@ def _job_summary(
         windowed(job, window), source.name, also, is_whole=bool(window)
     )
     _ = summary.path
-    begin_stage("Finding what bounds it")
+    begin_stage("Finding what limits it")
     _ = summary.verdict
     return summary, ReportOrigin.of(source.path, window, capture)
 

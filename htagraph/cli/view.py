@@ -1,4 +1,4 @@
-"""`htagraph view`: a trace in the Perfetto UI with its critical path, opened at what bounds it."""
+"""`htagraph view`: a trace in the Perfetto UI with its critical path, opened at what limits it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def view(
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
-    """Open a trace in the Perfetto UI, zoomed to what bounds it. The trace stays on this machine.
+    """Open a trace in the Perfetto UI, zoomed to what limits it. The trace stays on this machine.
 
     Its report page is served, too, if there is one. Ctrl-C stops the server.
     """
@@ -180,7 +180,7 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
         loaded, run = loaded_trace(source, capture, request.reading, request.window)
         summary = Summary.of(loaded, run, request.window)
         origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
-    begin_stage("Finding what bounds it")
+    begin_stage("Finding what limits it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")
     out = path.to_perfetto(

@@ -168,7 +168,7 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     called = operation_of(name) if label == Bound.COMMUNICATION.label else ""
     where = _where(called or name)
     same = tables.kernels if label in _OF_DEVICE else tables.operators
-    is_code = label == Bound.PYTHON_GAP.label
+    is_code = label == Bound.UNTRACED_CODE.label
     same = _changed(same[same["name"] == name], 0).head(0 if is_code else 1)
     how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
     where += f" ({how})" if how else ""

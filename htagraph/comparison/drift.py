@@ -150,7 +150,7 @@ def is_same_size(
     if recorded["before_ns"].sum() >= _HALF_WAY * max(shapes["before_ns"].sum(), 1):
         in_both = recorded[recorded["after_ns"] > 0]
         return bool(in_both["before_ns"].sum() >= _NEARLY_ALL * recorded["before_ns"].sum())
-    on_host = by_name["bound"].isin([Bound.HOST.label, Bound.PYTHON_GAP.label])
+    on_host = by_name["bound"].isin([Bound.HOST.label, Bound.UNTRACED_CODE.label])
     is_short = by_name["before_ns"] < _OVERHEAD_NS * by_name["calls_before"]
     overhead, optimizer = by_name[on_host & is_short], phases[phases["name"] == _OPTIMIZER]
     return any(

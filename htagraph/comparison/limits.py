@@ -47,7 +47,7 @@ class Limits:
         Mean length of its alike steps.
     max_exposed, max_idle : float, optional
         Share of the steps in which devices communicate without computing, or are idle.
-    max_unexplained : float, optional
+    max_unknown : float, optional
         Share of the critical path whose wait no recorded dependency explains.
     fail_above : float, optional
         Share by which steps may be longer than those of a baseline.
@@ -56,7 +56,7 @@ class Limits:
     max_step: float | None = None
     max_exposed: float | None = None
     max_idle: float | None = None
-    max_unexplained: float | None = None
+    max_unknown: float | None = None
     fail_above: float | None = None
 
 
@@ -176,7 +176,7 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
         ("max-step", limits.max_step, None if no_step else run.step_ns, no_step),
         ("max-exposed", limits.max_exposed, run.share("device", "communication"), no_device),
         ("max-idle", limits.max_idle, run.share("device", "idle"), no_device),
-        ("max-unexplained", limits.max_unexplained, run.share("bound", "unexplained"), "no path"),
+        ("max-unknown", limits.max_unknown, run.share("bound", "unknown_waits"), "no path"),
     )
     for name, allowed, value, why_not in values:
         if allowed is None:

@@ -1,4 +1,4 @@
-"""Places of host code between operators, by names that two runs have in common."""
+"""Places of host untraced code, by names that two runs have in common."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def neighbour_of(name: str) -> str:
 
 def gap_edges(segments: pd.DataFrame) -> I64:
     """Edge of each segment in which host code ran between events, -1 for all others."""
-    is_gap = segments["bound"] == Bound.PYTHON_GAP.label
+    is_gap = segments["bound"] == Bound.UNTRACED_CODE.label
     return np.where(is_gap, segments["edge"], -1).astype(np.int64)
 
 

@@ -15,7 +15,7 @@ def launch_edges(structure: Structure) -> EdgeTable:
     """Edges from the START of each launch call to the start of each event that it enqueued.
 
     A kernel may start while its call still runs, so the call's end is no bound. The lag is the
-    launch floor, capped by the measured delay. One graph launch has an edge to each of its kernels.
+    launch latency, capped by the measured delay. A graph launch has an edge to each of its kernels.
 
     ::
 

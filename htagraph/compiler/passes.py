@@ -13,7 +13,7 @@ from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.compiler.allocator_waits import allocator_wait_edges
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
-from htagraph.compiler.device_full import device_full
+from htagraph.compiler.device_full import waiting_for_sms
 from htagraph.compiler.ended_right_before import ended_right_before, recurring_waits
 from htagraph.compiler.first_work import first_device_work
 from htagraph.compiler.flows import flow_edges, handoff_edges
@@ -64,7 +64,7 @@ Inference = Callable[[Structure, EdgeTable], Inferred]
 OF_DEVICES: tuple[Inference, ...] = (
     ended_right_before,
     recurring_waits,
-    device_full,
+    waiting_for_sms,
     first_device_work,
 )
 """Passes that look for the cause of late device work by all edges into its start so far."""

@@ -78,7 +78,7 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 
 FEWEST_IDLE_LAUNCHES = 20
-"""Launches onto an idle device that measure the launch floor; of fewer, calls limit it."""
+"""Launches onto an idle device that measure the launch latency; of fewer, calls limit it."""
 
 
 def once(examine: Callable[[Structure], Result]) -> Callable[[Structure], Result]:
@@ -385,9 +385,9 @@ def _percentile(values: I64, percent: int) -> int:
 
 
 def _usual_launch(floor_ns: int, typical_ns: int) -> int:
-    """Delay up to which a launch is called overhead; beyond, it is unexplained.
+    """Delay up to which a launch is called overhead; beyond, it is unknown waits.
 
-    It is capped, for where most launches are late, most are unexplained.
+    It is capped, for where most launches are late, most are unknown waits.
     """
     usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
@@ -429,21 +429,21 @@ def _calibrate(events: EventTable, launch: I32, queue: I64) -> Calibration:
     """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
     calls = distinct(launch[launch >= 0])
-    launch_floor = _launch_floor(delays, events.dur_ns[calls])
+    launch_latency = _launch_floor(delays, events.dur_ns[calls])
     enough = len(delays) >= FEWEST_IDLE_LAUNCHES
-    typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor
+    typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_latency
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
     follows = np.flatnonzero(~starts & (launch[queue] >= 0))
     later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
     launched = events.ts_ns[launch[later]]
     gap = events.ts_ns[later] - earlier_end
-    queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
+    queued = gap[(gap >= 0) & (launched + launch_latency < earlier_end)]
     return Calibration(
-        launch_floor_ns=launch_floor,
-        launch_usual_ns=_usual_launch(launch_floor, typical),
+        launch_floor_ns=launch_latency,
+        launch_usual_ns=_usual_launch(launch_latency, typical),
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
-        stream_usual_ns=_STREAM_USUAL_FACTOR * launch_floor,
+        stream_usual_ns=_STREAM_USUAL_FACTOR * launch_latency,
         n_idle_launches=len(delays),
     )
 

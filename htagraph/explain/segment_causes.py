@@ -42,10 +42,10 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     Examples
     --------
     >>> charged = pd.DataFrame(
-    ...     {"segment": [0, 0, 1], "cause": ["host wait", "host", "copies"], "dur_ns": [2, 7, 1]}
+    ...     {"segment": [0, 0, 1], "cause": ["a", "CPU work", "GPU copies"], "dur_ns": [2, 7, 1]}
     ... )
     >>> list(segment_causes(charged, 2))
-    ['host', 'copies']
+    ['CPU work', 'GPU copies']
     """
     segment = attributed_time["segment"].to_numpy()
     number, labels = _coded(attributed_time["cause"])
@@ -83,14 +83,14 @@ def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categoric
     ...     {"segment": [0, 1, 2], "name": ["Step#1", "loss", "loss"], "step": ["Step#1"] * 3,
     ...      "frame": ["", "", "train.py(7): loss"], "place": ["after aten::mm"] * 3}
     ... )
-    >>> list(segment_code(gaps.assign(bound="python_gap"), 4))
+    >>> list(segment_code(gaps.assign(bound="untraced_code"), 4))
     ['after aten::mm', nan, 'train.py(7): loss', nan]
     """
-    gaps = attributed_time[attributed_time["bound"] == Bound.PYTHON_GAP.label]
+    gaps = attributed_time[attributed_time["bound"] == Bound.UNTRACED_CODE.label]
     (name, names), (frame, frames), (place, places) = (
         _coded(gaps[column]) for column in ("name", "frame", "place")
     )
-    says_little = np.isin(names, [*_coded(gaps["step"])[1], NO_EVENT_NAMES[Bound.PYTHON_GAP]])
+    says_little = np.isin(names, [*_coded(gaps["step"])[1], NO_EVENT_NAMES[Bound.UNTRACED_CODE]])
     number, labels = pd.factorize(np.concatenate([frames, places]))
     has_frame = (frames != "")[frame]
     code = number[np.where(has_frame, frame, len(frames) + place.astype(np.int64))]

@@ -17,7 +17,7 @@ __all__ = [
     "TITLE_HOST_ONLY",
     "TITLE_PLAIN",
     "UNREAD_CODE",
-    "UNRECORDED_CODE",
+    "UNTRACED",
     "WITHIN_RANGE",
 ]
 
@@ -28,16 +28,16 @@ TITLES = {
     Cause.PIPELINE: "A part of the pipeline is slower than its peers",
     Cause.EXPERT_IMBALANCE: "Ranks work on more tokens than the mean",
     Cause.COPIES: "Device copies and fills",
-    Cause.BLOCKING_COPY: "Copies that block the host",
-    Cause.HOST_WAIT: "Host-device synchronization, and the delays it causes",
+    Cause.SYNCHRONOUS_COPIES: "Copies that block the host",
+    Cause.GPU_SYNCHRONIZATION: "Host-device synchronization, and the delays it causes",
     Cause.UNRECORDED_WAIT: "Host waits for something that was not recorded",
     Cause.FULL_QUEUE: "Full launch queue, and the delays it causes",
     Cause.DATA_LOADING: "Data loading",
     Cause.ALLOCATION: "Device memory allocation",
-    Cause.FIRST_USE: "Initialization of contexts, modules and libraries",
-    Cause.HOST: "The host sets the pace",
-    Cause.DEVICE_GAPS: "Gaps between queued kernels",
-    Cause.DEVICE_FULL: "Ready kernels wait for room on the device",
+    Cause.ONE_TIME_SETUP: "Initialization of contexts, modules and libraries",
+    Cause.CPU_WORK: "The host sets the pace",
+    Cause.GAPS_BETWEEN_KERNELS: "Gaps between queued kernels",
+    Cause.WAITING_FOR_SMS: "Ready kernels wait for room on the device",
     Cause.WAITING_FOR_WORK: "Threads wait for work from outside the trace",
     Cause.OPTIMIZER: "The optimizer",
     Cause.COMPILATION: "Compilation",
@@ -46,13 +46,13 @@ TITLES = {
     Cause.CHECKPOINTING: "Checkpointing",
     Cause.GARBAGE_COLLECTION: "Garbage collection",
     Cause.CPU_OPERATORS: "Operators on the CPU",
-    Cause.SHORT_OPERATORS: "Many short operators, and the code that calls them",
+    Cause.SMALL_OPERATORS: "Many short operators, and the code that calls them",
     Cause.HOST_CODE: "Python and other host code",
 }
 TITLE_HOST_ONLY = "The host"
 TITLE_PLAIN = "The program's own functions"
 WITHIN_RANGE = "{title}, most of it in {range}"
-UNRECORDED_CODE = "unrecorded code"
+UNTRACED = "untraced code"
 CODE_OR_WAIT = "code or a wait"
 UNREAD_CODE = "Python not read (--stacks)"
 NOTHING_MATCHED = (
@@ -61,11 +61,11 @@ NOTHING_MATCHED = (
     "run on all ranks, with NCCL metadata."
 )
 RANKING = (
-    "Ranked by drag: how much shorter the window is when the run is replayed and the cause takes "
+    "Ranked by cost: how much shorter the window is when the run is replayed and the cause takes "
     "no time on any thread, stream or rank. Near-ties are ranked by share."
 )
 START_IDLE = (
-    "To leave out work launched before the capture, start it at the beginning of a step, after "
+    "To leave out work from before the profile, start it at the beginning of a step, after "
     "torch.cuda.synchronize()."
 )
 NOT_RANKED = (
@@ -84,11 +84,11 @@ BINDS = {
     Bound.KERNEL_GAP.label: "the gap between kernels",
     Bound.HOST.label: "the host",
     Bound.DATA_LOADING.label: "data loading",
-    Bound.PYTHON_GAP.label: "code between operators",
+    Bound.UNTRACED_CODE.label: "untraced code",
     Bound.SYNC.label: "synchronization",
-    Bound.LAUNCHED_BEFORE_CAPTURE.label: "work launched before the capture",
-    Bound.UNEXPLAINED.label: "an unexplained wait",
-    Bound.DEVICE_FULL.label: "a full device",
+    Bound.WORK_FROM_BEFORE_THE_PROFILE.label: "work from before the profile",
+    Bound.UNKNOWN_WAITS.label: "an unknown wait",
+    Bound.WAITING_FOR_SMS.label: "a full device",
     Bound.WAITING_FOR_WORK.label: "waiting for work",
 }
 """Each bound as the subject of a sentence."""

@@ -119,7 +119,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule("copy on a separate stream while the device computes, or copy fewer bytes."),
     ),
-    Cause.BLOCKING_COPY: (
+    Cause.SYNCHRONOUS_COPIES: (
         Rule(
             "the copies take microseconds, but the host waits for all work before them: create "
             "such values on the device, keep them there, or batch the copies.",
@@ -141,14 +141,14 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule("copy with non_blocking=True, which needs pinned host memory, or less often."),
     ),
-    Cause.DEVICE_GAPS: (
+    Cause.GAPS_BETWEEN_KERNELS: (
         Rule(
             "the gaps are inside captured graphs: use fewer, longer kernels.",
             lambda it: it.run.is_replayed,
         ),
         Rule("use fewer, longer kernels{tips}."),
     ),
-    Cause.DEVICE_FULL: (
+    Cause.WAITING_FOR_SMS: (
         Rule(
             "a kernel of another stream fills the device: give the waiting work a high-priority "
             "stream (torch.cuda.Stream(priority=-1)), launch it earlier, or shorten the kernel "
@@ -173,7 +173,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule("allocate before the loop, and reuse the memory{tips}."),
     ),
-    Cause.FIRST_USE: (
+    Cause.ONE_TIME_SETUP: (
         Rule(
             "this happens once: skip the first steps when profiling (schedule(wait=3, warmup=2, "
             "active=2, repeat=1))."
@@ -196,7 +196,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "or what it waits for."
         ),
     ),
-    Cause.HOST_WAIT: (
+    Cause.GPU_SYNCHRONIZATION: (
         Rule(
             "numbers are read from the device (.item(), float(), if on a tensor): keep them "
             "there, and read them every n steps.",

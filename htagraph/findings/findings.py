@@ -1,8 +1,8 @@
 """Findings: the causes of a critical path, ranked, with evidence and advice.
 
-They are ranked by drag, what the window loses to each (`htagraph.replay.charges`): a share of the
+They are ranked by cost, what the window loses to each (`htagraph.replay.charges`): a share of the
 path ignores what runs at the same time and is the next bottleneck. Causes stopped by one parallel
-chain have the same drag, so their shares decide.
+chain have the same cost, so their shares decide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from htagraph.findings.advice import (
     TITLE_PLAIN,
     TITLES,
     UNREAD_CODE,
-    UNRECORDED_CODE,
+    UNTRACED,
     WITHIN_RANGE,
 )
 from htagraph.findings.context import Context
@@ -36,7 +36,7 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
-from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
 
 __all__ = ["Told", "charged", "ranked"]
@@ -46,16 +46,16 @@ _N_EVIDENCE = 3
 """
 
 _NEAR_TIE = 0.85
-"""Part of the largest drag from which on causes are nearly as large, and shares decide.
+"""Part of the largest cost from which on causes are nearly as large, and shares decide.
 
 Found on 151 real traces and jobs: 0.8 to 0.9 rank them alike. Pinned by
 `test_ranking.py::test_near_ties_are_ranked_by_share`.
 """
 
 _BY_OP = (
-    Cause.HOST_WAIT,
+    Cause.GPU_SYNCHRONIZATION,
     Cause.UNRECORDED_WAIT,
-    Cause.BLOCKING_COPY,
+    Cause.SYNCHRONOUS_COPIES,
     Cause.FULL_QUEUE,
     Cause.COPIES,
 )
@@ -89,14 +89,14 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.", window=window)
     # Time charged to a late rank may be unexplained as well.
-    unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
+    unknown = attributed_time[attributed_time["bound"] == Bound.UNKNOWN_WAITS.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
-    if unexplained > UNEXPLAINED_LIMIT:
+    if unexplained > UNKNOWN_LIMIT:
         longest = unknown.iloc[int(unknown[_longest(unknown)].to_numpy().argmax())]
         return Verdict(
             (),
-            f"{unexplained:.0%} of the critical path is unexplained (limit "
-            f"{UNEXPLAINED_LIMIT:.0%}), so the bottleneck is unknown. The longest unexplained wait "
+            f"{unexplained:.0%} of the critical path is unknown waits (limit "
+            f"{UNKNOWN_LIMIT:.0%}), so the bottleneck is unknown. The longest unknown wait "
             f"is {human_duration(int(longest[_longest(unknown)]))}, before "
             f"{name_label(str(longest['name']))}; the checks below show what is missing and how to "
             "record it.",
@@ -135,15 +135,15 @@ def _longest(attributed_time: pd.DataFrame) -> str:
 
 
 def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings by drag, the largest first; of those nearly as large, the largest share is next.
+    """Findings by cost, the largest first; of those nearly as large, the largest share is next.
 
-    A cause that was not replayed is ranked by its share, which its drag cannot exceed.
+    A cause that was not replayed is ranked by its share, which its cost cannot exceed.
     """
     left, order = list(found), []
     while left:
-        most_ns = max(_drag_ns(one) for one in left)
-        near = [one for one in left if _drag_ns(one) >= _NEAR_TIE * most_ns]
-        order.append(max(near, key=lambda one: (one.dur_ns, _drag_ns(one), one.label)))
+        most_ns = max(_cost_ns(one) for one in left)
+        near = [one for one in left if _cost_ns(one) >= _NEAR_TIE * most_ns]
+        order.append(max(near, key=lambda one: (one.dur_ns, _cost_ns(one), one.label)))
         left.remove(order[-1])
     return tuple(order)
 
@@ -155,8 +155,8 @@ def _within(finding: Finding, name: str) -> Finding:
     return replace(finding, title=WITHIN_RANGE.format(title=finding.title, range=name_label(name)))
 
 
-def _drag_ns(finding: Finding) -> int:
-    return finding.dur_ns if finding.drag_ns is None else finding.drag_ns
+def _cost_ns(finding: Finding) -> int:
+    return finding.dur_ns if finding.cost_ns is None else finding.cost_ns
 
 
 def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Finding:
@@ -180,7 +180,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
-    elif cause is Cause.HOST and not told.context.has_device:
+    elif cause is Cause.CPU_WORK and not told.context.has_device:
         title = TITLE_HOST_ONLY
     elif cause is Cause.CPU_OPERATORS and told.context.is_plain:
         title = TITLE_PLAIN
@@ -190,7 +190,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
         n_segments=_n_segments(part),
-        drag_ns=worth.drag_ns,
+        cost_ns=worth.cost_ns,
         then_bound=worth.then_bound,
         potential_saving_ns=worth.saves_ns,
         longest_ns=int(part[longest].max()),
@@ -320,17 +320,17 @@ class _Code(NamedTuple):
 def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
     """Evidence in words: a short name, the place of a wait, or what is not recorded."""
     name, short = names
-    if code.bound == Bound.UNEXPLAINED.label:
-        return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
+    if code.bound == Bound.UNKNOWN_WAITS.label:
+        return f"unknown wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _BY_OP:
         within = f" in {name_label(op)}" if op not in ("", name) else ""
         return short + within + (f" at {_line_label(code.frame)}" if code.frame else "")
-    if cause is Cause.DEVICE_FULL:
+    if cause is Cause.WAITING_FOR_SMS:
         waiting = code.place.partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
-    if cause is Cause.SHORT_OPERATORS and not code.frame:
+    if cause is Cause.SMALL_OPERATORS and not code.frame:
         return f"{short} and the code before it"
-    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
+    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.UNTRACED_CODE.label:
         return _code_label(name, short, code)
     return short
 
@@ -343,7 +343,7 @@ def _code_label(name: str, short: str, code: _Code) -> str:
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = [f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip()]
-    what = UNREAD_CODE if code.unread else UNRECORDED_CODE
+    what = UNREAD_CODE if code.unread else UNTRACED
     if code.meanwhile:
         thread, _, op = code.meanwhile.partition(" ran ")
         what = CODE_OR_WAIT

@@ -66,7 +66,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule("prepare the next batch during the step (in another process or thread), and cheaper."),
     ),
-    Cause.HOST: (
+    Cause.CPU_WORK: (
         Rule(
             "the trace has no device work, although the run used a device: profile with "
             "ProfilerActivity.CUDA to see what the host delays.",
@@ -75,7 +75,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         _WAIT_OR_CODE,
         Rule(
             _LESS_CODE,
-            lambda it: it.most.bound == Bound.PYTHON_GAP.label and it.mean_ns > _LONG_CODE_NS,
+            lambda it: it.most.bound == Bound.UNTRACED_CODE.label and it.mean_ns > _LONG_CODE_NS,
         ),
         Rule(
             "a call that takes milliseconds does more than launch (CPU work, set-up, memory): move "
@@ -171,7 +171,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule("start with the largest{tips}."),
     ),
-    Cause.SHORT_OPERATORS: (
+    Cause.SMALL_OPERATORS: (
         Rule("use fewer, larger operators{tips}, and less Python between them."),
     ),
     Cause.HOST_CODE: (_WAIT_OR_CODE, Rule(_LESS_CODE)),
@@ -184,7 +184,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.LATE_RANK: (
         Rule(
             "compare its Python code there with that of the other ranks.",
-            lambda it: it.bound == Bound.PYTHON_GAP.label,
+            lambda it: it.bound == Bound.UNTRACED_CODE.label,
         ),
         Rule(
             "check this rank's data: shards, storage, time per batch.",
@@ -205,7 +205,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule(
             "find which kernels fill this rank's device, and how long they take on other ranks.",
-            lambda it: it.bound == Bound.DEVICE_FULL.label,
+            lambda it: it.bound == Bound.WAITING_FOR_SMS.label,
         ),
         Rule(
             "find what this rank waits for on its own device.",
@@ -213,7 +213,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule(
             "what it does there is not recorded: this rank's quality checks show how to record it.",
-            lambda it: it.bound == Bound.UNEXPLAINED.label,
+            lambda it: it.bound == Bound.UNKNOWN_WAITS.label,
         ),
         Rule("compare what this rank does there with the other ranks."),
     ),

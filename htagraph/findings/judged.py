@@ -20,7 +20,7 @@ class Judged(NamedTuple):
     window : Window
         All, or what the two below leave.
     opening : Opening, optional
-        Work from before the capture that is left out at the start.
+        Work from before the profile that is left out at the start.
     part : Window, optional
         The longest part without lost records, if much is lost.
     """

@@ -37,18 +37,18 @@ def compute_in_words(path: CriticalPath) -> str:
         return ""
     every, rest = found.iloc[0], found.iloc[1:]
     first = rest.iloc[0]
-    if first["drag_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
-        saved = f"{first['drag_share']:.0%}"
+    if first["cost_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
+        saved = f"{first['cost_share']:.0%}"
         if not part.n_steps:
-            saved = f"{human_duration(int(first['drag_ns']))} ({saved})"
+            saved = f"{human_duration(int(first['cost_ns']))} ({saved})"
         return (
             f"speed up {first['group']} first: it runs at {first['roof_share']:.0%} of "
             f"{_LIMITS[first['limit']]}, and at this roof the window would be {saved} shorter"
         )
     modelled = every["device_ns"] / max(int(device_work(part.dag, part.window).dur_ns.sum()), 1)
-    if every["drag_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
+    if every["cost_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
         return (
             "its operators have little left to gain: all at their roofs, the window would be "
-            f"{every['drag_share']:.1%} shorter; make them fewer or smaller"
+            f"{every['cost_share']:.1%} shorter; make them fewer or smaller"
         )
     return ""

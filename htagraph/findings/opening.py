@@ -1,4 +1,4 @@
-"""The opening of a window, in which the device still runs work launched before the capture.
+"""The opening of a window, in which the device still runs work from before the profile.
 
 Nothing in the capture bounds that time. If it is long, a report covers what follows.
 """
@@ -22,16 +22,16 @@ LONG_OPENING = 0.2
 Chosen. Pinned by `test_opening.py::test_an_opening_is_long_from_a_fifth_on`.
 """
 
-LATER = "the part after work from before the capture"
+LATER = "the part after work from before the profile"
 
 
 class Opening(NamedTuple):
-    """Work from before the capture at the start of a window, and what follows.
+    """Work from before the profile at the start of a window, and what follows.
 
     Parameters
     ----------
     dur_ns : int, unit=ns
-        Time in which the device runs work launched before the capture.
+        Time in which the device runs work from before the profile.
     rest : Window
         From the first device work that the capture explains to the window's end.
     origin_ns : int, unit=ns
@@ -51,7 +51,7 @@ class Opening(NamedTuple):
     def sentence(self) -> str:
         """The opening in words."""
         ran = human_duration(self.dur_ns)
-        return f"the device still ran work launched before the capture for {ran}"
+        return f"the device still ran work from before the profile for {ran}"
 
 
 def find_opening(path: CriticalPath) -> Opening | None:
@@ -67,7 +67,7 @@ def find_opening(path: CriticalPath) -> Opening | None:
     >>> find_opening(trace.compile().critical_path()).option
     '-w 26000:36000'
     """
-    waited_ns = int(path.durations_ns[path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE].sum())
+    waited_ns = int(path.durations_ns[path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE].sum())
     if waited_ns <= LONG_OPENING * path.dur_ns:
         return None
     rest = rest_after_opening(path)
@@ -76,7 +76,7 @@ def find_opening(path: CriticalPath) -> Opening | None:
 
 def rest_after_opening(path: CriticalPath) -> Window | None:
     """What follows the opening of a window, however short that is; None for nothing."""
-    before = np.flatnonzero(path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE)
+    before = np.flatnonzero(path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE)
     if not len(before):
         return None
     start_ns = path.start_ns + int(path.durations_ns[: before[-1] + 1].sum())

@@ -43,21 +43,21 @@ TIPS: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.run.api == "cuda" and not it.run.is_pytorch,
         ),
     ),
-    Cause.HOST: (
+    Cause.CPU_WORK: (
         _COMPILE,
         _GRAPHS,
         _HIP_GRAPHS,
         Rule("fused optimizers", lambda it: it.run.optimizer == "single"),
         _LARGER_BATCHES,
     ),
-    Cause.DEVICE_GAPS: (_COMPILE, _GRAPHS, _HIP_GRAPHS),
+    Cause.GAPS_BETWEEN_KERNELS: (_COMPILE, _GRAPHS, _HIP_GRAPHS),
     Cause.OPTIMIZER: (Rule("a compiled step", lambda it: it.run.is_eager),),
     Cause.CPU_OPERATORS: (
         _COMPILE,
         Rule("torch.set_num_threads", lambda it: not it.run.shares_cores),
         Rule("pin each rank to its own cores", lambda it: it.run.shares_cores),
     ),
-    Cause.SHORT_OPERATORS: (
+    Cause.SMALL_OPERATORS: (
         _COMPILE,
         _LARGER_BATCHES,
         Rule("whole tensors instead of loops"),
@@ -100,13 +100,13 @@ REMARKS: Mapping[Cause, tuple[Rule, ...]] = {
 }
 """A remark at the end."""
 
-_UNNAMED = (Cause.HOST_CODE, Cause.HOST, Cause.LATE_RANK)
+_UNNAMED = (Cause.HOST_CODE, Cause.CPU_WORK, Cause.LATE_RANK)
 
 
 def advice_on(seen: Seen) -> str:
     """What to try about a cause."""
     asks = seen.cause in _UNNAMED and seen.is_code
-    asks &= seen.cause is not Cause.HOST or seen.run.has_device
+    asks &= seen.cause is not Cause.CPU_WORK or seen.run.has_device
     first = next(rule.says for rule in FIRST if rule.when(seen)) if asks else ""
     says = next(rule.says for rule in ADVICE[seen.cause] if rule.when(seen))
     tips = ", ".join(rule.says for rule in TIPS.get(seen.cause, ()) if rule.when(seen))

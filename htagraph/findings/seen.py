@@ -46,9 +46,9 @@ class Seen:
 
     @property
     def is_code(self) -> bool:
-        """Whether most of it is unknown code between operators."""
+        """Whether most of it is unknown untraced code."""
         return not self.most.frame and (
-            self.cause is Cause.HOST_CODE or self.most.bound == Bound.PYTHON_GAP.label
+            self.cause is Cause.HOST_CODE or self.most.bound == Bound.UNTRACED_CODE.label
         )
 
     @property

@@ -45,8 +45,8 @@ Pinned by `test_verdict.py::test_a_large_cause_is_named_although_others_cost_mor
 """
 
 _BOUNDS: dict[str, str] = {
-    Cause.UNEXPLAINED: Bound.UNEXPLAINED.label,
-    Cause.LAUNCHED_BEFORE_CAPTURE: Bound.LAUNCHED_BEFORE_CAPTURE.label,
+    Cause.UNKNOWN_WAITS: Bound.UNKNOWN_WAITS.label,
+    Cause.WORK_FROM_BEFORE_THE_PROFILE: Bound.WORK_FROM_BEFORE_THE_PROFILE.label,
 }
 """Bounds of the time that is apart."""
 
@@ -77,24 +77,29 @@ _STYLES = {
 """Styles of paragraphs in a notebook."""
 
 _STANDS_OUT = 0.25
-"""Drag of the first cause, as a share of the window, from which on it stands out.
+"""Cost of the first cause, as a share of the window, from which on it stands out.
 
 Found on 151 real traces and jobs. Pinned by `test_ranking.py::test_two_equal_chains_are_balanced`.
 """
 
 _HELD = 0.5
-"""Share of the window that no drag accounts for, from which on chains run side by side.
+"""Share of the window that no cost accounts for, from which on chains run side by side.
 
 Found and pinned with `_STANDS_OUT`.
 """
 
 _FAR_BELOW = 0.5
-"""Part of a cause's share below which its drag needs a reason. Chosen.
+"""Part of a cause's share below which its cost needs a reason. Chosen.
 
-Pinned by `test_ranking.py::test_a_drag_far_below_the_share_says_why`.
+Pinned by `test_ranking.py::test_a_cost_far_below_the_share_says_why`.
 """
 
-_WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE, Cause.DEVICE_FULL)
+_WAITS = (
+    Cause.GPU_SYNCHRONIZATION,
+    Cause.SYNCHRONOUS_COPIES,
+    Cause.FULL_QUEUE,
+    Cause.WAITING_FOR_SMS,
+)
 """Causes that are waits: their time is not work that could be faster."""
 
 Role = Literal[
@@ -124,8 +129,8 @@ def cause_label(cause: str, rank: int) -> str:
 
     Examples
     --------
-    >>> cause_label("late rank", 2), cause_label("host wait", 2)
-    ('late rank 2', 'host wait')
+    >>> cause_label("late rank", 2), cause_label("GPU synchronization", 2)
+    ('late rank 2', 'GPU synchronization')
     """
     return f"{cause} {rank}" if cause == Cause.LATE_RANK else cause
 
@@ -168,7 +173,7 @@ class Finding:
         Label of the `Cause` for programs, and its title for people.
     dur_ns : int, unit=ns
         Attributed time; all findings and what is `Verdict.apart` add up to the window.
-    drag_ns : int or None, unit=ns
+    cost_ns : int or None, unit=ns
         How much shorter the window is without it, on all threads, streams and ranks; None if the
         run was not replayed.
     then_bound : str
@@ -201,7 +206,7 @@ class Finding:
     dur_ns: int
     share: float
     n_segments: int
-    drag_ns: int | None
+    cost_ns: int | None
     then_bound: str
     potential_saving_ns: int
     longest_ns: int
@@ -230,17 +235,17 @@ class Finding:
     @property
     def cost(self) -> str:
         """What the window loses to the cause, and the next bottleneck; empty if not replayed."""
-        if self.drag_ns is None or not self.dur_ns:
+        if self.cost_ns is None or not self.dur_ns:
             return ""
-        shorter = f"{human_duration(self.drag_ns)} ({self._percent(self.drag_ns)}) shorter"
+        shorter = f"{human_duration(self.cost_ns)} ({self._percent(self.cost_ns)}) shorter"
         if self.cause == Cause.LATE_RANK:
             low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
             spread = f" ({low} to {high})" if low != high else ""
             return f"had it come with the others, the window would be {shorter}{spread}"
         without = "had nothing waited here" if self.cause in _WAITS else "without it"
         then = BINDS[self.then_bound] if self.then_bound else ""
-        if self.drag_ns < _FAR_BELOW * self.dur_ns:
-            little = f"only {shorter}" if self.drag_ns else "no shorter"
+        if self.cost_ns < _FAR_BELOW * self.dur_ns:
+            little = f"only {shorter}" if self.cost_ns else "no shorter"
             other = f"{then or 'other work'} takes nearly as long at the same time"
             return f"{without}, the window would be {little}: {other}"
         next_one = f"; then {then} is the bottleneck" if then else ""
@@ -250,7 +255,7 @@ class Finding:
     def prediction(self) -> str:
         """The predicted saving of its repair; empty if it has none that was replayed."""
         if not self.dur_ns or not self.repaired_by or self.cause == Cause.LATE_RANK:
-            return ""  # a late rank that comes with the others: that is its drag
+            return ""  # a late rank that comes with the others: that is its cost
         saved = self._percent(self.potential_saving_ns)
         if saved == _NONE[0]:
             return ""
@@ -269,11 +274,11 @@ class Finding:
         """In few words: the predicted saving, or how much shorter the window is without it."""
         if self.prediction:
             return self.prediction
-        if self.drag_ns is None or not self.dur_ns:
+        if self.cost_ns is None or not self.dur_ns:
             return ""
         if self.cause == Cause.LATE_RANK:
-            return f"{self._percent(self.drag_ns)} shorter if it came with the others"
-        shorter = f"at most {self._percent(self.drag_ns)} shorter" if self.drag_ns else "no shorter"
+            return f"{self._percent(self.cost_ns)} shorter if it came with the others"
+        shorter = f"at most {self._percent(self.cost_ns)} shorter" if self.cost_ns else "no shorter"
         return f"{shorter} without it"
 
     def _percent(self, time_ns: int) -> str:
@@ -316,12 +321,12 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """What bounds a window, or why that is unknown.
+    """What limits a window, or why that is unknown.
 
     Parameters
     ----------
     findings : tuple of Finding
-        Largest drag first, near-ties by share; empty if the verdict is withheld.
+        Largest cost first, near-ties by share; empty if the verdict is withheld.
     withheld : str
         Why there is no verdict; empty if there is one.
     replays : str
@@ -345,7 +350,7 @@ class Verdict:
     --------
     >>> import htagraph as hg
     >>> print(hg.load(hg.demo_trace("dataloader")).compile().verdict())
-    What bounds the whole trace (24.0 ms)
+    What limits the whole trace (24.0 ms)
       1. Data loading: 82.4% of the path (19.7 ms)
     ...
     """
@@ -371,17 +376,17 @@ class Verdict:
     @property
     def balance(self) -> str:
         """That no cause stands out, and what runs side by side; empty if one does."""
-        drags = [min(one.drag_ns, one.dur_ns) for one in self.findings if one.drag_ns is not None]
-        if not drags or len(drags) < len(self.findings):
+        costs = [min(one.cost_ns, one.dur_ns) for one in self.findings if one.cost_ns is not None]
+        if not costs or len(costs) < len(self.findings):
             return ""
-        held_ns = sum(one.dur_ns for one in self.findings) - sum(drags)
-        if held_ns <= _HELD * self.dur_ns or max(drags) >= _STANDS_OUT * self.dur_ns:
+        held_ns = sum(one.dur_ns for one in self.findings) - sum(costs)
+        if held_ns <= _HELD * self.dur_ns or max(costs) >= _STANDS_OUT * self.dur_ns:
             return ""
         longest = max(self.findings, key=lambda one: one.dur_ns)
         chains = dict.fromkeys([longest.parts[0][0], longest.then_bound])
         both = " and ".join(BINDS[bound] for bound in chains if bound)
         both += "" if len([*filter(None, chains)]) > 1 else " and other work"
-        shorter = f"{max(drags) / self.dur_ns:.0%} shorter"
+        shorter = f"{max(costs) / self.dur_ns:.0%} shorter"
         said = f"{both} run side by side. Without one, the window is at most {shorter}."
         return f"No one cause stands out: {said}"
 
@@ -406,15 +411,15 @@ class Verdict:
             if dur_ns > _SHOWN * self.dur_ns > 0
         )
         said = ", ".join(shares)
-        early_ns = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0)
+        early_ns = dict(self.apart).get(Cause.WORK_FROM_BEFORE_THE_PROFILE, 0)
         is_early = early_ns > _MIN_SHARE * self.dur_ns
         return " ".join([f"The rest of the path: {said}."] * bool(said) + [START_IDLE] * is_early)
 
     @property
     def ranking(self) -> str:
         """Why a smaller share precedes a larger one, or that nothing was replayed."""
-        if any(finding.drag_ns is None for finding in self.findings):
-            return NOT_RANKED if all(one.drag_ns is None for one in self.findings) else RANKING
+        if any(finding.cost_ns is None for finding in self.findings):
+            return NOT_RANKED if all(one.cost_ns is None for one in self.findings) else RANKING
         shares = [finding.share for finding in self.top_findings]
         return "" if shares == sorted(shares, reverse=True) else RANKING
 
@@ -445,7 +450,7 @@ class Verdict:
     @property
     def title(self) -> str:
         """The title: the window and its length."""
-        return f"What bounds {self.window} ({human_duration(self.dur_ns)})"
+        return f"What limits {self.window} ({human_duration(self.dur_ns)})"
 
     @property
     def paragraphs(self) -> tuple[Paragraph, ...]:

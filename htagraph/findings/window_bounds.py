@@ -1,4 +1,4 @@
-"""What bounds a window of one rank."""
+"""What limits a window of one rank."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.damage import damage_of
-from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.queries.quality import UNKNOWN_LIMIT
 
 __all__ = ["find_bounds", "told_of", "with_low_ends"]
 
@@ -46,7 +46,7 @@ def find_bounds(
     *,
     costs: pd.DataFrame | None = None,
 ) -> Verdict:
-    """Verdict on a window: the causes of its critical path, largest drag first.
+    """Verdict on a window: the causes of its critical path, largest cost first.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def find_bounds(
     Returns
     -------
     Verdict
-        Withheld if too much of the path is unexplained, too little was recorded, or too much lost.
+        Withheld if unknown waits are too much of the path, or too little was recorded, or too
+        much lost.
 
     Examples
     --------
@@ -125,7 +126,7 @@ def _next_command(path: CriticalPath) -> str:
         if path.dag.span.dur_ns:
             return f"The whole trace: htagraph report {name} -w {WHOLE}"
         return f"What was recorded: htagraph info {name}"
-    return _command_for(path, _judged_part(path, UNEXPLAINED_LIMIT))
+    return _command_for(path, _judged_part(path, UNKNOWN_LIMIT))
 
 
 def _command_for(path: CriticalPath, part: Window | None) -> str:
@@ -151,14 +152,14 @@ def _is_worth(part: Window | None, path: CriticalPath) -> bool:
 
 
 def _judged_part(path: CriticalPath, limit: float) -> Window | None:
-    """Longest part of a window of which at most half the limit is unexplained; None if short.
+    """Longest part of a window of which at most half the limit is unknown waits; None if short.
 
-    `limit` is the share of unexplained time above which a window is not judged.
+    `limit` is the share of unknown waits above which a window is not judged.
     """
     time = path.attributed_time.sort_values("start_ns", kind="stable")
     dur_ns = time["dur_ns"].to_numpy()
-    unknown_ns = np.where(time["cause"] == Cause.UNEXPLAINED, dur_ns, 0)
-    # A part will do if its unexplained time, less its allowance, is not above zero.
+    unknown_ns = np.where(time["cause"] == Cause.UNKNOWN_WAITS, dur_ns, 0)
+    # A part will do if its unknown waits, less its allowance, is not above zero.
     excess = np.append(0.0, np.cumsum(unknown_ns - limit / 2 * dur_ns))
     highest = np.maximum.accumulate(excess)
     first = np.searchsorted(highest, excess)
@@ -171,5 +172,5 @@ def _judged_part(path: CriticalPath, limit: float) -> Window | None:
     # A part has a path of its own, which may run elsewhere.
     found = CriticalPath(path.dag, part, path.rank, path.origin)
     known = found.attributed_time
-    unknown = int(known.loc[known["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
+    unknown = int(known.loc[known["cause"] == Cause.UNKNOWN_WAITS, "dur_ns"].sum())
     return part if unknown <= limit * part.dur_ns else None

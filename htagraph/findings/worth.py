@@ -17,7 +17,7 @@ class Worth(NamedTuple):
 
     Parameters
     ----------
-    drag_ns : int or None, unit=ns
+    cost_ns : int or None, unit=ns
         What the window loses to it; None if it was not replayed.
     then_bound : str
         The bottleneck without the cause; empty if unknown.
@@ -27,7 +27,7 @@ class Worth(NamedTuple):
         The replayed repair, empty for none.
     """
 
-    drag_ns: int | None = None
+    cost_ns: int | None = None
     then_bound: str = ""
     saves_ns: int = 0
     low_ns: int = 0
@@ -54,11 +54,11 @@ def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]
         found = Worth()
         if gone is not None:
             most_ns = int(gone["saves_ns"]) if cause is Cause.LATE_RANK else dur_ns
-            drag_ns = min(max(int(gone["saves_ns"]), 0), most_ns)
-            found = found._replace(drag_ns=drag_ns, then_bound=str(gone["then_bound"]))
+            cost_ns = min(max(int(gone["saves_ns"]), 0), most_ns)
+            found = found._replace(cost_ns=cost_ns, then_bound=str(gone["then_bound"]))
         if repair is not None:
             # What the replay leaves of a cause stays of the time charged to it, too.
-            most_ns = min(round(dur_ns * (1 - repair["left_share"])), found.drag_ns or dur_ns)
+            most_ns = min(round(dur_ns * (1 - repair["left_share"])), found.cost_ns or dur_ns)
             if cause is Cause.LATE_RANK:
                 most_ns = int(repair["high_ns"])
             ends = ("saves_ns", "low_ns", "high_ns")

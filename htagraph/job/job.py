@@ -212,9 +212,9 @@ class Job(Questions):
 
     @property
     def opening_ns(self) -> int:
-        """Time of the path in which devices run work launched before the capture."""
+        """Time of the path in which devices run work from before the profile."""
         segments = self.critical_path().segments
-        before = segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label
+        before = segments["bound"] == Bound.WORK_FROM_BEFORE_THE_PROFILE.label
         return int(segments.loc[before, "dur_ns"].sum())
 
     def without_opening(self) -> Job:
@@ -364,7 +364,7 @@ class Job(Questions):
 
     @answers(BANDWIDTHS)
     def bandwidths(self, *, by: BandwidthKey = "size") -> pd.DataFrame:
-        """Size, transfer and bandwidth of matched collectives, and what bounds them.
+        """Size, transfer and bandwidth of matched collectives, and what limits them.
 
         Parameters
         ----------
@@ -678,12 +678,12 @@ class Job(Questions):
         return found
 
     def verdict(self) -> Verdict:
-        """What bounds the job: the causes of its critical path across ranks, late ranks included.
+        """What limits the job: the causes of its critical path across ranks, late ranks included.
 
         Returns
         -------
         Verdict
-            Withheld where too much of the path is unexplained, or no clocks of two ranks could be
+            Withheld where too much of the path is unknown waits, or no clocks of two ranks could be
             aligned. If the job is too large to replay, causes are ranked by share.
         """
         if (rest := self.without_opening()) is not self:

@@ -1,4 +1,4 @@
-"""The opening of a job: its devices still run work launched before the capture."""
+"""The opening of a job: its devices still run work from before the profile."""
 
 from __future__ import annotations
 

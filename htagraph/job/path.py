@@ -170,9 +170,9 @@ class JobPath:
         return self.end_ns - self.start_ns
 
     @property
-    def unexplained_share(self) -> float:
+    def unknown_share(self) -> float:
         """Share of the path whose wait no recorded dependency explains."""
-        is_unexplained = self.segments["bound"] == Bound.UNEXPLAINED.label
+        is_unexplained = self.segments["bound"] == Bound.UNKNOWN_WAITS.label
         return float(self.segments.loc[is_unexplained, "dur_ns"].sum()) / max(self.dur_ns, 1)
 
     def segments_at(self, rows: I64) -> pd.DataFrame:
@@ -299,7 +299,7 @@ class JobPath:
         return charged.assign(cause=labels)
 
     def __repr__(self) -> str:
-        """Say how long the path is, where it ran and what bounds it."""
+        """Say how long the path is, where it ran and what limits it."""
         ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
         shares = self.breakdown(by="bound")["share"].head(_TOP).items()
         bounds = [f"{in_words(bound)} {share:.0%}" for bound, share in shares]

@@ -64,7 +64,7 @@ def slow_part_first(findings: Sequence[Finding], pipeline: PipelineCauses) -> tu
         title=_in_words(first),
         detail="; ".join([*_spread(first), *(_also(row) for row in causes if row is not first)]),
         to_try=_ADVICE[first["change"]],
-        drag_ns=min(saves_ns, finding.dur_ns),
+        cost_ns=min(saves_ns, finding.dur_ns),
         potential_saving_ns=saves_ns,
         saving_low_ns=saves_ns,
         saving_high_ns=saves_ns,

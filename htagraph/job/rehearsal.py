@@ -310,7 +310,7 @@ class JobRehearsal:
         return {}
 
     def then_bound(self, changes: Sequence[Change]) -> str:
-        """What bounds most of the critical path across ranks under changes."""
+        """What limits most of the critical path across ranks under changes."""
         drafts = self._changed(changes, Assumption.AS_BOUND)
         windows = self.windows(self._run(drafts))
         last = max(windows, key=lambda rank: (windows[rank].end_ns, rank))

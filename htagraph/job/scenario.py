@@ -23,7 +23,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
-from htagraph.queries.quality import unexplained_in_words
+from htagraph.queries.quality import unknown_in_words
 from htagraph.replay.changes import Change
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
@@ -82,7 +82,7 @@ class JobScenario:
         """Why there is no prediction; empty if there is one."""
         if len(self.before) > 1 and self.before.collectives().empty:
             return "no collectives were matched between ranks whose clocks agree"
-        return unexplained_in_words(self.path_before.unexplained_share)
+        return unknown_in_words(self.path_before.unknown_share)
 
     @property
     @answers(RANK_LENGTHS)

@@ -1,4 +1,4 @@
-"""What bounds a job: the causes of its path across ranks, of which each late rank is one."""
+"""What limits a job: the causes of its path across ranks, of which each late rank is one."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def find_job_bounds(
     costs: pd.DataFrame,
     pipeline: PipelineCauses | None = None,
 ) -> Verdict:
-    """Verdict on a job: the causes of its path across ranks, largest drag first.
+    """Verdict on a job: the causes of its path across ranks, largest cost first.
 
-    Withheld if too much of the path is unexplained or lost, or no clocks of two ranks were aligned.
+    Withheld if unknown waits or losses are too much of the path, or no clocks were aligned.
     `kernels` are by name and rank; `costs`, of each cause, are empty if nothing was
     replayed. What is slow in a pipeline is the first finding: all else on the path also waits for
     it.
@@ -122,11 +122,11 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
 def _imbalance(path: JobPath, finding: Finding) -> str:
     """How uneven tokens are, and what balance saves, in words."""
     said = path.timeline.expert_work.in_words(finding.ranks[0][0])
-    if not finding.drag_ns:
+    if not finding.cost_ns:
         return said
     steps = path.attributed_time["step"]
     n_steps = max(steps[steps != ""].nunique(), 1)
-    saved, whole = (human_duration(ns // n_steps) for ns in (finding.drag_ns, path.dur_ns))
+    saved, whole = (human_duration(ns // n_steps) for ns in (finding.cost_ns, path.dur_ns))
     return f"{said}: balance saves {saved} of {whole}" + " a step" * (n_steps > 1)
 
 
@@ -144,12 +144,12 @@ def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
 
 
 def _next_job_command(path: JobPath) -> str:
-    """The report to run if too much of a job is unexplained: on the rank with most of that.
+    """The report to run if too much of a job is unknown waits: on the rank with most of that.
 
     An empty window has no such rank: then it is the first.
     """
     summaries = path.timeline.graphs.summaries
-    hidden = path.segments[path.segments["bound"] == Bound.UNEXPLAINED.label]
+    hidden = path.segments[path.segments["bound"] == Bound.UNKNOWN_WAITS.label]
     by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")
     if by_rank.empty:
         first = next(iter(summaries.values()))

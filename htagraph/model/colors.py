@@ -78,11 +78,13 @@ COLORS = {
     Bound.KERNEL_GAP: Color("#9a90eb", _BLACK, "/", "kernel gap dGA"),
     Bound.HOST: Color("#3c80ad", _BLACK, "\\", "host laj"),
     Bound.DATA_LOADING: Color("#4bacb0", _BLACK, ".", "data loading ECo"),
-    Bound.PYTHON_GAP: Color("#a0c7f4", _BLACK, "", "python gap bbPy"),
+    Bound.UNTRACED_CODE: Color("#a0c7f4", _BLACK, "", "untraced code bbPy"),
     Bound.SYNC: Color("#6a6228", _WHITE, "/", "sync bcge"),
-    Bound.LAUNCHED_BEFORE_CAPTURE: Color("#f5b3b4", _BLACK, "-", "launched before capture jKE"),
-    Bound.UNEXPLAINED: Color("#a52d7b", _WHITE, "+", "unexplained bON"),
-    Bound.DEVICE_FULL: Color("#286954", _WHITE, ".", "device full aOl"),
+    Bound.WORK_FROM_BEFORE_THE_PROFILE: Color(
+        "#f5b3b4", _BLACK, "-", "work from before the profile jKE"
+    ),
+    Bound.UNKNOWN_WAITS: Color("#a52d7b", _WHITE, "+", "unexplained bON"),
+    Bound.WAITING_FOR_SMS: Color("#286954", _WHITE, ".", "no free SMs aOl"),
     Bound.WAITING_FOR_WORK: Color("#3d4dd8", _WHITE, "", "waiting for work gG"),
 }
 """Color of each bound, wherever it is drawn.

@@ -46,7 +46,7 @@ class Calibration:
     clock_overlap_ns : int, unit=ns
         How much waits still end before what they waited for, if no shift fits both.
     n_idle_launches : int
-        Launches onto an idle device, from which the launch floor was measured.
+        Launches onto an idle device, from which the launch latency was measured.
     """
 
     launch_floor_ns: int = 0

@@ -39,7 +39,7 @@ _FLUSH = re.compile(r"(?i)flush")
 """Overhead that is also on threads of the profiler, which the file may not name."""
 _NO_PROCESS = -1
 """Process of the row to which Kineto assigns all overhead."""
-_HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
+_HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 _CALLS = (EventKind.OP, EventKind.RUNTIME)
 
 

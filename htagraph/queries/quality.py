@@ -31,10 +31,10 @@ from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
 from htagraph.queries.profiler_overhead import profiler_overhead_of
 
-__all__ = ["UNEXPLAINED_LIMIT", "quality", "quality_of", "unexplained_in_words"]
+__all__ = ["UNKNOWN_LIMIT", "quality", "quality_of", "unknown_in_words"]
 
-UNEXPLAINED_LIMIT = 0.2
-"""Share of unexplained time above which a critical path does not establish what bounds the run.
+UNKNOWN_LIMIT = 0.2
+"""Share of unknown waits above which a critical path does not establish what limits the run.
 Chosen."""
 
 _GOOD = 0.95
@@ -110,7 +110,7 @@ def _links(dag: Dag) -> list[_Check]:
             else "",
         ),
         _Check(
-            "launch floor measured on an idle device",
+            "launch latency measured on an idle device",
             n_idle,
             max(n_idle, FEWEST_IDLE_LAUNCHES) if linked else 0,
             f"fewer than {FEWEST_IDLE_LAUNCHES}: that a launch needs {human_duration(floor_ns)} is "
@@ -292,18 +292,18 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     ]
 
 
-def unexplained_in_words(share: float) -> str:
-    """Why nothing is predicted of a path with so much unexplained time; empty below the limit.
+def unknown_in_words(share: float) -> str:
+    """Why nothing is predicted of a path with so much unknown waits; empty below the limit.
 
     Examples
     --------
-    >>> unexplained_in_words(0.25)
-    '25% of the critical path is unexplained (limit 20%), so no prediction is made'
+    >>> unknown_in_words(0.25)
+    '25% of the critical path is unknown waits (limit 20%), so no prediction is made'
     """
-    if share <= UNEXPLAINED_LIMIT:
+    if share <= UNKNOWN_LIMIT:
         return ""
     return (
-        f"{share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so no "
+        f"{share:.0%} of the critical path is unknown waits (limit {UNKNOWN_LIMIT:.0%}), so no "
         "prediction is made"
     )
 
@@ -317,7 +317,7 @@ def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
     """The same, given the window's critical path."""
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1
-    unexplained = int(path.dur_ns[path.bound == Bound.UNEXPLAINED].sum())
+    unexplained = int(path.dur_ns[path.bound == Bound.UNKNOWN_WAITS].sum())
     checks = [
         *_links(dag),
         _joined(dag, window),
@@ -346,8 +346,8 @@ def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
             "critical path explained (ns)",
             window.dur_ns - unexplained,
             window.dur_ns,
-            "what bounds the run is not established; see the other checks for what is missing.",
-            limit=1 - UNEXPLAINED_LIMIT,
+            "what limits the run is not established; see the other checks for what is missing.",
+            limit=1 - UNKNOWN_LIMIT,
         ),
     ]
     return QUALITY.frame(

@@ -230,7 +230,7 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
         part = named[named["where"] == place]
         is_named = bool(((part["frame"] != "") | (part["place"] != "")).any())
         whole: Change = _spared(segments, part, f"code {place}")
-        yield Candidate("host code", place, (Remove(Code(place)) if is_named else whole,))
+        yield Candidate("Python code", place, (Remove(Code(place)) if is_named else whole,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
@@ -240,11 +240,11 @@ def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
     sites = waits["dur_ns"].groupby([site[name] for name in site], sort=False).sum()
     for cause, name, op in sites.sort_values(ascending=False, kind="stable").index[:_N_SITES]:
         group = waits_at(str(name), str(op))
-        kind = "blocking copy" if cause == Cause.BLOCKING_COPY else "wait"
+        kind = "synchronous copy" if cause == Cause.SYNCHRONOUS_COPIES else "wait"
         yield Candidate(kind, group.name, (NoWait(group),))
 
 
-_WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY)
+_WAITS = (Cause.GPU_SYNCHRONIZATION, Cause.UNRECORDED_WAIT, Cause.SYNCHRONOUS_COPIES)
 _OF_THE_WHOLE = (
     Candidate("communication", "twice the bandwidth", (Bandwidth(2.0),), 0.5),
     Candidate(
@@ -257,13 +257,13 @@ _OF_THE_WHOLE = (
     Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
 )
 """Changes to the whole run."""
-UNRANKED = (Cause.UNEXPLAINED, Cause.LAUNCHED_BEFORE_CAPTURE)
+UNRANKED = (Cause.UNKNOWN_WAITS, Cause.WORK_FROM_BEFORE_THE_PROFILE)
 """Causes that nothing in the run can be blamed for."""
 REMOVALS: dict[Cause, Change] = {
     Cause.FULL_QUEUE: Remove(EdgeKind.QUEUE.label),
-    Cause.DEVICE_FULL: Remove(EdgeKind.CONTENTION.label),
-    Cause.HOST_WAIT: Remove(HOST_WAITS),
-    Cause.BLOCKING_COPY: Remove(COPIES_THAT_BLOCK),
+    Cause.WAITING_FOR_SMS: Remove(EdgeKind.CONTENTION.label),
+    Cause.GPU_SYNCHRONIZATION: Remove(HOST_WAITS),
+    Cause.SYNCHRONOUS_COPIES: Remove(COPIES_THAT_BLOCK),
     Cause.ALLOCATION: Remove(ALLOCATIONS),
     Cause.COMPILATION: Remove(of_topic(Cause.COMPILATION)),
     Cause.RECOMPILATION: Remove(of_topic(Cause.RECOMPILATION)),
@@ -275,6 +275,6 @@ REPAIRS: dict[Cause, tuple[Change, ...]] = {
     Cause.COMMUNICATION: (Overlap(of_class(KernelClass.COMMUNICATION)), Bandwidth(2.0)),
     Cause.COPIES: (Overlap(of_class(KernelClass.MEMORY)),),
     Cause.DATA_LOADING: (Prefetch(),),
-    Cause.HOST: (Graphed(),),
+    Cause.CPU_WORK: (Graphed(),),
 }
 """What advice on a cause proposes to do, alternatives of which the best counts."""

@@ -179,7 +179,7 @@ def remove(chosen: Events | Code) -> Remove:
     ----------
     chosen : str, re.Pattern, Selection or Code
         Host events, Python frames, device work, or `code`. Also the label of an `EdgeKind` or a
-        rule: ``"sync"`` (no call waits for the device), ``"queue"``, ``"blocking copy"``.
+        rule: ``"sync"`` (no call waits for the device), ``"queue"``, ``"synchronous copy"``.
 
     Returns
     -------

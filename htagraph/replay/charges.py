@@ -1,6 +1,6 @@
 """Charges: the cause of all time of a run, on its critical path or not.
 
-The drag of a cause is what a window loses to it: the run is replayed with everything charged to the
+The cost of a cause is what a window loses to it: the run is replayed with everything charged to the
 cause at zero, on every thread, stream and rank. Time off the path counts too: it would be the next
 bottleneck.
 """
@@ -65,7 +65,7 @@ class Charges:
         bound = edge_bounds(dag, edges)
         first, rest = np.flatnonzero(known > begin), np.flatnonzero(end > known)
         edge = np.concatenate([first, rest])
-        bound = np.append(bound[first], np.full(len(rest), Bound.UNEXPLAINED, dtype=np.int8))
+        bound = np.append(bound[first], np.full(len(rest), Bound.UNKNOWN_WAITS, dtype=np.int8))
         start_ns = np.append(begin[first], known[rest])
         dur_ns = np.append(known[first], end[rest]) - start_ns
         # The time after a wait is charged to it, so each thread's must be in order.

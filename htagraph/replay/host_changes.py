@@ -73,7 +73,7 @@ class Graphed(Change):
         """Remove the host time of operators and launches; each step's first launch stays.
 
         Long host code does more than launch, so it stays except in the loosest reading. In the
-        tightest reading, all code between operators stays.
+        tightest reading, all untraced code stays.
         """
         found = draft.once(self, partial(self._find, draft))
         rows = found.launches
@@ -137,7 +137,7 @@ def _first_launches(dag: Dag) -> Bools:
 def graphed() -> Graphed:
     """Change: each step is captured as a CUDA graph, except where it waits or loads data.
 
-    Operators and launches take no host time. The interval covers whether code between operators
+    Operators and launches take no host time. The interval covers whether untraced code
     does.
 
     Returns

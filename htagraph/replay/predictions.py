@@ -177,7 +177,7 @@ def _each(
 def _replayed(
     rehearsal: Rehearsed, asked: Iterable[Candidate], n_threads: int
 ) -> list[_Prediction]:
-    """The drag and the best repair of each cause, and other changes that save anything."""
+    """The cost and the best repair of each cause, and other changes that save anything."""
     alike: dict[tuple[str, str], list[Candidate]] = {}
     for one in asked:
         alike.setdefault(one[:2], []).append(one)

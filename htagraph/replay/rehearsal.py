@@ -85,7 +85,7 @@ class Run(NamedTuple):
     replay : Replay
         With the edges that the changes added.
     lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Of each edge, and its unexplained time.
+        Of each edge, and its unknown waits.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
@@ -167,7 +167,7 @@ class Rehearsal:
 
     @cached_property
     def _rules(self) -> BoundRules:
-        """What bounds of edges follow from."""
+        """What limits of edges follow from."""
         return BoundRules.of(self.dag)
 
     @cached_property
@@ -248,7 +248,7 @@ class Rehearsal:
         return saved_ns
 
     def then_bound(self, changes: Sequence[Change]) -> str:
-        """What bounds most of the window's critical path under changes."""
+        """What limits most of the window's critical path under changes."""
         last = [run for made, run in self._last if made is changes]
         bounds = self.bounds_of(last[0] if last else self.run(changes))
         return next(iter(bounds)).label if bounds else ""

@@ -68,7 +68,7 @@ class JobSummary(PathSummary):
     ) -> JobSummary:
         """The summary of a job; of one that skips errors, without ranks that cannot be visited.
 
-        Without what devices run at first of work launched before the capture, unless all of the job
+        Without what devices run at first of work from before the profile, unless all of the job
         is asked for.
         """
         found = cls(job.without_lost_ranks(*_ASKED, *also), name, also)
@@ -138,7 +138,7 @@ class JobSummary(PathSummary):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What bounds the job."""
+        """What limits the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
         costs = self._visited.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
@@ -183,7 +183,7 @@ class JobSummary(PathSummary):
         if self.whole is not None:
             ran = human_duration(self.whole.opening_ns)
             said.append(
-                f"The devices still ran work launched before the capture for {ran}; this report "
+                f"The devices still ran work from before the profile for {ran}; this report "
                 f"is on what follows, and -w {WHOLE} reports on all."
             )
         if job.graphs.kept is not None:

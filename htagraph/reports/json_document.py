@@ -8,14 +8,14 @@ That of a trace has these keys; later documents of the same version only add som
                     start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
     caveats         [sentence]: what one has to know to read the findings
-    opening         null, or the work from before the capture that the trace opens with: dur_ns,
+    opening         null, or the work from before the profile that the trace opens with: dur_ns,
                     start_ns of what follows, is_left_out of the window
     replays         null, or where most device time is replayed from captured graphs: n_replays,
                     window_ns, inside_ns, gap_ns, idle_ns, late_ns, bound (launch, graph, kernels
                     or ""), sentence
     findings        withheld: "", or why there are none
                     damage [sentence]: what the recording lacks or has wrong, the worst first
-                    items: cause, title, dur_ns, share, n_segments, drag_ns (null if nothing was
+                    items: cause, title, dur_ns, share, n_segments, cost_ns (null if nothing was
                     replayed), then_bound, potential_saving_ns (of repaired_by), longest_ns,
                     longest_start_ns, n_steps, first_step, last_step, parts {bound: ns}, to_try,
                     saving_low_ns, saving_high_ns, repaired_by,
@@ -25,7 +25,7 @@ That of a trace has these keys; later documents of the same version only add som
                     change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
                     alone_ns, then_bound, together_ns, shares_with (a row); empty if findings are
                     withheld
-    critical_path   dur_ns, unexplained_share, inferred_share,
+    critical_path   dur_ns, unknown_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
     utilization     one row per device, as `utilization` answers
@@ -205,7 +205,7 @@ def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
 
 
 def _opening(summary: Summary) -> dict[str, Any] | None:
-    """Work from before the capture as plain values."""
+    """Work from before the profile as plain values."""
     opening = summary.opening
     return opening and {
         "dur_ns": opening.dur_ns,
@@ -252,7 +252,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         "opportunities": _opportunities(summary),
         "critical_path": {
             "dur_ns": path.dur_ns,
-            "unexplained_share": path.unexplained_share,
+            "unknown_share": path.unknown_share,
             "inferred_share": path.inferred_share,
             "by_rule": _groups(path.breakdown(by="rule")),
             "by_bound": _groups(summary.by_bound),

@@ -74,7 +74,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
         f"# {escaped(summary.name)}",
         escaped(summary.facts),
         *map(escaped, summary.caveats),
-        f"## What bounds {escaped(summary.window_name)}",
+        f"## What limits {escaped(summary.window_name)}",
         *(f"- {escaped(said)}" for said in verdict.top_damage),
     ]
     more = [verdict.replays] if verdict.replays else []

@@ -74,7 +74,7 @@ EMPTY_ANSWERS = {
     "sampled_counters": "No log of another tool was added. Record one with nvidia-smi or dcgmi "
     "during the run, and add it with --beside.",
     "slack": "No events in the window.",
-    "drag": "No such group in the window.",
+    "cost": "No such group in the window.",
     "near_critical": "No other chain comes that close to the path; a larger within_ns finds more.",
     "quality": "Nothing to check.",
     "damage": "Nothing is known to be missing or wrong in the recording.",

@@ -1,4 +1,4 @@
-"""A prediction in words and tables: what changes save, and what bounds the run then."""
+"""A prediction in words and tables: what changes save, and what limits the run then."""
 
 from __future__ import annotations
 

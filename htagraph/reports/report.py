@@ -27,7 +27,7 @@ __all__ = ["Report", "report"]
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What bounds a run, and the files that say more; made by `report`.
+    """What limits a run, and the files that say more; made by `report`.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """What bounds the run."""
+        """What limits the run."""
         return self.summary.verdict
 
     @property
@@ -81,7 +81,7 @@ def report(
     write: bool = True,
     whole: bool = False,
 ) -> Report:
-    """What bounds a run, with the files that `htagraph report` writes.
+    """What limits a run, with the files that `htagraph report` writes.
 
     Parameters
     ----------

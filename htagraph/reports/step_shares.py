@@ -1,4 +1,4 @@
-"""The critical path step by step: how long each step took, and what bounds it."""
+"""The critical path step by step: how long each step took, and what limits it."""
 
 from __future__ import annotations
 

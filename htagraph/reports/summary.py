@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_INFERRED", "PathSummary", "Summary", "inferred_in_words"]
 
 NOT_INFERRED = (
-    "Nothing was inferred (--no-infer): waits without a record stay unexplained or count as host "
+    "Nothing was inferred (--no-infer): waits without a record stay unknown waits or count as host "
     "time."
 )
 """Caveat of a report on graphs without inferred edges."""
@@ -75,7 +75,7 @@ class PathSummary(ABC):
     @cached_property
     @abstractmethod
     def verdict(self) -> Verdict:
-        """What bounds the window."""
+        """What limits the window."""
 
     @cached_property
     @abstractmethod
@@ -168,7 +168,7 @@ class Summary(PathSummary):
     def of(cls, trace: Trace, graph: TraceGraph, window: str = "") -> Summary:
         """Summary of a window of a graph; by default all of it.
 
-        If the trace opens with work that was launched before the capture, the default is the rest,
+        If the trace opens with work from before the profile, the default is the rest,
         and if records were lost, the longest part without.
         """
         if window:
@@ -181,7 +181,7 @@ class Summary(PathSummary):
 
     @cached_property
     def opening(self) -> Opening | None:
-        """Work from before the capture at the start of the window, or left out before it."""
+        """Work from before the profile at the start of the window, or left out before it."""
         return self.left_out or find_opening(self.path)
 
     @property
@@ -280,7 +280,7 @@ class Summary(PathSummary):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What bounds the window."""
+        """What limits the window."""
         return find_bounds(self.path)
 
     @cached_property
@@ -355,10 +355,10 @@ def inferred_in_words(segments: pd.DataFrame) -> str:
     Examples
     --------
     >>> path = pd.DataFrame({
-    ...     "dur_ns": [60, 40], "rule": ["duration", "handoff"], "is_inferred": [False, True]
+    ...     "dur_ns": [60, 40], "rule": ["duration", "host polls"], "is_inferred": [False, True]
     ... })
     >>> inferred_in_words(path)
-    '40.0% of the path is inferred: handoff 40.0%.'
+    '40.0% of the path is inferred: host polls 40.0%.'
     """
     whole_ns = max(int(segments["dur_ns"].sum()), 1)
     inferred = segments[segments["is_inferred"]]

@@ -21,7 +21,7 @@ _INTRO = (
     "allow for what the trace does not record. Savings do not add up: a change that shares with a "
     "row above saves less together with it."
 )
-UNKNOWN = "What bounds this window is not known well enough to predict savings."
+UNKNOWN = "What limits this window is not known well enough to predict savings."
 NOT_REPLAYED = (
     "This job has too many events to be replayed for a report; htagraph what-if handles larger "
     "jobs."
@@ -32,10 +32,10 @@ _KINDS = {
     "kernel": "twice as fast",
     "operator": "twice as fast",
     "cause": "without",
-    "host code": "without",
+    "Python code": "without",
     "allocation": "without",
     "wait": "without wait",
-    "blocking copy": "without wait",
+    "synchronous copy": "without wait",
     "fusion": "fused",
     "overlap": "overlapped",
     "communication": "faster",
@@ -48,13 +48,13 @@ _REPAIRS = {
     Cause.COMMUNICATION: "overlapped or faster",
     Cause.COPIES: "overlapped",
     Cause.DATA_LOADING: "prefetched",
-    Cause.HOST: "as a CUDA graph",
+    Cause.CPU_WORK: "as a CUDA graph",
     Cause.LATE_RANK: "on time",
 }
 """What a repair does about its cause."""
 _TARGETS = {
     Cause.COMPUTE: "all compute kernels",
-    Cause.HOST: "host operators, and the code between them",
+    Cause.CPU_WORK: "host operators, and the code between them",
     Cause.COMMUNICATION: "all communication",
 }
 """What the repair of a cause is about, where its name does not say it."""
@@ -150,7 +150,7 @@ def _target(kind: str, target: str, cause: str) -> str:
     """The target in words."""
     if cause:
         return _TARGETS.get(Cause(cause), target)
-    if kind == "host code":
+    if kind == "Python code":
         return f"code {target}"
     if kind != "fusion":
         return target

@@ -26,7 +26,7 @@ _BOUND_COLORS = {bound.label: color for bound, color in COLORS.items()}
 _EVENT_COLORS = {
     EventKind.OP: COLORS[Bound.HOST],
     EventKind.RUNTIME: COLORS[Bound.LAUNCH],
-    EventKind.ANNOTATION: COLORS[Bound.PYTHON_GAP],
+    EventKind.ANNOTATION: COLORS[Bound.UNTRACED_CODE],
     EventKind.KERNEL: COLORS[Bound.COMPUTE],
     EventKind.MEMCPY: COLORS[Bound.MEMORY],
     EventKind.MEMSET: COLORS[Bound.MEMORY],

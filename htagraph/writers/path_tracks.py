@@ -1,7 +1,7 @@
 """The critical path as one track: a slice per segment, with its bound and event, colored by bound.
 
 The path of a job has a second row: above the segments, their ranks. Below the path, one slice is
-the whole window, with what bounds it and its findings as arguments::
+the whole window, with what limits it and its findings as arguments::
 
     Critical path   [rank 0                            ][rank 2                      ]
                     [host · aten::mm ][compute · gemm  ][communication · AllReduce   ]
@@ -100,10 +100,10 @@ def _arguments(
     code_of = {text: code for code, text in enumerate(what.texts)}
     same = np.array([code_of.get(text, -1) for text in operator.texts], dtype=np.int64)
     # The slice of a full device is about the kernel that fills it; what waits comes next.
-    waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
+    waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.WAITING_FOR_SMS.label
     rule = _Texts.of(segments["rule"])
-    # What is recorded of an unexplained wait is its edge, not what the time was spent on.
-    is_explained = (segments["bound"] != Bound.UNEXPLAINED.label).to_numpy()
+    # What is recorded of an unknown wait is its edge, not what the time was spent on.
+    is_explained = (segments["bound"] != Bound.UNKNOWN_WAITS.label).to_numpy()
     found = {
         "what": what,
         "operator": operator.where(same[operator.code] != what.code),

@@ -320,7 +320,7 @@ def test_names_of_a_trace_are_data(desk):
         ("path", {"path": SLOW, "start_ns": 5, "end_ns": 10}, "is outside of the trace"),
         ("ask", {"path": SLOW, "question": "slack", "columns": ["x"]}, "has no column 'x'"),
         ("ask", {"path": SLOW, "question": "slack", "where": "x()"}, "is not a condition"),
-        ("ask", {"path": SLOW, "question": "drag", "options": {"by": "x"}}, "has no by 'x'"),
+        ("ask", {"path": SLOW, "question": "cost", "options": {"by": "x"}}, "has no by 'x'"),
         ("delete", {}, "there is no tool 'delete'"),
     ],
 )
@@ -334,7 +334,7 @@ def test_values_in_quotes_are_read(desk):
     quoted = ask(desk, "path", path=SLOW, by="segment", limit="2")
     one = ask(desk, "what_if", path=SLOW, remove="sync")
     listed = ask(desk, "what_if", path=SLOW, remove='["sync"]')
-    options = ask(desk, "ask", path=SLOW, question="drag", options='{"by": "op"}', limit=None)
+    options = ask(desk, "ask", path=SLOW, question="cost", options='{"by": "op"}', limit=None)
 
     assert len(quoted["segment"]["rows"]) == 2
     assert one["changes"] == listed["changes"] == ["remove('sync')"]

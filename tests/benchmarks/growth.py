@@ -85,8 +85,8 @@ def growth() -> dict[str, list[int]]:
             "opportunities": graph.opportunities,
             "verdict": graph.verdict,
             "report": lambda trace=trace, graph=graph: json_document(hg.Summary(trace, graph), {}),
-            "drag": many.drag,
-            "drag_of_four": of_four.drag,
+            "cost": many.cost,
+            "cost_of_four": of_four.cost,
         }
         for name, ask in asked.items():
             with retimings_counted() as n_retimings:

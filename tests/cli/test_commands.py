@@ -66,7 +66,7 @@ def test_report_names_lines_of_python_where_the_file_has_them(run):
     assert "largest: Python at single.py:44 in parse_features 81.8 ms" in said[()]
     assert said[()] == said[("--stacks",)]
     assert "largest: Python not read (--stacks) after aten::layer_norm" in said[("--no-stacks",)]
-    assert not any("unrecorded code" in text for text in said.values())
+    assert not any("untraced code" in text for text in said.values())
 
 
 def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):
@@ -286,8 +286,8 @@ def test_inference_can_be_switched_off(run, trace):
         for args in (("dot", trace), ("info", trace), ("diff", trace, trace))
     ]
 
-    assert "handoff" in {row["rule"] for row in json.loads(inferred)}
-    assert "handoff" not in {row["rule"] for row in json.loads(recorded)}
+    assert "wait for another thread" in {row["rule"] for row in json.loads(inferred)}
+    assert "wait for another thread" not in {row["rule"] for row in json.loads(recorded)}
     assert json.loads(none) == []
     assert codes == [0, 0, 0]
 
@@ -307,7 +307,9 @@ def test_segments_are_marked_where_they_are_inferred(run, trace):
     """A column of the path itself."""
     _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
 
-    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {"handoff"}
+    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {
+        "wait for another thread"
+    }
 
 
 def test_the_whole_trace_can_be_asked_for(run, trace):

@@ -1,4 +1,4 @@
-"""`htagraph report FOLDER`: what bounds a job, and who keeps it waiting."""
+"""`htagraph report FOLDER`: what limits a job, and who keeps it waiting."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_late_rank_is_the_first_finding(document):
 
     assert (first["cause"], list(first["ranks"])) == ("late rank", [str(_LATE)])
     assert first["detail"] == "last at 4 of 4 collectives"
-    assert next(iter(first["parts"])) == "python_gap"
+    assert next(iter(first["parts"])) == "untraced_code"
 
 
 def test_the_document_adds_up(document):
@@ -329,7 +329,7 @@ def test_a_rank_that_was_cut_off_is_told_once_under_the_headline(capsys, folder,
     found = json.loads((tmp_path / "j").read_text())["findings"]
 
     assert "Rank 1: the file is cut off (truncated)" in printed.err
-    assert out.index("What bounds the job") < out.index(said) < out.index(" 1. ")
+    assert out.index("What limits the job") < out.index(said) < out.index(" 1. ")
     assert page.index('class="lead"') < page.index(said) < page.index('class="findings"')
     assert [one.endswith(said) for one in found["damage"]] == [True]
     assert [text.count(said) for text in (out, page)] == [1, 1]

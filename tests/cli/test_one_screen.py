@@ -72,7 +72,7 @@ def test_a_finding_names_what_fits_and_keeps_what_it_saves(printed) -> None:
 
     assert [line.strip() for line in out if line.strip().startswith("largest: ")] == [
         "largest: enumerate(DataLoader)#_…er.__next__ 19.7 ms; saves 7%, at most 11%",
-        "largest: unrecorded code in ProfilerStep 342 us; saves 4%, at most 8%",
+        "largest: untraced code in ProfilerStep 342 us; saves 4%, at most 8%",
         "largest: ampere_sgemm_128x64_nn 1.66 ms; saves at most 4% if twice as fast",
     ]
 

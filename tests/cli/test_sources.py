@@ -102,16 +102,16 @@ def test_a_report_can_only_be_printed(run, folder, tmp_path) -> None:
 
     assert (code, list(tmp_path.iterdir())) == (0, [])
     assert err.startswith(f"Next: htagraph what-if {folder}")
-    assert "What bounds the job (" in out
+    assert "What limits the job (" in out
     assert run("report", folder, "--no-files", "--out", tmp_path)[0] == 1
 
 
 def test_a_verdict_is_printed_before_files_are_written(run, folder, tmp_path) -> None:
-    """Where none can be written, what bounds the run has been said."""
+    """Where none can be written, what limits the run has been said."""
     (tmp_path / "taken").write_text("")
     code, out, err = run("report", folder, "--rank", 0, "--out", tmp_path / "taken")
 
-    assert (code, "What bounds the whole" in out, "cannot create this folder" in err) == (
+    assert (code, "What limits the whole" in out, "cannot create this folder" in err) == (
         1,
         True,
         True,

@@ -66,7 +66,7 @@ def test_the_rows_of_opportunities_are_there_for_scripts(run, trace):
 
 
 def test_a_change_has_a_saving_by_every_reading_and_bounds_that_add_up(run, trace):
-    """As one document; what bounds the run adds up before and after."""
+    """As one document; what limits the run adds up before and after."""
     _, out, _ = run(trace, "--prefetch", "--json", "-")
     found = json.loads(out)
 

@@ -113,7 +113,7 @@ def test_larger_inputs_leave_the_overhead(overhead: float, is_same: bool):
     """A clock makes the calls of operators slower too; a larger batch does not."""
     path = pd.DataFrame(
         {
-            "bound": ["host", "python_gap"],
+            "bound": ["host", "untraced_code"],
             "name": ["aten::mm", "after aten::mm"],
             "calls_before": [10.0, 10.0],
             "before_ns": [10_000_000, 150_000],

@@ -42,7 +42,7 @@ def run(*, sleep_us: int = 5, optimizer_ops: int = 3) -> RunProfile:
 def test_code_that_takes_longer_has_a_place():
     """A sleep between two ranges, as a comparison says where it is."""
     assert RunDiff(run(), run(sleep_us=305)).verdict() == (
-        "Steps are 42.6% slower (705 us -> 1.01 ms, noise 1.0%): +300 us of python gap after "
+        "Steps are 42.6% slower (705 us -> 1.01 ms, noise 1.0%): +300 us of untraced code after "
         "Optimizer.zero_grad#SGD.zero_grad."
     )
 
@@ -51,7 +51,7 @@ def test_a_change_that_is_everywhere_is_named_after_what_calls_it():
     """Twenty more operators with a gap after each: the range that has them all."""
     assert RunDiff(run(), run(optimizer_ops=23)).verdict() == (
         "Steps are 85.1% slower (705 us -> 1.31 ms, noise 1.0%): +400 us of host time; +200 us of "
-        "python gap in Optimizer.step#SGD.step; +600 us in Optimizer.step#SGD.step and what it "
+        "untraced code in Optimizer.step#SGD.step; +600 us in Optimizer.step#SGD.step and what it "
         "calls (each 7.67x as long)."
     )
 
@@ -59,9 +59,9 @@ def test_a_change_that_is_everywhere_is_named_after_what_calls_it():
 @pytest.mark.parametrize(
     ("capture", "said"),
     [
-        ("sleep", "of python gap after Optimizer.zero_grad#Adam.zero_grad."),
-        ("gc", "of python gap after Optimizer.zero_grad#Adam.zero_grad."),
-        ("generator", "of python gap before aten::randn."),
+        ("sleep", "of untraced code after Optimizer.zero_grad#Adam.zero_grad."),
+        ("gc", "of untraced code after Optimizer.zero_grad#Adam.zero_grad."),
+        ("generator", "of untraced code before aten::randn."),
         ("loader0", "of data loading in enumerate(DataLoader)#_SinglePro…erIter.__next__ (each "),
         ("customfn", "of it in SlowBackBackward (new)."),
         ("smallops", "+8.85 ms in aten::add and what it calls (new)."),
@@ -113,4 +113,4 @@ def test_a_job_names_the_place_on_the_rank_of_its_path():
         hg.run_profile(hg.load_job(CAPTURES / "jobs" / name)) for name in ("ddp_2", "ddp_sleep_2")
     )
 
-    assert "of python gap after enumerate(DataLoader)#" in RunDiff(before, after).verdict()
+    assert "of untraced code after enumerate(DataLoader)#" in RunDiff(before, after).verdict()

@@ -25,7 +25,7 @@ def _launches(n: int, delay_us: int) -> Dag:
 
 
 def _sample(dag: Dag) -> tuple[int, int, str]:
-    row = quality(dag, dag.span).set_index("check").loc["launch floor measured on an idle device"]
+    row = quality(dag, dag.span).set_index("check").loc["launch latency measured on an idle device"]
     return int(row["n_good"]), int(row["n_all"]), str(row["verdict"])
 
 

@@ -18,10 +18,10 @@ CAUSES = {
     "none": "compute",
     "straggler": "late rank",
     "dataloader": "data loading",
-    "sync_in_loop": "host wait",
+    "sync_in_loop": "GPU synchronization",
     "small_kernels": "host",
     "exposed_allreduce": "communication",
-    "blocking_copy": "blocking copy",
+    "blocking_copy": "synchronous copy",
     "full_queue": "full launch queue",
     "recompile": "recompilation",
 }
@@ -99,10 +99,10 @@ def diagnose(fault: str, seed: int) -> Outcome:
 
 
 class Repair(NamedTuple):
-    """Attributed time and drag of a finding, and what its repair saved."""
+    """Attributed time and cost of a finding, and what its repair saved."""
 
     attributed_ns: int
-    drag_ns: int
+    cost_ns: int
     saved_ns: int
 
 
@@ -124,4 +124,4 @@ def repair_loader(seed: int) -> Repair:
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )
-    return Repair(loading.dur_ns, loading.drag_ns or 0, paths[0].dur_ns - paths[1].dur_ns)
+    return Repair(loading.dur_ns, loading.cost_ns or 0, paths[0].dur_ns - paths[1].dur_ns)

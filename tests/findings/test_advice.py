@@ -92,7 +92,7 @@ def copies_of(name: str) -> tuple[str, str]:
     """
     events = timeline(drawing, names={"copy": "aten::copy_", "memory": name})
     path = hg.Trace.from_events(events).compile().critical_path()
-    (found,) = (found for found in find_bounds(path).findings if found.cause == "copies")
+    (found,) = (found for found in find_bounds(path).findings if found.cause == "GPU copies")
     return found.evidence[0].label, found.to_try
 
 
@@ -123,7 +123,7 @@ def test_what_takes_nothing_has_no_advice_and_is_not_printed() -> None:
     summary = hg.Summary(trace, trace.compile())
     findings = summary.verdict.findings
     assert sum(finding.dur_ns for finding in findings) == summary.path.dur_ns
-    assert [finding.cause for finding in findings if not finding.to_try] == ["host wait"]
+    assert [finding.cause for finding in findings if not finding.to_try] == ["GPU synchronization"]
     assert all(bool(finding.to_try) == (finding.share >= 0.0005) for finding in findings)
     assert "0.0% of the path" not in markdown_summary(summary)
 

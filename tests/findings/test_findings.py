@@ -24,7 +24,7 @@ def test_findings_share_the_window():
     found = find_bounds(path).findings
 
     assert sum(finding.dur_ns for finding in found) == path.dur_ns
-    assert all(0 <= finding.drag_ns <= finding.dur_ns for finding in found)
+    assert all(0 <= finding.cost_ns <= finding.dur_ns for finding in found)
     assert all(0 <= finding.potential_saving_ns <= finding.dur_ns for finding in found)
     assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
 
@@ -50,14 +50,14 @@ def test_a_host_on_the_path_costs_what_a_replay_of_the_run_says():
     host, compute = by_cause["host"], by_cause["compute"]
 
     assert path.dur_ns == 73_000
-    assert host.drag_ns == 73_000 - 4 * 13_000 - 3 * 1_000
+    assert host.cost_ns == 73_000 - 4 * 13_000 - 3 * 1_000
     assert host.cost == (
         "without it, the window would be only 18.0 us (25%) shorter: compute takes nearly as long "
         "at the same time"
     )
     assert host.potential_saving_ns == 73_000 - 15_000 - 4 * 13_000 - 3 * 1_000
     assert host.prediction == "saves 4%, at most 8%, if captured as a CUDA graph"
-    assert compute.drag_ns == compute.dur_ns == 13_000
+    assert compute.cost_ns == compute.dur_ns == 13_000
     assert compute.cost == (
         "without it, the window would be at most 13.0 us (18%) shorter; then the host is the "
         "bottleneck"
@@ -136,7 +136,7 @@ def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
     """Either name alone does not say which two kernels are in each other's way."""
     path = full_device()
 
-    (full,) = (found for found in find_bounds(path).findings if found.cause == "device full")
+    (full,) = (found for found in find_bounds(path).findings if found.cause == "no free SMs")
 
     assert [(item.label, item.n_segments) for item in full.evidence] == [
         ("ready waits for fills", 8)
@@ -148,10 +148,10 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
     """Work that goes first delays the kernel that it waited for: the device computes as long."""
     path = full_device()
 
-    (full,) = (found for found in find_bounds(path).findings if found.cause == "device full")
+    (full,) = (found for found in find_bounds(path).findings if found.cause == "no free SMs")
 
     computed_ns = sum(500_000 + 40_000 * step for step in range(8))
-    assert full.drag_ns <= path.dur_ns - computed_ns < full.dur_ns
+    assert full.cost_ns <= path.dur_ns - computed_ns < full.dur_ns
     assert full.cost.endswith("compute takes nearly as long at the same time")
 
 
@@ -168,9 +168,9 @@ def test_code_that_was_not_recorded_is_called_so():
         .critical_path()
     )
 
-    (code,) = (found for found in find_bounds(path).findings if found.cause == "host code")
+    (code,) = (found for found in find_bounds(path).findings if found.cause == "Python code")
 
-    assert code.evidence[0].label == "unrecorded code in train step, before aten::mm"
+    assert code.evidence[0].label == "untraced code in train step, before aten::mm"
 
 
 def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
@@ -190,7 +190,7 @@ def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
     assert [(item.label, item.dur_ns) for item in operators.evidence] == [("aten::mm", 200_000)]
     assert [(item.label, item.dur_ns) for item in code.evidence] == [
         ("Python at load_batch", 170_000),
-        ("unrecorded code in train step, after aten::mm", 20_000),
+        ("untraced code in train step, after aten::mm", 20_000),
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_wait_is_named_by_the_line_that_waits():
     is_frame = events.names() == "train.py(40): log"
     kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
     path = Trace.from_events(replace(events, kind=kind)).compile().critical_path()
-    (wait,) = (one for one in find_bounds(path).findings if one.cause == "host wait")
+    (wait,) = (one for one in find_bounds(path).findings if one.cause == "GPU synchronization")
 
     assert [item.label for item in wait.evidence] == [
         "cudaStreamSynchronize in aten::item at train.py(40): log"
@@ -248,11 +248,11 @@ def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():
     found = find_bounds(path).findings
 
     assert [(finding.cause, finding.dur_ns // 1000) for finding in found] == [
-        ("cpu operators", 170),
+        ("CPU operators", 170),
         ("optimizer", 160),
-        ("host code", 100),
+        ("Python code", 100),
     ]
-    assert found[2].evidence[0].label == "unrecorded code after aten::mm"
+    assert found[2].evidence[0].label == "untraced code after aten::mm"
     assert found[2].to_try.startswith("find which code this is (with_stack=True")
     assert not any("CUDA" in finding.to_try for finding in found)
 
@@ -319,7 +319,7 @@ def test_no_verdict_where_the_path_is_mostly_unexplained():
 
     verdict = find_bounds(path)
 
-    assert (verdict.findings, "unexplained" in verdict.withheld) == ((), True)
+    assert (verdict.findings, "unknown_waits" in verdict.withheld) == ((), True)
 
 
 def test_no_verdict_on_an_empty_trace():

@@ -83,7 +83,7 @@ def test_waits_are_in_the_range_of_the_call_that_waits() -> None:
             us_per_column=10,
         )
     ).compile()
-    (wait,) = (one for one in graph.verdict().findings if one.cause == "host wait")
+    (wait,) = (one for one in graph.verdict().findings if one.cause == "GPU synchronization")
 
     assert wait.title == (
         "Host-device synchronization, and the delays it causes, most of it in logging"

@@ -1,4 +1,4 @@
-"""A window that opens with work from before the capture is reported on from what follows."""
+"""A window that opens with work from before the profile is reported on from what follows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CARRIED = """
     cpu 1    |[launch >a]
     stream 7 |                              [old ][k <a                    ]
 """
-"""`old` was launched before the capture, and waited for what else was: both take 36 of 62 us."""
+"""`old` was from before the profile, and waited for what else was: both take 36 of 62 us."""
 
 SHORT = """
     cpu 1    |[launch >a]
@@ -71,9 +71,9 @@ def test_by_default_the_report_is_on_what_follows_and_says_so_first() -> None:
     summary = summary_of(CARRIED)
 
     assert summary.graph.interval.dur_ns == 26_000
-    assert summary.window_name == "the part after work from before the capture"
+    assert summary.window_name == "the part after work from before the profile"
     assert summary.caveats[0] == (
-        "The device still ran work launched before the capture for 36.0 us; this report "
+        "The device still ran work from before the profile for 36.0 us; this report "
         "is on what follows (-w 36000:62000), and -w trace reports on all."
     )
     paragraphs = markdown_summary(summary).split("\n\n")
@@ -103,7 +103,7 @@ def test_who_asks_for_a_window_gets_it() -> None:
 
     assert (whole.graph.interval.dur_ns, part.graph.interval.dur_ns) == (62_000, 26_000)
     assert " ".join(whole.caveats) == (
-        "The device still ran work launched before the capture for 36.0 us; "
+        "The device still ran work from before the profile for 36.0 us; "
         "-w 36000:62000 reports on what follows."
     )
     assert part.caveats == []
@@ -115,7 +115,7 @@ def test_a_real_capture_that_began_while_the_device_was_busy() -> None:
     trace = hg.load(located("tracelens/sglang_Qwen3-8B_decode.json.gz"))
     summary = Summary.of(trace, trace.compile())
 
-    assert "launched before the capture for 463 ms" in summary.caveats[0]
+    assert "from before the profile for 463 ms" in summary.caveats[0]
     assert summary.verdict.withheld == ""
     assert summary.verdict.replays.startswith("Graph-bound")
 

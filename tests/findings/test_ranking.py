@@ -1,4 +1,4 @@
-"""Causes are ranked by drag, what the window loses to each; near-ties by share."""
+"""Causes are ranked by cost, what the window loses to each; near-ties by share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from tests.findings.test_verdict import found
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import Fault, training_job, training_rank
 
-TIME = {"compute", "communication", "copies", "host", "data loading", "device gaps", "first use"}
+TIME = {
+    "compute",
+    "communication",
+    "GPU copies",
+    "host",
+    "data loading",
+    "gaps between kernels",
+    "one-time setup",
+}
 """Causes that are time: the window is convex in each one's scale."""
 
 
@@ -26,10 +34,10 @@ def judged(drawing: str) -> Verdict:
     return find_bounds(hg.Trace.from_events(timeline(drawing)).compile().critical_path())
 
 
-def costs(cause: str, share: float, drag: float) -> Finding:
+def costs(cause: str, share: float, cost: float) -> Finding:
     """A finding on a window of 1 ms."""
     one = found(share)
-    return replace(one, cause=cause, drag_ns=round(drag * 1_000_000))
+    return replace(one, cause=cause, cost_ns=round(cost * 1_000_000))
 
 
 def order(*findings: Finding) -> list[str]:
@@ -44,14 +52,14 @@ def test_what_the_window_loses_most_to_is_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(("drag", "first"), [(0.27, "host"), (0.24, "data loading")])
-def test_near_ties_are_ranked_by_share(drag: float, first: str) -> None:
-    """Within 15% of the largest drag, 0.3: one parallel chain stops both."""
-    assert order(costs("data loading", 0.3, 0.3), costs("host", 0.6, drag))[0] == first
+@pytest.mark.parametrize(("cost", "first"), [(0.27, "host"), (0.24, "data loading")])
+def test_near_ties_are_ranked_by_share(cost: float, first: str) -> None:
+    """Within 15% of the largest cost, 0.3: one parallel chain stops both."""
+    assert order(costs("data loading", 0.3, 0.3), costs("host", 0.6, cost))[0] == first
 
 
 def test_a_cause_that_was_not_replayed_counts_by_its_share() -> None:
-    unknown = replace(costs("host", 0.2, 0.0), drag_ns=None)
+    unknown = replace(costs("host", 0.2, 0.0), cost_ns=None)
 
     assert order(costs("compute", 0.6, 0.1), unknown) == ["host", "compute"]
 
@@ -78,7 +86,7 @@ def test_a_chain_alone_stands_out() -> None:
     assert judged("cpu 1 |[aten::mm                    ][aten::add  ]").balance == ""
 
 
-def test_a_drag_far_below_the_share_says_why() -> None:
+def test_a_cost_far_below_the_share_says_why() -> None:
     (host,) = judged(EQUAL).findings
 
     assert host.cost == (
@@ -106,8 +114,8 @@ def test_work_from_before_the_capture_is_shown_and_never_ranked() -> None:
         stream 7 |                              [old ][k <a                    ]
     """)
 
-    assert verdict.apart == (("launched before the capture", 36_000),)
-    assert verdict.rest.startswith("The rest of the path: launched before the capture 58.1%.")
+    assert verdict.apart == (("work from before the profile", 36_000),)
+    assert verdict.rest.startswith("The rest of the path: from before the profile 58.1%.")
     assert sum(one.dur_ns for one in verdict.findings) == 26_000
 
 
@@ -153,4 +161,4 @@ def test_the_ranking_does_not_depend_on_names() -> None:
 
 def by_cause(events: EventTable) -> list[tuple[str, int, int | None]]:
     verdict = find_bounds(hg.Trace.from_events(events).compile().critical_path())
-    return [(one.cause, one.dur_ns, one.drag_ns) for one in verdict.findings]
+    return [(one.cause, one.dur_ns, one.cost_ns) for one in verdict.findings]

@@ -243,7 +243,7 @@ CASES = {
             COPY.named(memory=HTOD.format("Pinned")),
         ),
     ),
-    Cause.BLOCKING_COPY: (
+    Cause.SYNCHRONOUS_COPIES: (
         (
             "take microseconds",
             replace(BLOCKING, column_ns=100).named(memory=HTOD.format("Pageable")),
@@ -265,7 +265,7 @@ CASES = {
             BLOCKING.named(memory=HTOD.format("Host"), copy="hipMemcpyWithStream"),
         ),
     ),
-    Cause.HOST_WAIT: (
+    Cause.GPU_SYNCHRONIZATION: (
         ("numbers are read", READ.named(region="aten::item"), READ.named(region="aten::nonzero")),
         ("shapes depend on values", READ.named(region="aten::nonzero"), SYNC),
         ("of the whole device", SYNC, SYNC.named(wait_="cudaStreamSynchronize")),
@@ -291,7 +291,7 @@ CASES = {
             ALLOCATES.named(allocate="hipMalloc", launch="hipLaunchKernel"),
         ),
     ),
-    Cause.HOST: (
+    Cause.CPU_WORK: (
         ("ProfilerActivity.CUDA", Drawn("cpu 1 |[aten::mm   ][nccl:all_reduce      ]"), HOST),
         ("waits for the other thread", CODE_OR_WAIT, CODE),
         ("run it less often, or move", replace(CODE, column_ns=100_000), CODE),
@@ -309,7 +309,7 @@ CASES = {
             HOST.named(region="Optimizer.step#SGD.step", kern="multi_tensor_apply_kernel"),
         ),
     ),
-    Cause.DEVICE_GAPS: (
+    Cause.GAPS_BETWEEN_KERNELS: (
         ("inside captured graphs", GAPS.named(launch="cudaGraphLaunch"), GAPS),
         ("CUDA graphs", GAPS, GAPS.named(launch="cudaGraphLaunch")),
     ),
@@ -381,8 +381,8 @@ def test_a_rule_applies_where_the_trace_says_so(case: tuple[Cause, str, Drawn, D
             120,
             140,
         ),
-        (Cause.HOST, "run it less often, or move", CODE, 27_000, 33_000),
-        (Cause.HOST, "a call that takes milliseconds", HOST, 200_000, 330_000),
+        (Cause.CPU_WORK, "run it less often, or move", CODE, 27_000, 33_000),
+        (Cause.CPU_WORK, "a call that takes milliseconds", HOST, 200_000, 330_000),
     ],
 )
 def test_a_threshold_of_advice_is_where_it_is_stated(
@@ -395,14 +395,14 @@ def test_a_threshold_of_advice_is_where_it_is_stated(
 
 
 LATENESS = {
-    Bound.PYTHON_GAP: "its Python code",
+    Bound.UNTRACED_CODE: "its Python code",
     Bound.DATA_LOADING: "this rank's data",
     Bound.HOST: "process placement",
     Bound.COMPUTE: "a slower device",
     Bound.COMMUNICATION: "a rank without a trace",
-    Bound.DEVICE_FULL: "which kernels fill",
+    Bound.WAITING_FOR_SMS: "which kernels fill",
     Bound.SYNC: "waits for on its own device",
-    Bound.UNEXPLAINED: "is not recorded",
+    Bound.UNKNOWN_WAITS: "is not recorded",
     Bound.LAUNCH: "compare what this rank does there",
 }
 
@@ -462,7 +462,7 @@ def test_collectives_of_the_host_are_told_by_whether_there_is_a_device() -> None
 
 def test_stacks_that_are_there_are_read_first() -> None:
     """Then a new capture with stacks is no advice."""
-    code = replace(seen(Cause.HOST_CODE, Bound.PYTHON_GAP), unread_stacks=True)
+    code = replace(seen(Cause.HOST_CODE, Bound.UNTRACED_CODE), unread_stacks=True)
     unnamed = replace(code, most=replace(code.most, frame=""))
 
     assert "--stacks" in advice_on(unnamed)
@@ -472,7 +472,7 @@ def test_stacks_that_are_there_are_read_first() -> None:
 def test_a_trace_of_functions_is_given_no_advice_about_pytorch() -> None:
     """Of a wait for something outside it, the trace does not say what it was."""
     functions = seen(Cause.CPU_OPERATORS, Bound.HOST, is_plain=True)
-    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_plain=True)
+    gaps = seen(Cause.HOST_CODE, Bound.UNTRACED_CODE, is_plain=True)
     gaps = replace(gaps, most=replace(gaps.most, frame=""))
 
     assert "the trace does not say" in advice_on(functions)
@@ -482,9 +482,9 @@ def test_a_trace_of_functions_is_given_no_advice_about_pytorch() -> None:
 
 def test_a_program_without_pytorch_is_given_no_advice_about_it() -> None:
     """An export of Nsight Systems may be of any program on a device."""
-    host = seen(Cause.HOST, Bound.HOST, is_pytorch=False, compiled_share=0.0)
+    host = seen(Cause.CPU_WORK, Bound.HOST, is_pytorch=False, compiled_share=0.0)
     allocation = seen(Cause.ALLOCATION, Bound.HOST, is_pytorch=False, api="cuda")
-    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_pytorch=False)
+    gaps = seen(Cause.HOST_CODE, Bound.UNTRACED_CODE, is_pytorch=False)
     gaps = replace(gaps, most=replace(gaps.most, frame=""))
 
     assert "less code between them" in advice_on(host)

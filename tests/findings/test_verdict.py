@@ -18,7 +18,7 @@ def found(share: float = 0.2, saves: float = 0.1, ranks: tuple[int, ...] = ()) -
         dur_ns=dur_ns,
         share=share,
         n_segments=1,
-        drag_ns=dur_ns,
+        cost_ns=dur_ns,
         then_bound="",
         potential_saving_ns=round(saves * 1_000_000),
         longest_ns=dur_ns,
@@ -96,9 +96,9 @@ def test_lines_have_a_hundred_columns() -> None:
 
 
 def test_unexplained_time_of_a_late_rank_is_not_counted_again() -> None:
-    """The page has all unexplained time as a figure of its own."""
-    late = replace(found(0.9), parts=(("host", 890_000), ("unexplained", 10_000)))
-    verdict = Verdict((late,), dur_ns=1_000_000, apart=(("unexplained", 100_000),))
+    """The page has all unknown waits as a figure of its own."""
+    late = replace(found(0.9), parts=(("host", 890_000), ("unknown_waits", 10_000)))
+    verdict = Verdict((late,), dur_ns=1_000_000, apart=(("unknown_waits", 100_000),))
 
     assert verdict.rest == "The rest of the path: unexplained elsewhere 10.0%."
 

@@ -65,7 +65,7 @@ def test_lost_launches_are_lost_too() -> None:
 
 
 def test_of_a_device_without_records_nothing_is_judged() -> None:
-    """The host alone does not say what bounds the run."""
+    """The host alone does not say what limits the run."""
     verdict = trace(30, lost=range(30)).compile().verdict()
 
     assert "No part of it can be judged" in verdict.withheld

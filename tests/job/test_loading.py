@@ -384,4 +384,4 @@ def test_a_job_names_lines_of_python_unless_they_are_refused(stacks, label):
     file = CAPTURES / "single" / "json_stack.pt.trace.json.gz"
     first = load_job([file], stacks=stacks).verdict().findings[0]
 
-    assert (first.cause, first.evidence[0].label) == ("host code", label)
+    assert (first.cause, first.evidence[0].label) == ("Python code", label)

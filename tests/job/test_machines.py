@@ -94,7 +94,7 @@ def test_a_slow_host_is_named_as_a_machine(tmp_path: Path) -> None:
     [found] = [one for one in job.verdict().findings if one.cause == "late rank"]
     assert found.title == "Host node-1 is late (ranks 2 to 3) and keeps the others waiting"
     assert found.to_try.startswith("check this machine")
-    assert found.drag_ns == pytest.approx(STEPS * 310_000, rel=0.05)
+    assert found.cost_ns == pytest.approx(STEPS * 310_000, rel=0.05)
     assert job.stragglers(by="host")["part"].iloc[0] == "node-1"
 
 
@@ -128,8 +128,8 @@ def test_a_slow_worker_of_three_kinds_of_parallelism_is_the_first_finding() -> N
     job = loaded(simulate_job(program))
     first = job.verdict().findings[0]
     assert first.title == "Rank 5 is late and keeps the others waiting"
-    assert first.drag_ns is not None
-    assert first.drag_ns > 15_000_000
+    assert first.cost_ns is not None
+    assert first.cost_ns > 15_000_000
     row = job.layout().set_index("rank").loc[5]
     assert (row["stage"], row["replica"], row["shard"]) == (1, 0, 1)
 
@@ -152,8 +152,8 @@ def test_a_slow_host_is_the_first_finding_across_its_groups(tmp_path: Path) -> N
     """Each of its ranks meets other hosts in a group of its own."""
     first = with_slow_host(tmp_path, pipeline=1).verdict().findings[0]
     assert first.title.startswith("Host node-1 is late (ranks 4 to 7)")
-    assert first.drag_ns is not None
-    assert first.drag_ns > 12_000_000
+    assert first.cost_ns is not None
+    assert first.cost_ns > 12_000_000
 
 
 def test_a_host_that_waited_for_another_one_is_not_blamed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Work launched before the capture: a job is judged from where its ranks' own work begins."""
+"""Work from before the profile: a job is judged from where its ranks' own work begins."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_the_report_on_a_job_leaves_the_opening_out_and_says_so(late_captures: h
         for is_whole in (False, True)
     )
 
-    assert part.caveats[0].startswith("The devices still ran work launched before the capture for ")
-    assert not any("launched before the capture" in said for said in all_of_it.caveats)
+    assert part.caveats[0].startswith("The devices still ran work from before the profile for ")
+    assert not any("work from before the profile" in said for said in all_of_it.caveats)
     assert all_of_it.path.dur_ns == late_captures.critical_path().dur_ns
     apart = dict(all_of_it.verdict.apart)
     late_ns = sum(one.dur_ns for one in all_of_it.verdict.findings if one.cause == "late rank")
-    shown_ns = apart["launched before the capture"]
+    shown_ns = apart["work from before the profile"]
     assert shown_ns <= late_captures.opening_ns <= shown_ns + late_ns
 
 

@@ -95,7 +95,7 @@ def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
 
 
 def test_findings_and_what_is_apart_add_up_to_the_window(graph: hg.TraceGraph) -> None:
-    """Unless the verdict is withheld, as too much is unexplained."""
+    """Unless the verdict is withheld, as too much is unknown waits."""
     path = graph.critical_path()
     attributed = path.attributed_time
     verdict = find_bounds(path)

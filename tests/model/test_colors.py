@@ -166,7 +166,7 @@ def test_all_that_a_figure_of_bounds_shows_can_be_told_apart(paper: F64) -> None
 @pytest.mark.parametrize("paper", papers(), ids=["light", "dark"])
 def test_how_full_a_device_is_can_be_told_apart(paper: F64) -> None:
     """The parts of the figure of utilization."""
-    others = {name: BOUNDS[name] for name in ("communication", "unexplained")}
+    others = {name: BOUNDS[name] for name in ("communication", "unknown_waits")}
     shades = {color.fill: rgb(color.fill) for color in FILLS}
     idle = {"idle": over(IDLE.fill, paper)}
     assert not alike(shades | others | idle, LEAST_DIFFERENCE)

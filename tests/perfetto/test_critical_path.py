@@ -100,8 +100,8 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
         ["launch · kernel", "kernel", *on_stream, "host", None, *launched],
         ["compute · kernel", "kernel", *on_stream, "compute", saves["compute"], *kernel],
         ["compute · kernel2", "kernel2", *on_stream, "compute", saves["compute"], *kernel],
-        [f"sync · {called}", called, None, "1", "host wait", None, *waits],
-        ["python gap", "(host gap)", None, "1", "host wait", None, *order],
+        [f"sync · {called}", called, None, "1", "GPU synchronization", None, *waits],
+        ["untraced code", "(host gap)", None, "1", "GPU synchronization", None, *order],
         ["host · aten::relu", "aten::relu", None, "1", "host", None, *order],
     ]
     assert {tuple(row[:3]) for row in window} == {("the whole trace", 0, graph.dur_ns)}
@@ -110,7 +110,7 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
         ["debug.host", "16.0 us (24.6%)"],
         ["debug.sync", "7.00 us (10.8%)"],
         ["debug.launch", "3.00 us (4.6%)"],
-        ["debug.python gap", "2.00 us (3.1%)"],
+        ["debug.untraced code", "2.00 us (3.1%)"],
         ["debug.finding 1", saves["compute"]],
     ]
 
@@ -136,9 +136,9 @@ def test_code_between_operators_is_called_by_its_range_or_its_neighbor(tmp_path:
     (names,) = ask(out, f"select name from ({ON_PATH}) where name like 'python%' order by ts")  # noqa: S608
 
     assert names == [
-        ["python gap · after aten::mm"],
-        ["python gap · # loss"],
-        ["python gap · after # loss"],
+        ["untraced code · after aten::mm"],
+        ["untraced code · # loss"],
+        ["untraced code · after # loss"],
     ]
 
 

@@ -55,7 +55,7 @@ def test_a_chain_says_what_it_is_made_of() -> None:
 
     assert found["bounds"].tolist() == [
         "compute 48%, host 33%, launch 18%",
-        "host 58%, python gap 42%",
+        "host 58%, untraced code 42%",
     ]
     assert found["said"].tolist() == [
         "device chain on stream 9 and 1 other track, 33.0 us, is 9.00 us behind: 45% b",

@@ -99,7 +99,7 @@ def test_the_verdict_says_what_its_savings_rest_on(dag):
     verdict = find_bounds(path)
     assert part.sentence in verdict.notes
     assert part.sentence in " ".join(repr(verdict).split())
-    assert verdict.findings[0].drag_ns > part.window.dur_ns
+    assert verdict.findings[0].cost_ns > part.window.dur_ns
     assert find_bounds(CriticalPath(dag, dag.span)).rests_on == ""
 
 

@@ -33,8 +33,10 @@ def figures(summary: Summary) -> dict[str, set[str]]:
         f"{ns / dur_ns:.1%}" for ns in (device["communication_ns"], overlapped["exposed_ns"])
     }
     document = json_document(summary)
-    found["unexplained"].add(f"{document['critical_path']['unexplained_share']:.1%}")
-    found["unexplained"].add(f"{document['findings']['apart'].get('unexplained', 0) / dur_ns:.1%}")
+    found["unknown_waits"].add(f"{document['critical_path']['unknown_share']:.1%}")
+    found["unknown_waits"].add(
+        f"{document['findings']['apart'].get('unknown_waits', 0) / dur_ns:.1%}"
+    )
     for finding in document["findings"]["items"]:
         found[finding["title"]].add(f"{finding['share']:.1%}")
     for title, percent, _ in _FINDING.findall(markdown_summary(summary)):

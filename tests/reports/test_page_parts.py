@@ -60,7 +60,7 @@ def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
         ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
         ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),
         ("SM activity, estimate", "–", "neither grids nor multiprocessors are known"),
-        ("unexplained", "0.0%", "of the critical path, 40.0 us"),
+        ("unknown_waits", "0.0%", "of the critical path, 40.0 us"),
     ]
 
 
@@ -106,7 +106,7 @@ def test_steps_add_up_to_the_path(two_steps: Summary, job: JobSummary) -> None:
         "communication": 13_000,
         "launch": 5_000,
         "sync": 1_000,
-        "python_gap": 1_000,
+        "untraced_code": 1_000,
     }
 
     path = job.path
@@ -164,7 +164,7 @@ def test_what_is_unexplained_is_never_called_recorded() -> None:
         stream 7 |    [w <w ]                                                                [k <a ]
     """).path
     segments, texts = path.segments, Texts()
-    at = segments["bound"].tolist().index("unexplained")
+    at = segments["bound"].tolist().index("unknown_waits")
     details = segment_details(
         segments, path.attributed_time, [at, at + 1], start_ns=0, support={}, texts=texts
     )
@@ -176,7 +176,7 @@ def test_what_is_unexplained_is_never_called_recorded() -> None:
 
     assert segments["dur_ns"][at] == 51_000
     assert wait["evidence"] == "none: no record says what this time was spent on"
-    assert ran["waited for"] == "unknown: the 51.0 us before are unexplained"
+    assert ran["waited for"] == "unknown: the 51.0 us before are unknown waits"
     assert ran["evidence"] == "recorded by the profiler"
 
 
@@ -184,7 +184,7 @@ def test_what_was_learnt_is_told_with_its_chance() -> None:
     """Only rules that learn from pairs have support."""
     frame = pd.DataFrame(
         {
-            "rule": ["recurring in replays", "handoff"],
+            "rule": ["recurring in replays", "wait for another thread"],
             "n_pairs": [2, 0],
             "n_matched": [40, 0],
             "n_all": [42, 0],

@@ -17,7 +17,7 @@ WAITED_FOR = """
     cpu 1    |[launch >a]   [sync @*           ]
     stream 7 |      [gemm <a               ]
 """
-UNEXPLAINED = """
+UNKNOWN_WAITS = """
     cpu 1    |[launch >a][launch >b]
     stream 7 |           [first <a ]                                        [second <b]
 """
@@ -43,7 +43,7 @@ def test_a_change_that_costs_says_so():
 
 def test_nothing_is_predicted_of_what_is_not_explained():
     """A kernel starts long after all that is known of it."""
-    found = scenario(UNEXPLAINED, hg.scale("first", by=0.5))
+    found = scenario(UNKNOWN_WAITS, hg.scale("first", by=0.5))
     document = prediction_document(found)
 
     assert prediction_in_words(found).startswith("No prediction: ")

@@ -105,7 +105,7 @@ def test_a_verdict_reads_like_the_terminal():
     lines = repr(verdict.compile().verdict()).splitlines()
 
     assert lines[:2] == [
-        "What bounds the whole trace (24.0 ms)",
+        "What limits the whole trace (24.0 ms)",
         "  1. Data loading: 82.4% of the path (19.7 ms)",
     ]
     assert any(line.startswith("     try: ") for line in lines)

@@ -48,7 +48,7 @@ def test_steps_and_what_lies_between_add_up():
     assert list(zip(found["step"], found["dur_ns"], found["bound"], strict=True)) == [
         ("ProfilerStep#1", 20_000, "host"),
         ("ProfilerStep#2", 20_000, "host"),
-        ("(outside steps)", 2_000, "python_gap"),
+        ("(outside steps)", 2_000, "untraced_code"),
     ]
 
 
@@ -118,7 +118,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "dur_ns",
         "share",
         "n_segments",
-        "drag_ns",
+        "cost_ns",
         "then_bound",
         "potential_saving_ns",
         "longest_ns",
@@ -192,6 +192,6 @@ def test_damage_is_told_first_and_harmless_repairs_last():
     page = markdown_summary(summary).replace("\\", "")
 
     assert json_document(summary)["findings"]["damage"] == [f"{said}place."]
-    assert page.index("## What bounds") < page.index(said) < page.index("1. **")
+    assert page.index("## What limits") < page.index(said) < page.index("1. **")
     assert page.count("no timestamp") == 1
     assert "raw quote" in page[page.index("## Repairs of the file") :]

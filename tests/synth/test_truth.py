@@ -68,7 +68,7 @@ def test_a_rank_alone_sees_its_own_kernel_where_the_job_sees_the_late_one() -> N
 def test_time_before_any_known_cause_is_unexplained() -> None:
     """The window begins before the first mark."""
     assert [tile[:3] for tile in tiles(Mark(50, None, Bound.HOST), 20)] == [
-        (20, 50, Bound.UNEXPLAINED)
+        (20, 50, Bound.UNKNOWN_WAITS)
     ]
 
 

@@ -353,7 +353,7 @@ class _Step:
             )
 
     def _item(self) -> Action:
-        """A read of one number from the device: a tiny blocking copy and a wait for its stream."""
+        """A read of one number from the device: a tiny synchronous copy, a wait for its stream."""
         work = Work("Memcpy DtoH (Device -> Pageable)", self._ns(1_400), n_bytes=4)
         copy = Launch(work, _COMPUTE, is_blocking=True)
         return self._op(

@@ -15,7 +15,11 @@ from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
 FRAME = pd.DataFrame(
-    {"name": ["void f<int>(int)", "g"], "bound": ["python_gap", "host"], "dur_ns": [1_500_000, 20]}
+    {
+        "name": ["void f<int>(int)", "g"],
+        "bound": ["untraced_code", "host"],
+        "dur_ns": [1_500_000, 20],
+    }
 ).astype({"bound": "category"})
 
 
@@ -32,7 +36,7 @@ def graph() -> hg.TraceGraph:
 def test_values_have_units_and_columns_and_labels_their_names_in_code() -> None:
     assert repr(Answer(FRAME)).splitlines() == [
         "name              bound        dur_ns",
-        "void f<int>(int)  python_gap  1.50 ms",
+        "void f<int>(int)  untraced_code  1.50 ms",
         "g                 host          20 ns",
     ]
 

@@ -32,7 +32,7 @@ def verdict_html(summary: Summary | JobSummary) -> str:
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
-            f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
+            f'<h2 class="lead">What limits {where} is not known.</h2>\n{about}'
             f"<p>{_withheld(summary)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:

@@ -178,10 +178,10 @@ def _of_window(
 
 def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
     """Share of the path without a known dependency."""
-    found = summary.by_bound["share"].get(Bound.UNEXPLAINED.label, 0.0)
+    found = summary.by_bound["share"].get(Bound.UNKNOWN_WAITS.label, 0.0)
     of = "the job's critical path" if isinstance(summary, JobSummary) else "the critical path"
     about = f"of {of}, {human_duration(summary.path.dur_ns)}"
-    return KeyFigure("unexplained", f"{found:.1%}", about, "path", float(found))
+    return KeyFigure("unknown_waits", f"{found:.1%}", about, "path", float(found))
 
 
 def _saving(summary: Summary | JobSummary) -> KeyFigure:

@@ -257,7 +257,7 @@ def utilization(frame: pd.DataFrame) -> Drawing:
         "no block: small grids": (small, FILLS[2]),
         "no block: last waves": (tail, FILLS[3]),
         "no block: communication": (busy - active - small - tail, BOUND_COLORS["communication"]),
-        "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unexplained"]),
+        "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unknown_waits"]),
         "no kernel runs": (1 - busy, IDLE),
     }
     shares = {

@@ -286,7 +286,7 @@ def _on_bar(name: str, share: float) -> str:
 
     Examples
     --------
-    >>> _on_bar("sync", 0.2), _on_bar("launched before capture", 0.1), _on_bar("sync", 0.01)
+    >>> _on_bar("sync", 0.2), _on_bar("work from before the profile", 0.1), _on_bar("sync", 0.01)
     ('sync<br>20%', '10%', '')
     """
     said = f"{name}<br>{share:.0%}" if len(name) < share * _CHARACTERS else f"{share:.0%}"
