@@ -330,7 +330,7 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
 def _code_label(name: str, short: str, code: _Code) -> str:
     """Code that ran on the host: its line, or its neighbours if that was not recorded."""
     if code.frame:
-        return f"Python at {_line_label(code.frame)}"
+        return _line_label(code.frame)
     where, _, neighbour = code.place.partition(" ")
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")

@@ -590,7 +590,8 @@ class Verdict:
         cost, shorter = percent(first.cost_ns, self.dur_ns), self._shorter(first)
         if self.state == "one rank":
             return f"{first.title}: it costs {cost}. {shorter}."
-        return f"{first.title} costs {cost} of {this}: {shorter}."
+        verb = "cost" if first.title.endswith("s") else "costs"
+        return f"{first.title} {verb} {cost} of {this}: {shorter}."
 
     @property
     def _hidden_chain(self) -> str:
@@ -745,8 +746,8 @@ def wrapped(paragraph: Paragraph, width: int) -> list[str]:
 
 
 def _within_sentence(title: str) -> str:
-    """A title within a sentence: a capital stays if it is one of GPU, CPU or SM."""
-    return title if title[:2].isupper() else title[:1].lower() + title[1:]
+    """A title within a sentence: names keep their capital."""
+    return title if title.startswith(("GPU", "CPU", "Python")) else title[:1].lower() + title[1:]
 
 
 def _document(card: Card, *, is_card: bool) -> dict[str, Any]:
