@@ -56,6 +56,10 @@ each is dozens of replays."""
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
 
+_MUCH_INFERRED = 0.25
+"""Share of the path on inferred edges from which on the first screen says so: chosen. Pinned by
+`test_summary.py::test_a_path_of_which_a_quarter_is_inferred_says_so`."""
+
 _LEAST_SHARE = 0.0005
 """Share of the path below which inferred time is not mentioned: it would read 0.0%."""
 _ONE_OF_MANY = (
@@ -256,7 +260,8 @@ class Summary(PathSummary):
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
         one_of_many = waits and (self.world_size or 1) > 1
         said = [f"One of {self.world_size} ranks: {_ONE_OF_MANY}"] if one_of_many else []
-        return [*said, *self.unmatched_files]
+        is_inferred = self.path.inferred_share >= _MUCH_INFERRED
+        return [*said, *([self.inferred] if is_inferred else []), *self.unmatched_files]
 
     @property
     def caveats(self) -> list[str]:
