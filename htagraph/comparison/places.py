@@ -1,4 +1,4 @@
-"""Places of host untraced code, by names that two runs have in common."""
+"""Places of untraced code, by names that two runs have in common."""
 
 from __future__ import annotations
 

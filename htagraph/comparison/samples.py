@@ -95,7 +95,7 @@ def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Sampl
 def device_work_began(dag: Dag) -> tuple[I64, I64]:
     """Device work, and when it was launched, or when it began if its launch was not recorded.
 
-    Work without a launch that began before all work with one was from before the profile.
+    Work without a launch that began before all work with one is from before the profile.
     """
     work = np.flatnonzero(dag.events.is_device)
     is_launched, began_ns = dag.launch[work] >= 0, dag.events.ts_ns[work]

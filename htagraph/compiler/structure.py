@@ -5,7 +5,7 @@ model. So both are measured on the trace itself (`_calibrate`), as low percentil
 nothing else can explain: a trace in which everything takes twice as long has the same graph. Where
 the device is hardly ever idle, the durations of launch calls stand in: work starts about two short
 calls after its own call began. A delay of the usual size counts as overhead of its mechanism. What
-exceeds it is called unexplained, for a dependency that was not recorded may be behind it.
+exceeds it is an unknown wait, for a dependency that was not recorded may be behind it.
 """
 
 from __future__ import annotations
@@ -385,9 +385,9 @@ def _percentile(values: I64, percent: int) -> int:
 
 
 def _usual_launch(floor_ns: int, typical_ns: int) -> int:
-    """Delay up to which a launch is called overhead; beyond, it is unknown waits.
+    """Delay up to which a launch is called overhead; beyond, it is an unknown wait.
 
-    It is capped, for where most launches are late, most are unknown waits.
+    It is capped, for where most launches are late, most waits are unknown.
     """
     usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)

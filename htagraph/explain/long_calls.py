@@ -99,7 +99,7 @@ def _first_work(dag: Dag) -> I64:
 
 
 def _outstanding(dag: Dag, time_ns: I64) -> I64:
-    """Number of kernels enqueued before each time, or before the capture, and not yet started."""
+    """Number of kernels enqueued before each time, or before the profile, and not yet started."""
     events = dag.events
     work = np.flatnonzero(events.is_device)
     enqueued = np.sort(gather(events.ts_ns, dag.launch[work], np.iinfo(np.int64).min))

@@ -198,7 +198,7 @@ class Bound(Vocabulary):
     UNTRACED_CODE = 7  #: a host thread does what was not recorded (Python, untraced code)
     SYNC = 8  #: the host, or a stream, resumes after what it waited for
     WORK_FROM_BEFORE_THE_PROFILE = (
-        9  #: device work whose launch was not captured: enqueued before the capture began
+        9  #: device work whose launch was not recorded: enqueued before the profile began
     )
     UNKNOWN_WAITS = 10  #: no recorded dependency explains the wait
     WAITING_FOR_SMS = (

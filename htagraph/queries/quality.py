@@ -83,7 +83,7 @@ def _links(dag: Dag) -> list[_Check]:
             "device work linked to its launch",
             linked,
             len(device),
-            "the rest was enqueued before the capture began, or its launch was not recorded: it "
+            "the rest was enqueued before the profile began, or its launch was not recorded: it "
             "hangs on the window's start.",
         ),
         _Check(
@@ -293,7 +293,7 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
 
 
 def unknown_in_words(share: float) -> str:
-    """Why nothing is predicted of a path with so much unknown waits; empty below the limit.
+    """Why nothing is predicted of a path with so many unknown waits; empty below the limit.
 
     Examples
     --------

@@ -167,7 +167,7 @@ class Rehearsal:
 
     @cached_property
     def _rules(self) -> BoundRules:
-        """What limits of edges follow from."""
+        """What bounds of edges follow from."""
         return BoundRules.of(self.dag)
 
     @cached_property

@@ -178,7 +178,7 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
         n_launched,
         n_launched == n_device,
         consequence=f"{human_count(n_device - n_launched, 'device event')} without a known launch, "
-        "enqueued before the capture",
+        "work from before the profile",
         advice="a longer warmup in torch.profiler.schedule leaves fewer",
     )
     communicates = dag.classification.kernel_class[events.kind == EventKind.KERNEL]

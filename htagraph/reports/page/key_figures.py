@@ -181,7 +181,7 @@ def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
     found = summary.by_bound["share"].get(Bound.UNKNOWN_WAITS.label, 0.0)
     of = "the job's critical path" if isinstance(summary, JobSummary) else "the critical path"
     about = f"of {of}, {human_duration(summary.path.dur_ns)}"
-    return KeyFigure("unknown_waits", f"{found:.1%}", about, "path", float(found))
+    return KeyFigure("unknown waits", f"{found:.1%}", about, "path", float(found))
 
 
 def _saving(summary: Summary | JobSummary) -> KeyFigure:
