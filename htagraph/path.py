@@ -248,6 +248,11 @@ class CriticalPath:
         return split_by_steps(self.coded.start_ns, self.coded.dur_ns, steps)
 
     @property
+    def n_steps(self) -> int:
+        """Steps that tile the window (stub)."""
+        return len(find_steps(self.dag.events))
+
+    @property
     def start_ns(self) -> int:
         """Start of the window."""
         return self.window.start_ns

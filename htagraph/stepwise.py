@@ -38,7 +38,7 @@ from htagraph.findings.findings import charged
 from htagraph.findings.light import compute_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
-from htagraph.findings.window_bounds import told_of, with_low_ends
+from htagraph.findings.window_bounds import told_of
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steps import find_steps
@@ -465,7 +465,6 @@ class _Run:
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
         verdict = charged(labels, self._name, total_ns, told_of(path, context, costs))
-        verdict = with_low_ends(verdict, opportunities)
         if self.n_parts == 1:
             return replace(verdict, rests_on=path.excerpt.sentence)
         name = path.window.name

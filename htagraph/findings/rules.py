@@ -8,11 +8,14 @@ what is already done, or what the trace cannot show.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from htagraph.findings.context import Context
 from htagraph.findings.device_rules import DEVICE_RULES
 from htagraph.findings.host_rules import HOST_RULES
 from htagraph.findings.seen import Rule, Seen
 from htagraph.model.kinds import Cause
+from htagraph.replay.changes import Change
 
 __all__ = ["ADVICE", "FIRST", "REMARKS", "TIPS", "advice_on"]
 
@@ -103,7 +106,17 @@ REMARKS: Mapping[Cause, tuple[Rule, ...]] = {
 _UNNAMED = (Cause.HOST_CODE, Cause.CPU_WORK, Cause.LATE_RANK)
 
 
-def advice_on(seen: Seen) -> str:
+class Advice(NamedTuple):
+    do: str
+    why: str = ""
+    change: Change | None = None
+
+
+def recording_advice(run: Context) -> str:
+    return "Record Python code to name it."
+
+
+def advice_on(seen: Seen) -> Advice:
     """What to try about a cause."""
     asks = seen.cause in _UNNAMED and seen.is_code
     asks &= seen.cause is not Cause.CPU_WORK or seen.run.has_device
@@ -112,4 +125,4 @@ def advice_on(seen: Seen) -> str:
     tips = ", ".join(rule.says for rule in TIPS.get(seen.cause, ()) if rule.when(seen))
     remarks = "".join(rule.says for rule in REMARKS.get(seen.cause, ()) if rule.when(seen))
     says = says.replace("{compute}", seen.run.compute)
-    return first + says.replace("{tips}", f" ({tips})" if tips else "") + remarks
+    return Advice(first + says.replace("{tips}", f" ({tips})" if tips else "") + remarks)

@@ -38,6 +38,9 @@ class Seen:
     bound: str
     around: str = ""
     unread_stacks: bool = False
+    path_ns: int = 0
+    cost_ns: int = 0
+    window_ns: int = 0
 
     @property
     def mean_ns(self) -> float:

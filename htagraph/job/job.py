@@ -73,6 +73,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.token_surplus import Balance
 from htagraph.writers.answering import answer_of, answers
@@ -485,11 +486,14 @@ class Job(Questions):
         path, rehearsal = self.critical_path(), self.rehearsal
         timeline, summaries = self.timeline, self.summaries.values()  # not the job, which keeps it
 
-        def causes() -> Iterator[Candidate]:
+        def charges() -> Charges:
+            return rehearsal.charges(path.segments, path.attributed_time)
+
+        def causes(charges: Charges) -> Iterator[Candidate]:
             return of_causes(
                 path.segments,
                 path.attributed_time,
-                rehearsal.charges(path.segments, path.attributed_time),
+                charges,
                 balance=Balance(rehearsal.token_surplus),
                 machines=timeline.late_hosts,
             )
@@ -499,7 +503,7 @@ class Job(Questions):
             done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
             return of_parts(path.segments, path.attributed_time, done=done)
 
-        return Trials(rehearsal, causes, parts)
+        return Trials(rehearsal, charges, causes, parts)
 
     @answers(STRAGGLERS)
     def stragglers(self, *, by: PartKey = "rank") -> pd.DataFrame:
@@ -689,10 +693,10 @@ class Job(Questions):
         if (rest := self.without_opening()) is not self:
             return rest.verdict()
         self.visit(Question.of("kernel_breakdown", by="name"))
-        costs = self.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
+        trials = self.trials if self.is_replayed else None
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, costs, self.pipeline_causes)
+        found = find_job_bounds(path, late, kernels, trials, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     @cached_property

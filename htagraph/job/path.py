@@ -165,6 +165,11 @@ class JobPath:
         return self.route.end_ns
 
     @property
+    def n_steps(self) -> int:
+        """Steps that tile the window (stub)."""
+        return 0
+
+    @property
     def dur_ns(self) -> int:
         """Length of the path, which is the length of the job's window."""
         return self.end_ns - self.start_ns

@@ -127,3 +127,12 @@ def _parts(text: str, hint: str) -> tuple[str, str]:
     if not separator or not name:
         raise QueryError(f"{text!r} is not NAME=VALUE.", hint=hint)
     return name, value.strip()
+
+
+def options_of(change: Change) -> str:
+    return str(change)
+
+
+def cause_option(cause: str) -> str:
+    """The option of ``htagraph what-if`` for the run without a cause."""
+    return f"--without {cause.lower().replace(' ', '-')}"

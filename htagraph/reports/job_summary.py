@@ -141,8 +141,8 @@ class JobSummary(PathSummary):
         """What limits the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
-        costs = self._visited.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
-        found = find_job_bounds(self.path, self.stragglers, kernels, costs, pipeline)
+        trials = self._visited.trials if self.is_replayed else None
+        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline)
         return replace(found, damage=self.damage)
 
     @property
@@ -177,7 +177,12 @@ class JobSummary(PathSummary):
 
     @property
     def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
+
+    @property
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the job, its window and its graphs."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
         if self.whole is not None:

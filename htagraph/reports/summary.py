@@ -56,11 +56,14 @@ each is dozens of replays."""
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
 
+_MUCH_INFERRED = 0.25
+"""Share of the path on inferred edges from which on the first screen says so: chosen. Pinned by
+`test_summary.py::test_a_path_of_which_a_quarter_is_inferred_says_so`."""
+
 _LEAST_SHARE = 0.0005
 """Share of the path below which inferred time is not mentioned: it would read 0.0%."""
 _ONE_OF_MANY = (
-    "waiting for a late rank counts as communication here; give the folder with the traces of all "
-    "ranks to tell them apart."
+    "its communication includes waiting for slower ranks; give the traces of all ranks to tell."
 )
 
 
@@ -96,6 +99,16 @@ class PathSummary(ABC):
     def unmatched_files(self) -> tuple[str, ...]:
         """Companion files that match nothing in the trace, each with why."""
         return ()
+
+    @property
+    @abstractmethod
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the window and its graph."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What one has to know beyond the window."""
+        return []
 
     @property
     def window_name(self) -> str:
@@ -242,13 +255,18 @@ class Summary(PathSummary):
         return repairs[repairs["damage"] == ""]
 
     @property
-    def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
-        said = self.window_caveats
+    def notes(self) -> list[str]:
+        """What one has to know beyond the window: other ranks, files that match nothing."""
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
-        if waits and (self.world_size or 1) > 1:
-            said.append(f"One rank of {self.world_size}: {_ONE_OF_MANY}")
-        return said
+        one_of_many = waits and (self.world_size or 1) > 1
+        said = [f"One of {self.world_size} ranks: {_ONE_OF_MANY}"] if one_of_many else []
+        is_inferred = self.path.inferred_share >= _MUCH_INFERRED
+        return [*said, *([self.inferred] if is_inferred else []), *self.unmatched_files]
+
+    @property
+    def caveats(self) -> list[str]:
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
 
     @property
     def _opening_sentence(self) -> str:
