@@ -127,7 +127,7 @@ class _Waits(NamedTuple):
 
 
 def _recorded_syncs(structure: Structure, records: SyncRecords, meanings: I8) -> _Waits:
-    """Host waits that a record names."""
+    """Synchronizations that a record names."""
     events = structure.events
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
     record, call = records.record[stream_rows], records.call[stream_rows]

@@ -1,7 +1,7 @@
-"""API calls that take milliseconds: first uses, and launches that the busy device blocks.
+"""API calls that take milliseconds: one-time setup, and launches that the busy device blocks.
 
-A first use creates a context or loads code, and happens once: it is the first call of its sort, and
-the device may be idle meanwhile. A launch that takes as long while the device runs earlier work
+One-time setup creates a context or loads code: it is the first call of its sort, and the device
+may be idle meanwhile. A launch that takes as long while the device runs earlier work
 waits for it: for room in the launch queue, or for an unrecorded reason.
 """
 
@@ -33,7 +33,7 @@ _BUSY_SHARE = 0.9
 gaps between kernels remain. Pinned by tests/explain/test_attributed_time.py."""
 
 _FIRST_USE_FACTOR = 2
-"""A first call is a first use if it takes longer than this many times the median of later ones.
+"""A first call is one-time setup if it takes longer than this many times the median of later ones.
 Pinned by tests/explain/test_attributed_time.py."""
 
 _LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Get|Set|By)")
@@ -57,7 +57,7 @@ class LongCalls(NamedTuple):
 
 
 def long_calls(dag: Dag) -> LongCalls:
-    """Long API calls: first uses, launches into a full queue, and launches that waited."""
+    """Long API calls: one-time setup, launches into a full queue, and launches that waited."""
     events = dag.events
     is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
     is_long &= events.category != events.symbols.code(OS_CALLS)
@@ -111,8 +111,8 @@ def _is_first(dag: Dag, calls: I64, first_work: I64) -> Bools:
     """Whether each call is the first of its sort, or may load different code each time.
 
     Launches are of one sort if their first kernels have the same name; other calls, if they and the
-    operators around them have the same names. A first call about as long as later ones is not a
-    first use: whatever made it long happens again.
+    operators around them have the same names. A first call about as long as later ones is no
+    one-time setup: whatever made it long happens again.
     """
     events = dag.events
     alike = np.flatnonzero(

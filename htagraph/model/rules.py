@@ -80,8 +80,8 @@ class Rule(Vocabulary):
     GRAPH_REPLAY = 17, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
     FIRST_DEVICE_WORK = 18, EdgeKind.SOURCE, _INFERRED
-    """The first work recorded on a device began long after its launch: until then the device ran work
-    from before the profile."""
+    """The first work recorded on a device began long after its launch: until then the device ran
+    work from before the profile."""
     NO_FREE_SMS = 19, EdgeKind.CONTENTION, _INFERRED, "no free SMs"
     """Ready work started as the last blocks of a long kernel on another stream drained."""
     RECURRING_IN_REPLAYS = 20, EdgeKind.SYNC, _INFERRED

@@ -31,8 +31,8 @@ _WHY = (
 
 none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it
 waits for an event of that stream. GPU synchronization: it was launched after the host waited
-for the communication. late launch: it was launched after the communication began, for another reason.
-nothing else to run: there is none. unknown wait: it was launched in time.
+for the communication. late launch: it was launched after the communication began, for another
+reason. nothing else to run: there is none. unknown wait: it was launched in time.
 """
 
 

@@ -204,7 +204,9 @@ def test_a_python_frame_says_what_the_code_below_it_is_for(frame, cause):
         """,
         frames=(frame,),
         names={"frame": frame},
-    ) == {"CPU work": 32, "GPU compute": 8} | ({cause: 21} if cause != "Python code" else {"CPU work": 53})
+    ) == {"CPU work": 32, "GPU compute": 8} | (
+        {cause: 21} if cause != "Python code" else {"CPU work": 53}
+    )
 
 
 def test_a_copy_that_blocks_the_host_is_charged_its_own_time():

@@ -78,7 +78,9 @@ def test_evidence_says_what_and_how_long():
         .critical_path()
     )
 
-    (compute,) = (finding for finding in find_bounds(path).findings if finding.cause == "GPU compute")
+    (compute,) = (
+        finding for finding in find_bounds(path).findings if finding.cause == "GPU compute"
+    )
 
     assert [(item.label, item.dur_ns, item.n_segments) for item in compute.evidence] == [
         ("gemm", 26_000, 2),
@@ -98,7 +100,9 @@ def test_three_names_are_evidence():
         .compile()
         .critical_path()
     )
-    (compute,) = (finding for finding in find_bounds(path).findings if finding.cause == "GPU compute")
+    (compute,) = (
+        finding for finding in find_bounds(path).findings if finding.cause == "GPU compute"
+    )
 
     assert [item.label for item in compute.evidence] == ["gemm", "conv", "bmm"]
 
@@ -136,7 +140,11 @@ def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
     """Either name alone does not say which two kernels are in each other's way."""
     path = full_device()
 
-    (full,) = (found for found in find_bounds(path).findings if found.cause == "kernels waiting for free SMs")
+    (full,) = (
+        found
+        for found in find_bounds(path).findings
+        if found.cause == "kernels waiting for free SMs"
+    )
 
     assert [(item.label, item.n_segments) for item in full.evidence] == [
         ("ready waits for fills", 8)
@@ -148,7 +156,11 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
     """Work that goes first delays the kernel that it waited for: the device computes as long."""
     path = full_device()
 
-    (full,) = (found for found in find_bounds(path).findings if found.cause == "kernels waiting for free SMs")
+    (full,) = (
+        found
+        for found in find_bounds(path).findings
+        if found.cause == "kernels waiting for free SMs"
+    )
 
     computed_ns = sum(500_000 + 40_000 * step for step in range(8))
     assert full.cost_ns <= path.dur_ns - computed_ns < full.dur_ns

@@ -78,7 +78,7 @@ def html_figures(figures: list[KeyFigure]) -> str:
 
 
 def _alike(steady: pd.DataFrame) -> pd.DataFrame:
-    """Steps that are alike, or all if there are none."""
+    """Typical steps, or all if there are none."""
     alike = steady[steady["is_steady"]]
     return alike if len(alike) else steady
 
@@ -98,9 +98,9 @@ def _step(steady: pd.DataFrame) -> KeyFigure:
     if len(steady) == 1:
         about = "the only step"
     elif steady["is_steady"].any():
-        about = f"median of {len(alike):,} alike of {human_count(len(steady), 'step')}"
+        about = f"median of {len(alike):,} typical of {human_count(len(steady), 'step')}"
     else:
-        about = f"median of {human_count(len(steady), 'step')}, no three alike"
+        about = f"median of {human_count(len(steady), 'step')}, no three typical"
     return KeyFigure("step time", human_duration(median), about, "steps", median)
 
 
@@ -113,7 +113,7 @@ def _job_step(steady: pd.DataFrame, n_shown: int) -> KeyFigure:
     )
     n_alike = int(steady["is_steady"].sum())
     which = (
-        f"{n_alike:,} alike of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
+        f"{n_alike:,} typical of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
     )
     middle, longest = float(medians.median()), medians.idxmax()
     about = (
