@@ -57,7 +57,7 @@ _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SY
 
 
 class BoundRules(NamedTuple):
-    """What bounds of edges follow from, for compiled code.
+    """What the bounds of edges follow from, for compiled code.
 
     Only the events of a path are read, so that each of many short windows costs little.
 

@@ -196,7 +196,7 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
             if is_replayed
             else "too large a job to be replayed here"
         )
-        return KeyFigure.unknown("potential saving", why, "help")
+        return KeyFigure.unknown("what a fix saves", why, "help")
     helpful, whole = summary.what_helps, max(summary.path.dur_ns, 1)
     made = helpful[helpful["kind"] != "without"]
     first = (made if len(made) else helpful).iloc[0]
@@ -219,4 +219,4 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
     )
     about = f"of the window, {low_ns / whole:.1%} to {high_ns / whole:.1%}: {how}"
     share = saves_ns / whole
-    return KeyFigure("potential saving", f"{share:.1%}", about, "help", share)
+    return KeyFigure("what a fix saves", f"{share:.1%}", about, "help", share)
