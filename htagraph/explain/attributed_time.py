@@ -250,7 +250,7 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     long = long_calls(dag)
     tail = gather(dag.edges.tail, pieces.edge) >> 1
     call = np.where(pieces.bound == Bound.LAUNCH, tail, event)  # a launch is its call's time
-    cause[is_host & gather(long.is_first_use, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
+    cause[is_host & gather(long.is_setup, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
     cause[runs_call & gather(long.is_full_queue, event, default=False)] = _CODE[Cause.FULL_QUEUE]
     cause[runs_call & gather(long.is_wait, event, default=False)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]

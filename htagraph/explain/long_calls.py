@@ -32,7 +32,7 @@ _BUSY_SHARE = 0.9
 """Least share of a call in which the device runs if the device blocks the call. Chosen below 1, as
 gaps between kernels remain. Pinned by tests/explain/test_attributed_time.py."""
 
-_FIRST_USE_FACTOR = 2
+_SETUP_FACTOR = 2
 """A first call is one-time setup if it takes longer than this many times the median of later ones.
 Pinned by tests/explain/test_attributed_time.py."""
 
@@ -47,11 +47,11 @@ class LongCalls(NamedTuple):
 
     Parameters
     ----------
-    is_first_use, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
+    is_setup, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
         At most one is true for a call; none if the reason is unknown.
     """
 
-    is_first_use: Bools
+    is_setup: Bools
     is_full_queue: Bools
     is_wait: Bools
 
@@ -83,7 +83,7 @@ def long_calls(dag: Dag) -> LongCalls:
         return out
 
     return LongCalls(
-        is_first_use=of_events(~is_held_up & _is_first(dag, calls, first_work)),
+        is_setup=of_events(~is_held_up & _is_first(dag, calls, first_work)),
         is_full_queue=of_events(is_held_up & is_launch & is_full),
         is_wait=of_events(is_held_up & is_launch & ~is_full),
     )
@@ -131,6 +131,6 @@ def _is_first(dag: Dag, calls: I64, first_work: I64) -> Bools:
     n = np.diff(np.append(begins, len(alike)))
     usual_ns = later_ns[by_length[begins + n // 2]]
     is_first = np.zeros(len(events), dtype=bool)
-    is_first[first] = events.dur_ns[first] > _FIRST_USE_FACTOR * usual_ns
+    is_first[first] = events.dur_ns[first] > _SETUP_FACTOR * usual_ns
     loads = events.named(events.symbols.searched(_LOADS))
     return is_first[calls] | loads[calls]

@@ -82,7 +82,7 @@ class Vocabulary(IntEnum):
         <EdgeKind.LAUNCH: 2>
         """
         for member in cls:
-            if member.label == text.lower():
+            if member.label.lower() == text.lower():
                 return member
         raise QueryError(f"{text!r} is no {cls.__name__}.", hint=one_of(text, cls.labels()))
 

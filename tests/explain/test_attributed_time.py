@@ -252,7 +252,7 @@ def test_a_launch_that_takes_milliseconds_loads_code():
     ) == {"one-time setup": 11_000, "CPU work": 10_000}
 
 
-def test_what_recurs_is_no_first_use():
+def test_what_recurs_is_no_setup():
     """The kernel was launched before, by another operator, and that took as long: it is loaded."""
     assert attributed(
         """
@@ -283,7 +283,7 @@ def test_calls_of_up_to_5_ms_are_not_examined(us_per_column: int, cause: str) ->
 
 
 @pytest.mark.parametrize(("first", "cause"), [(" " * 7, "CPU work"), (" " * 16, "one-time setup")])
-def test_a_first_use_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
+def test_setup_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
     """Later launches take 11 ms, the first one 18 ms or 27 ms."""
     gap = " " * len(first)
     found = attributed(
@@ -338,7 +338,7 @@ def test_a_launch_that_is_held_up_by_a_busy_device_waits_for_it():
     ) == {"one-time setup": 11_000, "GPU synchronization": 31_000, "CPU work": 10_000}
 
 
-def test_loading_code_is_a_first_use_each_time():
+def test_loading_code_is_setup_each_time():
     """Each call loads another module, and so does the launch, until its kernel starts."""
     assert attributed(
         """
@@ -364,7 +364,7 @@ def _full_queue(copy_name: str) -> dict[str, int]:
     )
 
 
-def test_a_waiting_copy_is_a_blocking_copy_before_it_is_a_full_queue():
+def test_a_waiting_copy_is_synchronous_before_it_is_a_full_queue():
     """The call waits for its own copy from pageable memory; room in the queue is not enough."""
     found = _full_queue("Memcpy HtoD (Pageable -> Device)")
 

@@ -21,7 +21,7 @@ CAUSES = {
     "sync_in_loop": "GPU synchronization",
     "small_kernels": "CPU work",
     "exposed_allreduce": "communication",
-    "blocking_copy": "synchronous copies",
+    "synchronous_copy": "synchronous copies",
     "full_queue": "full launch queue",
     "recompile": "recompilation",
 }
