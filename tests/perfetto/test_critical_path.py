@@ -89,7 +89,7 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
 def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
     """Called by their bound and event; why it counts and what it would save are arguments."""
     path = graph.critical_path()
-    saves = {"compute": "GPU compute: saves 24% if twice as fast"}
+    saves = {"GPU compute": "GPU compute: saves 24% if twice as fast"}
     segments, window = ask(path.to_perfetto(tmp_path / "x.pftrace", findings=saves), SAID, WINDOW)
     kernel, order = ("duration", "recorded"), ("program order", "by definition")
     waits = ("call semantics", "by definition")
@@ -98,8 +98,8 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
     assert segments == [
         ["host · aten::linear", "aten::linear", None, "1", "CPU work", None, *order],
         ["launch · kernel", "kernel", *on_stream, "CPU work", None, *launched],
-        ["compute · kernel", "kernel", *on_stream, "GPU compute", saves["compute"], *kernel],
-        ["compute · kernel2", "kernel2", *on_stream, "GPU compute", saves["compute"], *kernel],
+        ["compute · kernel", "kernel", *on_stream, "GPU compute", saves["GPU compute"], *kernel],
+        ["compute · kernel2", "kernel2", *on_stream, "GPU compute", saves["GPU compute"], *kernel],
         [f"sync · {called}", called, None, "1", "GPU synchronization", None, *waits],
         ["untraced code", "(host gap)", None, "1", "GPU synchronization", None, *order],
         ["host · aten::relu", "aten::relu", None, "1", "CPU work", None, *order],
@@ -111,7 +111,7 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
         ["debug.sync", "7.00 us (10.8%)"],
         ["debug.launch", "3.00 us (4.6%)"],
         ["debug.untraced code", "2.00 us (3.1%)"],
-        ["debug.finding 1", saves["compute"]],
+        ["debug.finding 1", saves["GPU compute"]],
     ]
 
 
