@@ -104,8 +104,8 @@ _FAR = 1 << 62
 
 
 _READ_IN_PARTS = (
-    "Read in parts, with an eighth more around each: a wait for something before that is "
-    "unexplained, and what threads wait for is learned from each part by itself."
+    "Read in parts, with an eighth more around each: a wait for something before that is an "
+    "unknown wait, and what threads wait for is learned from each part by itself."
 )
 
 

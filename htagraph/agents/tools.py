@@ -242,7 +242,7 @@ class WhatIfTool(TableTool, RunTool):
 class DiffTool(TableTool):
     """Compare two runs step by step: what changed beyond noise, and where it comes from.
 
-    Times are means of alike steps; deltas of the path add up. A change "unknown" has too few steps.
+    Times are means of typical steps; deltas of the path add up. "unknown": too few steps.
     `check` is passed, broken, or withheld: not comparable, damaged, or within noise.
     """
 

@@ -131,7 +131,7 @@ class Paragraph(NamedTuple):
     Parameters
     ----------
     cost : str, default=""
-        Of a card: what stands at the right.
+        Of a card: what is at the right.
     share : float, default=0.0
         Of a card: its cost as a share of the run.
     bound : str, default=""

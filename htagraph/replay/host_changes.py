@@ -72,7 +72,7 @@ class Graphed(Change):
     def apply(self, draft: Draft) -> None:
         """Remove the host time of operators and launches; each step's first launch stays.
 
-        Long host code does more than launch, so it stays except in the loosest reading. In the
+        Long untraced code does more than launch, so it stays except in the loosest reading. In the
         tightest reading, all untraced code stays.
         """
         found = draft.once(self, partial(self._find, draft))
@@ -171,8 +171,8 @@ class Prefetch(Change):
         draft.clear(own)
         same = events.lane[outer][1:] == events.lane[outer][:-1]
         before, after = outer[:-1][same], outer[1:][same]
-        # The first batch is waited for. In the tightest reading the others cost their handoff, or
-        # what they take from the step that they are loaded in.
+        # The first batch is waited for. In the tightest reading the others cost what passing them
+        # on takes, or what they take from the step that they are loaded in.
         own_ns = np.zeros(len(events), dtype=np.int64)
         if draft.assumption is Assumption.RIGID:
             own_ns[after] = np.minimum(
