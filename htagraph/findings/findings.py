@@ -208,8 +208,11 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
                 str(bounds.index[0]),
                 _around(part),
                 told.unread_stacks,
+                path_ns=dur_ns,
+                cost_ns=worth.cost_ns or 0,
+                window_ns=window_ns,
             )
-        )
+        ).do
         if f"{dur_ns / window_ns:.1%}" != "0.0%"
         else "",
         detail=_overlapped(cause, told.context),

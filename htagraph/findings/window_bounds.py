@@ -13,7 +13,7 @@ from htagraph.explain.replay_time import replay_time
 from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import Context, find_context
 from htagraph.findings.findings import Told, charged
-from htagraph.findings.light import compute_in_words
+from htagraph.findings.light import light_on
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
@@ -90,7 +90,7 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
     if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:
-        context = replace(context, compute=compute_in_words(path))
+        context = replace(context, compute=light_on(path))
     told = told_of(path, context, found)
     verdict = with_low_ends(charged(labels, path.window_name, path.dur_ns, told), found)
     if len(found):

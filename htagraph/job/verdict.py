@@ -97,7 +97,7 @@ def find_job_bounds(
         if finding.cause == Cause.LATE_RANK
         else replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
         if finding.cause == Cause.COMMUNICATION
-        else replace(finding, detail=slow, to_try=SLOW_DEVICE)
+        else replace(finding, detail=slow, to_try=SLOW_DEVICE.do)
         if finding.cause == Cause.COMPUTE and slow
         else replace(finding, title=_imbalance(path, finding))
         if finding.cause == Cause.EXPERT_IMBALANCE
@@ -116,7 +116,7 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
     if finding.cause != Cause.LATE_RANK or host is None:
         return finding
     ranks = [rank for rank, its_host in machines.items() if its_host == host]
-    return replace(finding, title=host_in_words(host, ranks), to_try=CHECK_HOST)
+    return replace(finding, title=host_in_words(host, ranks), to_try=CHECK_HOST.do)
 
 
 def _imbalance(path: JobPath, finding: Finding) -> str:
