@@ -178,6 +178,7 @@ class WhatIfTool(TableTool, RunTool):
     """
 
     name = "what_if"
+    without: Texts = Field((), description="Causes of the verdict that take no time.")
     scale: Texts = Field((), description="'NAME=FACTOR': take FACTOR times as long.")
     remove: Texts = Field((), description="NAME: are not there; 'sync': nothing waits.")
     no_wait: Texts = Field((), description="NAME: do not wait for the device.")
@@ -185,7 +186,7 @@ class WhatIfTool(TableTool, RunTool):
     overlap: Texts = Field((), description="NAME: run concurrently with all other device work.")
     fuse: Texts = Field((), description="'NAME,NAME': kernels that follow become one.")
     at_roof: Texts = Field((), description="NAME or 'all': take what the device needs at least.")
-    prefetch: bool = Field(False, description="Data is loaded during the step, one batch ahead.")
+    prefetch: int = Field(0, description="So many workers load data during the step; 0: as now.")
     graphed: bool = Field(False, description="Each step is captured as a CUDA or HIP graph.")
     bandwidth: float = Field(
         0, description="Collectives move data so many times as fast; 0: as now."
@@ -234,7 +235,7 @@ class WhatIfTool(TableTool, RunTool):
     @property
     def _changes(self) -> ChangeOptions:
         options = self.model_dump(include={field.name for field in fields(ChangeOptions)})
-        options["bandwidth"] = self.bandwidth or None
+        options |= {name: options[name] or None for name in ("bandwidth", "prefetch")}
         options["rank"] = self.rank if self.rank >= 0 else None
         return ChangeOptions(**options)
 
