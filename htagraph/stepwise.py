@@ -37,8 +37,8 @@ from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
 from htagraph.findings.light import compute_in_words
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
 from htagraph.findings.window_bounds import told_of, with_low_ends
+from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steps import find_steps
@@ -53,7 +53,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.path import BreakdownKey, CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.graph_file import BROKEN, arrays_in

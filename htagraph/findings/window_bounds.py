@@ -17,19 +17,19 @@ from htagraph.findings.light import compute_in_words
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import (
+from htagraph.findings.worth import predicted
+from htagraph.lookup.damage import (
     LOST_LIMIT,
+    damage_of,
     longest_whole_part,
     lost_in_words,
     lost_share,
 )
-from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.damage import Damage, damage_in_words
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.queries.quality import UNKNOWN_LIMIT
 
 __all__ = ["find_bounds", "told_of", "with_low_ends"]

@@ -15,7 +15,6 @@ from htagraph.findings.findings import Told, charged
 from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Finding, Verdict
-from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.findings.worth import predicted
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
@@ -24,6 +23,7 @@ from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_findings import charge_pipeline, slow_part_first
 from htagraph.job.ranks import RankSummary
 from htagraph.job.stragglers import slow_device
+from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 
