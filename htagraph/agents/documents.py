@@ -38,7 +38,7 @@ def window_head(name: str, start_ns: int, dur_ns: int) -> dict[str, Any]:
 
 def notes_part(notes: list[str]) -> Part:
     """Notes on how to read an answer."""
-    items = [plain(note, longest=None) for note in notes if note]
+    items = [plain(note, longest=None) for note in dict.fromkeys(notes) if note]
     return Part("notes", items, len(items), _RAISE)
 
 

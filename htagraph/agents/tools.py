@@ -203,10 +203,9 @@ class WhatIfTool(TableTool, RunTool):
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
         run: Any = target.job if target.is_job else target.summary.graph
-        target_notes = target.notes if target.is_job else target.summary.window_caveats
         begin_stage("Replaying")
-        scenario: Any = what_if(run, *made, on="window")
-        notes = notes_part([trust_in_words(scenario), *target_notes])
+        scenario: Any = what_if(run, *made)
+        notes = notes_part([trust_in_words(scenario), *target.notes])
         head = _head(run)
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
@@ -382,7 +381,7 @@ class AskTool(TableTool, RunTool):
 def _head(run: TraceGraph | Job) -> dict[str, Any]:
     """The window that the answer is about."""
     if isinstance(run, Job):
-        return {"ranks": len(run), "window": plain(str(run.asked_window or "job"))}
+        return {"ranks": len(run), "window": plain(str(run.rank_window or "job"))}
     window = run.interval
     return {"window": window_head(window.name, window.start_ns, window.dur_ns)}
 
