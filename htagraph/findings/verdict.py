@@ -367,10 +367,20 @@ class Verdict:
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Title and cost of the finding of each cause; a late rank is a cause of its own."""
+        """Card of each cause, the first finding first: its title, cost, fix and evidence, a line each.
+
+        A late rank is a cause of its own.
+        """
         return {
-            finding.label: ": ".join(filter(None, (finding.title, finding.cost)))
-            for finding in self.findings
+            one.label: "\n".join(
+                (
+                    f"{one.title}, costs {(one.cost_ns or 0) / max(self.dur_ns, 1):.0%}",
+                    f"cost: {human_duration(one.cost_ns or 0)}",
+                    f"fix: {one.to_try}",
+                    f"evidence: {one.evidence_sentence}",
+                )
+            )
+            for one in self.findings
         }
 
     @property
