@@ -24,8 +24,7 @@ That of a trace has these keys; later documents of the same version only add som
                     also, damage [sentence], notes [sentence]
     opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
                     change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
-                    alone_ns, together_ns, shares_with (a row); empty if findings are
-                    withheld
+                    alone_ns; empty if the verdict is withheld
     critical_path   dur_ns, unknown_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
