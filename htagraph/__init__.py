@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
-    from htagraph.replay.changes import insert, no_wait, remove, scale
+    from htagraph.replay.changes import insert, no_wait, remove, scale, without
     from htagraph.replay.collective_changes import bandwidth, equalise
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
@@ -103,6 +103,7 @@ __all__ = [
     "stepwise_verdict",
     "synth",
     "what_if",
+    "without",
     "write_page",
 ]
 
@@ -162,6 +163,7 @@ _HOMES = {
     "scale": "replay.changes",
     "stepwise_verdict": "stepwise",
     "what_if": "scenario",
+    "without": "replay.changes",
     "write_page": "reports.page",
 }
 _ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}

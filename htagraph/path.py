@@ -15,8 +15,8 @@ from htagraph.errors import MissingEventsError, QueryError, one_of
 from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
 from htagraph.explain.critical_path import path_edges, path_parts, path_segments
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
+from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.edges import edge_frame
-from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
@@ -88,6 +88,16 @@ class CriticalPath:
     def dur_ns(self) -> int:
         """Length of the path, which is the length of the window."""
         return self.window.dur_ns
+
+    @property
+    def n_steps(self) -> int:
+        """Whole steps that the window consists of, 0 if it is not made of steps."""
+        return self.window.n_steps
+
+    @property
+    def step_ns(self) -> float:
+        """Step time: the mean length of these steps; 0 if there are none."""
+        return self.window.step_ns
 
     @property
     def window_name(self) -> str:
@@ -189,8 +199,7 @@ class CriticalPath:
         Parameters
         ----------
         by : {"bound", "kind", "name", "op", "track", "rule", "step"}
-            ``step`` cuts the path at the boundaries of the trace's steps; the rest is
-            ``(outside steps)``.
+            ``step`` cuts the path where steps are done; the rest is ``(outside steps)``.
 
         Returns
         -------
@@ -213,15 +222,13 @@ class CriticalPath:
                 f"a path cannot be broken down by {by!r}.",
                 hint=one_of(by, (*LABELS, "step"), "by"),
             )
-        steps = find_steps(self.dag.events)
-        if not len(steps):
+        if not len(self.steps.names):
             raise MissingEventsError(
                 "the trace has no steps.",
                 missing="steps",
                 hint="call profiler.step(), or break down by 'bound'.",
             )
-        pieces = self.pieces(steps)
-        return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
+        return sum_by(self.pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
     def sums(self, *, by: BreakdownKey = "bound") -> dict[str, npt.NDArray[Any]]:
         """Columns of a `breakdown` by a label as arrays, without pandas.
@@ -243,14 +250,15 @@ class CriticalPath:
         """What `sums` has found, by label."""
         return {}
 
-    def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
-        """Segments cut at the boundaries of steps; see `split_by_steps`."""
-        return split_by_steps(self.coded.start_ns, self.coded.dur_ns, steps)
+    @cached_property
+    def steps(self) -> DoneSteps:
+        """The steps of the trace, each from when the one before was done until it is done."""
+        return done_steps(self.dag)
 
     @property
-    def n_steps(self) -> int:
-        """Steps that tile the window (stub)."""
-        return len(find_steps(self.dag.events))
+    def pieces(self) -> pd.DataFrame:
+        """Segments cut where steps are done; see `split_by_steps`."""
+        return split_by_steps(self.coded.start_ns, self.coded.dur_ns, self.steps.frame)
 
     @property
     def start_ns(self) -> int:
@@ -373,8 +381,9 @@ class CriticalPath:
         shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
         top = [(name, share) for name, share in shares if share >= _SHOWN_SHARE]
         bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
+        each = f"{human_duration(self.step_ns)} a step, " if self.n_steps > 1 else ""
         return (
-            f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
+            f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, {each}"
             f"{human_count(int(sums['n_segments'].sum()), 'segment')}: {bounds or 'nothing'})"
         )
 

@@ -173,8 +173,7 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
     summary: Summary | JobSummary
     if source.has_several:
         run = loaded_job(source, capture, request.reading)
-        asked = windowed(run, request.window)
-        summary = JobSummary(asked if request.window else asked.without_opening(), source.name)
+        summary = JobSummary(windowed(run, request.window), source.name)
         origin = ReportOrigin.of(source.path, request.window, capture)
     else:
         loaded, run = loaded_trace(source, capture, request.reading, request.window)

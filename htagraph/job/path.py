@@ -50,12 +50,14 @@ Pinned by `test_path.py::test_shares_by_rank_add_up_to_the_window`.
 class JobRoute:
     """Where the path of a job runs: known from the collectives, before any rank is opened.
 
-    Rank segments are in order of time; start and name are the window's, in common time.
+    Rank segments are in order of time; start, name and number of whole steps are the window's, in
+    common time.
     """
 
     rank_segments: tuple[RankSegment, ...]
     start_ns: int
     name: str
+    n_steps: int = 0
 
     @property
     def end_ns(self) -> int:
@@ -165,14 +167,19 @@ class JobPath:
         return self.route.end_ns
 
     @property
-    def n_steps(self) -> int:
-        """Steps that tile the window (stub)."""
-        return 0
-
-    @property
     def dur_ns(self) -> int:
         """Length of the path, which is the length of the job's window."""
         return self.end_ns - self.start_ns
+
+    @property
+    def n_steps(self) -> int:
+        """Whole steps that the window consists of, 0 if it is not made of steps."""
+        return self.route.n_steps
+
+    @property
+    def step_ns(self) -> float:
+        """Step time: the mean length of these steps; 0 if there are none."""
+        return self.dur_ns / self.n_steps if self.n_steps else 0.0
 
     @property
     def unknown_share(self) -> float:
@@ -308,8 +315,9 @@ class JobPath:
         ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
         shares = self.breakdown(by="bound")["share"].head(_TOP).items()
         bounds = [f"{in_words(bound)} {share:.0%}" for bound, share in shares]
+        each = f"{human_duration(self.step_ns)} a step, " if self.n_steps > 1 else ""
         return (
-            f"JobPath({self.name}, {human_duration(self.dur_ns)}, "
+            f"JobPath({self.name}, {human_duration(self.dur_ns)}, {each}"
             f"{human_count(len(self.segments), 'segment')}: "
             f"{', '.join(f'rank {rank} {share:.0%}' for rank, share in ranks)}; "
             f"{', '.join(bounds)})"

@@ -95,7 +95,7 @@ class ReplayIn:
         )
         own = graph.interval
         start_ns, end_ns = clock.to_common([own.start_ns, own.end_ns]).tolist()
-        window = Window(start_ns, end_ns, own.name, own.anchor)
+        window = replace(own, start_ns=start_ns, end_ns=end_ns)
         return RankReplay(graph.dag, moved, window, step_spread(steady_steps(graph.dag)))
 
 
@@ -187,7 +187,7 @@ class JobRehearsal:
         windows = [one.window for one in self.ranks.values()]
         start_ns = max(window.start_ns for window in windows)
         end_ns = max(window.end_ns for window in windows)
-        return Window(start_ns, end_ns, windows[0].name)
+        return replace(windows[0], start_ns=start_ns, end_ns=end_ns, anchor=-1)
 
     @cached_property
     def assumptions(self) -> tuple[Assumption, ...]:

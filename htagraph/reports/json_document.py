@@ -170,22 +170,13 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
 
 def _window(of: Window | JobPath) -> dict[str, Any]:
     """A window, or that of a job's path, as plain values."""
-    return {name: getattr(of, name) for name in ("name", "start_ns", "end_ns", "dur_ns")}
+    names = ("name", "start_ns", "end_ns", "dur_ns", "n_steps", "step_ns")
+    return {name: getattr(of, name) for name in names}
 
 
 def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
     """Files of a report as plain values."""
     return {what: str(file) for what, file in (files or {}).items()}
-
-
-def _opening(summary: Summary) -> dict[str, Any] | None:
-    """Work from before the profile as plain values."""
-    opening = summary.opening
-    return opening and {
-        "dur_ns": opening.dur_ns,
-        "start_ns": opening.rest.start_ns,
-        "is_left_out": summary.left_out is not None,
-    }
 
 
 def _replays(summary: Summary) -> dict[str, Any] | None:
@@ -220,7 +211,6 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         },
         "window": _window(window),
         "caveats": summary.caveats,
-        "opening": _opening(summary),
         "replays": _replays(summary),
         "verdict": summary.verdict.document(),
         "opportunities": _opportunities(summary),
