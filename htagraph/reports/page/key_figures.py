@@ -92,7 +92,7 @@ def _inside(steady: pd.DataFrame, window: Window) -> pd.DataFrame:
 def _step(steady: pd.DataFrame) -> KeyFigure:
     """Step time of a rank."""
     if steady.empty:
-        return KeyFigure.unknown("step time", "no whole step in this window", "steps")
+        return KeyFigure.unknown("step time", "no whole step in this time", "steps")
     alike = _alike(steady)
     median = float(alike["dur_ns"].median())
     if len(steady) == 1:
@@ -124,7 +124,7 @@ def _job_step(steady: pd.DataFrame, n_shown: int) -> KeyFigure:
 
 
 def _of_devices(devices: pd.DataFrame) -> list[KeyFigure]:
-    """Shares of the window in which devices are busy, communicate exposed, and are idle."""
+    """Shares of the run in which devices are busy, communicate exposed, and are idle."""
     names = ("device busy", "exposed communication", "device idle")
     if devices.empty:
         return [KeyFigure.unknown(name, "no device work recorded", "devices") for name in names]
@@ -166,12 +166,12 @@ def _of_window(
     """Share of what it is; of several devices, the worst one."""
     if len(devices) == 1:
         window = human_duration(int(devices["window_ns"].iloc[0]))
-        return f"{human_duration(int(time_ns.iloc[0]))} of the window, {window}"
+        return f"{human_duration(int(time_ns.iloc[0]))} of the run, {window}"
     at = int(share.to_numpy().argmin() if is_least else share.to_numpy().argmax())
     by = "rank" if "rank" in devices.columns else "device"
     extreme = "least" if is_least else "most"
     return (
-        f"of the window, mean of {human_count(len(devices), 'device')}; {extreme} on {by} "
+        f"of the run, mean of {human_count(len(devices), 'device')}; {extreme} on {by} "
         f"{devices[by].iloc[at]}: {share.iloc[at]:.1%}"
     )
 
@@ -217,6 +217,6 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
         if findings
         else (int(first["saves_ns"]), max(int(first["low_ns"]), 0), int(first["high_ns"]))
     )
-    about = f"of the window, {low_ns / whole:.1%} to {high_ns / whole:.1%}: {how}"
+    about = f"of the run, {low_ns / whole:.1%} to {high_ns / whole:.1%}: {how}"
     share = saves_ns / whole
     return KeyFigure("what a fix saves", f"{share:.1%}", about, "help", share)

@@ -21,8 +21,8 @@ from htagraph.reports.summary import Summary
 __all__ = ["path_section"]
 
 _INTRO = (
-    "The chain of waits, followed back from the end of the window. Its segments tile the window, "
-    "so only a shorter path makes the window shorter. Click a segment to see what it is; select a "
+    "The chain of waits, followed back from the end of the run. Its segments tile the run, "
+    "so only a shorter path makes the run shorter. Click a segment to see what it is; select a "
     "stretch to zoom, double-click to zoom out."
 )
 _INTRO_OF_JOB = (
@@ -61,7 +61,7 @@ def path_section(
         "Critical path",
         f"{intro} {summary.inferred}".strip(),
         tuple(panels) if path.dur_ns else (),
-        "Nothing was recorded in this window.",
+        "Nothing was recorded here.",
         steps,
     )
 

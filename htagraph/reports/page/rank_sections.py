@@ -69,7 +69,7 @@ def _speed_of_light(summary: Summary) -> Iterator[Section]:
     )
     intro = (
         "How long the device needs for the work of each operator, at its dense peak or at memory "
-        "bandwidth, and what the window would gain. Operators without a model are left out."
+        "bandwidth, and what the run would gain. Operators without a model are left out."
     )
     yield Section("speed-of-light", "Speed of light", intro, panels)
 

@@ -22,12 +22,9 @@ __all__ = [
     "sampled_panels",
 ]
 
-_NO_DEVICE = (
-    "No device work in this window. If the whole trace has none, profile with "
-    "ProfilerActivity.CUDA."
-)
+_NO_DEVICE = "No device work here. If the whole trace has none, profile with ProfilerActivity.CUDA."
 _NO_LAUNCHES = (
-    "No launches in this window. If the whole trace has none, the calls that enqueue device work "
+    "No launches here. If the whole trace has none, the calls that enqueue device work "
     "were not recorded."
 )
 
@@ -123,7 +120,7 @@ def communication_section(overlap: pd.DataFrame, exposed: pd.DataFrame) -> Secti
     if "rank" in overlap.columns:
         intro += " Waiting for a late rank counts as communication here."
     communicates = int(overlap["communication_ns"].sum()) > 0
-    absent = "No communication kernels in this window."
+    absent = "No communication kernels here."
     return Section("communication", "Communication", intro, panels if communicates else (), absent)
 
 

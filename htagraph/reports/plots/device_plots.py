@@ -86,17 +86,15 @@ def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
         title = "No device work was recorded"
     elif len(frame) == 1:
         compute, idle = float(frame["compute_share"].iloc[0]), float(frame["idle_share"].iloc[0])
-        title = (
-            f"{rows[0].capitalize()} computes {compute:.0%} of the window and is idle {idle:.0%}"
-        )
+        title = f"{rows[0].capitalize()} computes {compute:.0%} of the run and is idle {idle:.0%}"
     else:
         most = rows[int(frame["idle_share"].to_numpy().argmax())]
         title = (
-            f"Devices compute {frame['compute_share'].mean():.0%} of the window and are idle "
+            f"Devices compute {frame['compute_share'].mean():.0%} of the run and are idle "
             f"{frame['idle_share'].mean():.0%} on average; {most} is idle most "
             f"({frame['idle_share'].max():.0%})"
         )
-    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
+    axis = {"title": {"text": "share of the run, %"}, "range": [0, 100]}
     return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
@@ -269,7 +267,7 @@ def utilization(frame: pd.DataFrame) -> Drawing:
         if share.any()
     ]
     title = _use(frame)
-    axis = {"title": {"text": "share of warp slots and of the window, %"}, "range": [0, 100]}
+    axis = {"title": {"text": "share of warp slots and of the run, %"}, "range": [0, 100]}
     return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 

@@ -66,7 +66,7 @@ def critical_path(path: CriticalPath | JobPath) -> Drawing:
             shares.append(f"{share:.0%} {in_words(bound)}")
     largest = " and ".join(shares[:2]) or "empty"
     title = f"The critical path of {human_duration(path.dur_ns)} is {largest}"
-    return one_bar(parts, title, "share of the window, %")
+    return one_bar(parts, title, "share of the run, %")
 
 
 @of_path("CriticalPath")
@@ -303,7 +303,7 @@ def steps(path: CriticalPath) -> Drawing:
 def _steps_title(names: list[str], total: I64) -> str:
     """Sentence on how long steps take."""
     if not names:
-        return "No step overlaps the window"
+        return "No step in this time"
     if len(names) == 1:
         return f"One step, {human_duration(int(total[0]))}"
     slowest = label(names[int(total.argmax())], width=28)

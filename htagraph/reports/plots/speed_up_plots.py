@@ -52,7 +52,7 @@ def speed_ups(frame: pd.DataFrame) -> Drawing:
         traces.append(_curve(points, escape(short[str(target)]), str(target), line))
     first, points = curves[0]
     gain = points.loc[points["less_share"] == 1 - TWICE_AS_FAST, "saves_share"].iloc[0]
-    title = f"{escape(short[str(first)])} twice as fast saves {gain:.1%} of the window"
+    title = f"{escape(short[str(first)])} twice as fast saves {gain:.1%} of the run"
     if len(curves) > 1:
         title += ", more than any other"
     return new_figure(
@@ -60,7 +60,7 @@ def speed_ups(frame: pd.DataFrame) -> Drawing:
         title,
         height=420,
         xaxis={"title": {"text": "less time for each, %"}, "range": [0, 100]},
-        yaxis={"title": {"text": "saved, % of the window"}},
+        yaxis={"title": {"text": "saved, % of the run"}},
         legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
         meta={"note": _NOTE},
     )
