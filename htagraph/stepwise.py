@@ -35,7 +35,7 @@ from htagraph.errors import OutputError
 from htagraph.explain.critical_path import path_edges
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
-from htagraph.findings.light import compute_in_words
+from htagraph.findings.light import light_on
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
 from htagraph.findings.window_bounds import told_of
@@ -104,8 +104,8 @@ _FAR = 1 << 62
 
 
 _READ_IN_PARTS = (
-    "Read in parts, with an eighth more around each: a wait for something before that is "
-    "unexplained, and what threads wait for is learned from each part by itself."
+    "Read in parts, with an eighth more around each: a wait for something before that is an "
+    "unknown wait, and what threads wait for is learned from each part by itself."
 )
 
 
@@ -459,7 +459,7 @@ class _Run:
             path = _sample(path)
         opportunities = path.excerpt.scaled(path.trials.causes)
         if len(opportunities):
-            context = replace(context, compute=compute_in_words(path))
+            context = replace(context, compute=light_on(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
         there = _attributed(path).groupby("cause", observed=True)["dur_ns"].sum()
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}

@@ -30,7 +30,7 @@ PLANTED = {
     "sync_in_loop": ".item() in every layer",
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
-    "blocking_copy": "batches copied from pageable memory",
+    "synchronous_copy": "batches copied from pageable memory",
     "captured": "loading a batch sleeps 40 ms; recorded with PyTorch on a CPU",
 }
 """Faults of the demo traces, in words."""

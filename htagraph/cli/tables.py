@@ -113,7 +113,7 @@ def print_verdict(console: Console, summary: Summary | JobSummary) -> None:
 
 
 def print_paragraphs(console: Console, paragraphs: Iterable[Paragraph]) -> None:
-    """Print the paragraphs of a verdict; beside the title of a card is its cost as a bar."""
+    """Print the paragraphs of a verdict; next to the title of a card is its cost as a bar."""
     width = min(console.width, SCREEN_WIDTH)
     for one in paragraphs:
         if one.opens:

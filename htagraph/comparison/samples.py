@@ -1,7 +1,7 @@
-"""Samples: the stretches of a run that a comparison covers, usually its steps that are alike.
+"""Samples: the stretches of a run that a comparison covers, usually its typical steps.
 
 Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
-has alike steps of its own.
+has typical steps of its own.
 
 A step is done when its host range has ended and all device work launched in it or before is done.
 It lasts from when the step before was done. Its host range alone is not enough: if nothing waits
@@ -95,7 +95,7 @@ def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Sampl
 def device_work_began(dag: Dag) -> tuple[I64, I64]:
     """Device work, and when it was launched, or when it began if its launch was not recorded.
 
-    Work without a launch that began before all work with one was from before the profile.
+    Work without a launch that began before all work with one is from before the profile.
     """
     work = np.flatnonzero(dag.events.is_device)
     is_launched, began_ns = dag.launch[work] >= 0, dag.events.ts_ns[work]
@@ -147,12 +147,12 @@ def _all_differ(kind: I64) -> bool:
 
 
 def _alike(steps: DoneSteps, inside: Bools, *, varies: bool) -> tuple[Bools, bool]:
-    """Steps inside a window to compare: of each kind those of alike length, unless they are few.
+    """Steps inside a window to compare: of each kind those of typical length, unless they are few.
 
     If their work varies, so does their length.
 
     Returns with them whether the first of the trace is like others, and left out all the same. It
-    is if enough others are alike: its device starts idle, and no gap between steps precedes it.
+    is if enough others are typical: its device starts idle, and no gap between steps precedes it.
     """
     lengths_ns = steps.end_ns - steps.start_ns
     kept, is_first_left_out = np.zeros_like(inside), False

@@ -64,7 +64,7 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
 
 
 def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
-    """Code between operators, by segment: its frame; else its neighbour, if its range says little.
+    """Untraced code, by segment: its frame; else its neighbour, if its range says little.
 
     Ranges that say little are steps. Missing for segments that are no such code.
 

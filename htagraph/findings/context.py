@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import numpy as np
 
+from htagraph.findings.light import Light
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import compiled_share, is_replayed
-from htagraph.lookup.data_loaders import Loading, find_loading
+from htagraph.lookup.data_loaders import Loading, find_loading, n_batches
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
+from htagraph.model.api_calls import CAPTURE_BEGINS
 from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -94,8 +96,13 @@ class Context:
         All ranks of the job are loaded.
     shares_cores : bool, default=False
         Other ranks may run on the same machine.
-    compute : str, default=""
-        What compute would save at the roof of the device, in words; empty if unknown.
+    can_capture : bool, default=False
+        Launches were recorded, and neither most device time is in captured graphs nor does the
+        trace capture one.
+    n_batches : int, default=0
+        Batches that the window loads, see `htagraph.lookup.data_loaders.n_batches`.
+    compute : Light
+        How far compute is from the roof of the device.
     """
 
     has_device: bool
@@ -119,7 +126,9 @@ class Context:
     has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
-    compute: str = ""
+    can_capture: bool = False
+    n_batches: int = 0
+    compute: Light = field(default_factory=Light)
 
     @property
     def is_compiled(self) -> bool:
@@ -140,6 +149,11 @@ class Context:
     def is_eager(self) -> bool:
         """Whether PyTorch runs hardly any compiled work; a captured graph may hide some."""
         return self.is_pytorch and self.compiled_share <= _HARDLY_ANY and not self.is_replayed
+
+    @property
+    def graph(self) -> str:
+        """What a step that launches its work could be captured as; empty if nothing."""
+        return f"{self.api.upper()} graph" if self.can_capture and self.api else ""
 
     @classmethod
     def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
@@ -165,6 +179,7 @@ class Context:
             cls(**shared),
             compiled_share=min(rank.compiled_share for rank in ranks),
             overlapped_share=min(rank.overlapped_share for rank in ranks),
+            n_batches=min(rank.n_batches for rank in ranks),
             blocking_copy=slowest.blocking_copy,
             blocking_copy_ns=slowest.blocking_copy_ns,
             has_others=is_whole,
@@ -185,13 +200,14 @@ def find_context(dag: Dag, window: Window) -> Context:
     """
     kind = dag.events.kind
     name, copy_ns = _blocking_copies(dag, window)
+    replays = is_replayed(dag, window)
     return Context(
         has_device=bool(dag.events.is_device.any()),
         api=_api(dag),
         has_sync_records=bool((kind == EventKind.SYNC).any()),
         has_stacks=bool((kind == EventKind.PYTHON).any()),
         compiled_share=compiled_share(dag, window),
-        is_replayed=is_replayed(dag, window),
+        is_replayed=replays,
         trains=_on_host(dag, _TRAINS).any().item(),
         optimizer=_optimizer(dag),
         precision=_precision(dag, window),
@@ -205,6 +221,10 @@ def find_context(dag: Dag, window: Window) -> Context:
         is_plain=is_plain(dag.events),
         overlapped_share=_overlapped_share(dag, window),
         has_small_grids=_has_small_grids(dag, window),
+        can_capture=not replays
+        and bool((dag.launch >= 0).any())
+        and not _on_host(dag, CAPTURE_BEGINS).any(),
+        n_batches=n_batches(dag, window),
     )
 
 

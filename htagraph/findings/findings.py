@@ -25,6 +25,7 @@ from htagraph.findings.advice import (
     UNTRACED,
 )
 from htagraph.findings.context import Context
+from htagraph.findings.light import Light
 from htagraph.findings.main_range import main_range, range_times
 from htagraph.findings.rules import advice_on, recording_advice
 from htagraph.findings.seen import Seen
@@ -36,7 +37,7 @@ from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
 
-__all__ = ["Told", "advice_off_path", "charged", "costs_by_cause", "to_record"]
+__all__ = ["Told", "advice_off_path", "charged", "costs_by_cause", "roof_in_words"]
 
 _N_EVIDENCE = 3
 """Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
@@ -66,11 +67,11 @@ def advice_off_path(run: Context, window_ns: int, cause: Cause, cost_ns: int) ->
     return Fix(*advice)
 
 
-def to_record(verdict: Verdict, run: Context) -> str:
-    """The setting that would name the code on the cards; empty if all of it has a name."""
-    unnamed = Bound.UNTRACED_CODE.label
-    firsts = [one.evidence[0] for one in verdict.top_findings if one.evidence]
-    return recording_advice(run) if any(unnamed == e.bound and not e.frame for e in firsts) else ""
+def roof_in_words(light: Light) -> str:
+    """How near its operators are to the roofs of the device, if little is left to gain there."""
+    if light.operator or not light.roof_share:
+        return ""
+    return f"Its operators run at {light.roof_share:.0%} of their roofs: only fewer of them help."
 
 
 def costs_by_cause(opportunities: pd.DataFrame) -> dict[tuple[str, int], int]:
@@ -190,7 +191,6 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         path_ns if cost_ns is None else cost_ns,
         window_ns,
     )
-    advice = advice_on(seen)
     return Finding(
         cause=cause.value,
         title=title,
@@ -205,7 +205,8 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         last_step=steps[-1] if steps else "",
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
-        fix=Fix(*advice),
+        fix=Fix(*advice_on(seen)),
+        to_record=recording_advice(seen),
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None
         else (),

@@ -131,7 +131,7 @@ class Paragraph(NamedTuple):
     Parameters
     ----------
     cost : str, default=""
-        Of a card: what stands at the right.
+        Of a card: what is at the right.
     share : float, default=0.0
         Of a card: its cost as a share of the run.
     bound : str, default=""
@@ -265,6 +265,8 @@ class Finding:
         much of the communication is hidden.
     if_gone : str
         The condition of the run without it.
+    to_record : str
+        What the recording lacks to say what it is made of, and the setting; empty for nothing.
     """
 
     cause: str
@@ -284,6 +286,7 @@ class Finding:
     ranks: tuple[tuple[int, int], ...] = ()
     detail: str = ""
     if_gone: str = "without it"
+    to_record: str = ""
 
     def __repr__(self) -> str:
         """Say what it is."""
@@ -442,8 +445,6 @@ class Verdict:
         How near the operators on the device are to its roofs, if most of them are known.
     rests_on : str
         The part of the window that was replayed, if not all of it.
-    to_record : str
-        The setting of the profiler that would name what the first cards cannot.
 
     Examples
     --------
@@ -465,7 +466,11 @@ class Verdict:
     replays: str = ""
     roof: str = ""
     rests_on: str = ""
-    to_record: str = ""
+
+    @property
+    def to_record(self) -> str:
+        """The setting of the profiler that would name what the cards cannot; said once."""
+        return next((one.to_record for one in self.top_findings if one.to_record), "")
 
     @property
     def by_cause(self) -> dict[str, str]:

@@ -17,9 +17,9 @@ from htagraph.findings.findings import (
     advice_off_path,
     charged,
     costs_by_cause,
-    to_record,
+    roof_in_words,
 )
-from htagraph.findings.light import compute_in_words
+from htagraph.findings.light import light_on
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
@@ -96,9 +96,9 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
     if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:
-        context = replace(context, compute=compute_in_words(path))
+        context = replace(context, compute=light_on(path))
     verdict = charged(labels, path.window_name, path.dur_ns, told_of(path, context, found))
-    verdict = replace(verdict, n_steps=path.n_steps, to_record=to_record(verdict, context))
+    verdict = replace(verdict, n_steps=path.n_steps, roof=roof_in_words(context.compute))
     if verdict.withheld:
         return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
     if len(found):

@@ -193,7 +193,7 @@ class Job(Questions):
         ----------
         window : str or (int, int)
             A name, glob or regex; a step by its number (``"5"``), ``"first"``, ``"last"`` or
-            ``"median"``: the one of median length, over all ranks, of those that are alike on each;
+            ``"median"``: the one of median length, over all ranks, of those typical on each;
             ``"trace"`` for all; or times, on the clock of each rank.
 
         Raises
@@ -201,7 +201,7 @@ class Job(Questions):
         WindowNotFoundError
             If there is no such step; for a name, at the first question.
         QueryError
-            If a word stands for different steps on different ranks, or no step is alike on all.
+            If a word stands for different steps on different ranks, or no step is typical on all.
 
         Warns
         -----

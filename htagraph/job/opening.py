@@ -20,6 +20,6 @@ class AfterOpening:
         return LATER
 
     def __call__(self, graph: TraceGraph) -> Window:
-        """The window of a rank; all of it if nothing was launched before its capture."""
+        """The window of a rank; all of it if it has no work from before the profile."""
         rest = rest_after_opening(graph.critical_path())
         return rest if rest is not None else replace(graph.interval, name=LATER)

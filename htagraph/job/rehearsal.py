@@ -65,7 +65,7 @@ class RankReplay:
     window : Window
         In common time.
     spread : float
-        How much alike steps differ, see `htagraph.replay.hold_out.step_spread`.
+        How much typical steps differ, see `htagraph.replay.hold_out.step_spread`.
     """
 
     dag: Dag

@@ -18,7 +18,6 @@ from htagraph.findings.findings import (
     advice_off_path,
     charged,
     costs_by_cause,
-    to_record,
 )
 from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
 from htagraph.findings.side_by_side import completed
@@ -104,7 +103,7 @@ def find_job_bounds(
     if trials is not None:
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, trials, advise)
-    return replace(verdict, to_record=to_record(verdict, context))
+    return verdict
 
 
 def _told(
@@ -125,7 +124,7 @@ def _told(
             return replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
         case Cause.COMPUTE if len(kernels):
             slow = slow_device(kernels, finding.ranks[0][0])
-            return replace(finding, detail=slow, fix=Fix(SLOW_DEVICE)) if slow else finding
+            return replace(finding, detail=slow, fix=Fix(*SLOW_DEVICE)) if slow else finding
         case Cause.EXPERT_IMBALANCE:
             title = path.timeline.expert_work.in_words(finding.ranks[0][0])
             return replace(finding, title=title)
@@ -141,7 +140,7 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
     if finding.cause != Cause.LATE_RANK or host is None:
         return finding
     ranks = [rank for rank, its_host in machines.items() if its_host == host]
-    return replace(finding, title=host_in_words(host, ranks), fix=Fix(CHECK_HOST))
+    return replace(finding, title=host_in_words(host, ranks), fix=Fix(*CHECK_HOST))
 
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:

@@ -69,7 +69,7 @@ def _links(dag: Dag) -> list[_Check]:
     ids = dag.events.correlation[device[dag.launch[device] >= 0]]
     n_ids = int(group_starts(np.sort(ids)).sum())  # `np.unique` takes far longer
     moved_by, overlap = dag.calibration.moved_by, dag.calibration.clock_overlap_ns
-    n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
+    n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_latency_ns
     return [
         _Check(
             "device work present",
@@ -142,10 +142,10 @@ def _waits(dag: Dag) -> list[_Check]:
     waits = long_waits(dag)
     return [
         _Check(
-            "long host waits matched with device work",
+            "long synchronizations matched with device work",
             int((waits & is_matched(dag)).sum()),
             int(waits.sum()),
-            "What some long host waits are for is unknown: their time counts as unrecorded waits. "
+            "What some long waits are for is unknown: their time counts as unrecorded waits. "
             "Record it with enable_cuda_sync_events=True.",
         ),
         _Check(
@@ -295,7 +295,7 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
 
 
 def unknown_in_words(share: float) -> str:
-    """Why nothing is predicted of a path with so much unknown waits; empty below the limit.
+    """Why nothing is predicted of a path with so many unknown waits; empty below the limit.
 
     Examples
     --------

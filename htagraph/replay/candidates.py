@@ -48,7 +48,7 @@ _N_NAMES_OF_LARGE = 4
 """Kernels and operators to try; of a large graph fewer, since each costs several replays. Chosen to
 bound the time of a report: test_candidates counts them."""
 _N_SITES = 8
-"""Places of host code, and of waits, to try. Chosen like the names: test_candidates counts them."""
+"""Places of code, and of waits, to try. Chosen like the names: test_candidates counts them."""
 _MIN_SHARE = 0.001
 """Share of the path below which a part is not tried. Chosen: test_candidates has one either side.
 """
@@ -213,7 +213,7 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
 
 
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
-    """Yield host code by line, or by the operators around it."""
+    """Yield untraced code by line, or by the operators around it."""
     code = attributed[attributed["cause"] == Cause.HOST_CODE]
     number, ops = pd.factorize(code["op"].to_numpy(object))
     inside = ("in " + ops)[number]  # each text once: a name may have megabytes

@@ -19,7 +19,7 @@ from htagraph.model.progress import counted
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
-from htagraph.replay.changes import Change
+from htagraph.replay.changes import Change, OnRank, Without, slug
 from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.rehearsal import Saving
 
@@ -150,6 +150,37 @@ class Trials(Generic[Replayer]):
         together_ns = _together(rehearsal, found, rows)
         shares_with = [shared.get(one.change, -1) for one in found]
         return _frame(rehearsal, found, {"together_ns": together_ns, "shares_with": shares_with})
+
+    def made(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """What is replayed for some changes: for `without` a cause, what makes it go.
+
+        Raises
+        ------
+        QueryError
+            If the run loses nothing to such a cause.
+        """
+        made: list[Change] = []
+        for one in changes:
+            inner = one.change if isinstance(one, OnRank) else one
+            alone = self._named(inner.cause).changes if isinstance(inner, Without) else (inner,)
+            made += (each.on_rank(one.rank) for each in alone) if isinstance(one, OnRank) else alone
+        return tuple(made)
+
+    def cost(self, cause: str, charged: pd.DataFrame) -> Saving:
+        """What the window loses to a cause: at most the time that its path charges to it."""
+        gone = self._named(cause)
+        saved_ns = self.rehearsal.saved_ns(gone.changes)
+        own_ns = int(charged.loc[charged["cause"] == gone.cause, "dur_ns"].sum())
+        cost_ns = min(max(saved_ns, 0), saved_ns if gone.rank >= 0 else own_ns)
+        return Saving(cost_ns, cost_ns, cost_ns, ((Assumption.AS_BOUND, cost_ns),))
+
+    def _named(self, cause: str) -> Candidate:
+        """The run without a cause, or without the delay of a late rank, by its `slug`."""
+        causes = {slug(one.candidate.target): one.candidate for one in self._causes}
+        if cause not in causes:
+            told = ", ".join(causes) or "nothing"
+            raise QueryError(f"the run loses no time to {cause!r}.", hint=f"it does to: {told}.")
+        return causes[cause]
 
     @cached_property
     def _causes(self) -> Sequence[_Prediction]:

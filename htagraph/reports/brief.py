@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from htagraph.model.kinds import Cause
-from htagraph.replay.change_options import cause_option
+from htagraph.replay.change_options import options_of
+from htagraph.replay.changes import without
 from htagraph.reports.summary import Summary
 
 if TYPE_CHECKING:
@@ -33,4 +34,4 @@ def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
             return "what-if", ""
         case "one rank" | "work bound":
             return _QUESTIONS[Cause(verdict.findings[0].cause)], ""
-    return "what-if", cause_option(verdict.findings[0].cause)
+    return "what-if", options_of(without(verdict.findings[0].cause))

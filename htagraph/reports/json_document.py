@@ -38,12 +38,12 @@ That of a trace has these keys; later documents of the same version only add som
     profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
                     name, unit ("step" or "window"), devices (names, "" for unknown), world_size (0
                     for unknown), n_ranks, n_steps, kinds [n_steps, n_compared, has_first,
-                    has_last, said] (steps that do the same work: all, and those that are alike;
+                    has_last, said] (steps that do the same work: all, and the typical ones;
                     whether they include those of the trace; why they are outliers, if they are),
-                    steps_ns (lengths of alike steps, the first 200), n_odd, left_out [sentence]:
+                    steps_ns (lengths of typical steps, the first 200), n_odd, left_out [sentence]:
                     steps that are not compared, and why,
                     parts [part, bound, name, kind (a row), calls, total_ns, std_ns, first_ns,
-                    last_ns, least_ns, most_ns]: sums over the alike steps of a kind, the standard
+                    last_ns, least_ns, most_ns]: sums over the typical steps of a kind, the standard
                     deviation from step to step, the first, last, shortest and longest of them.
                     `part` is "step" (the whole), "bound", "op" or "name" (of the critical path;
                     each adds up to the whole), "kernel", "operator" (with what it calls) or

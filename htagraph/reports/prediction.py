@@ -139,7 +139,7 @@ def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:
         "before_ns": scenario.rehearsal.window.dur_ns,
         "withheld": scenario.withheld,
         "hold_out": str(scenario.hold_out) if isinstance(scenario, Scenario) else "",
-        "after_ns": scenario.dur_ns if told else None,
+        "after_ns": scenario.rehearsal.window.dur_ns - saves.expected_ns if saves else None,
         "saves_ns": saves.expected_ns if saves else None,
         "low_ns": saves.low_ns if saves else None,
         "high_ns": saves.high_ns if saves else None,

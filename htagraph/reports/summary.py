@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_INFERRED", "PathSummary", "Summary", "inferred_in_words"]
 
 NOT_INFERRED = (
-    "Nothing was inferred (--no-infer): waits without a record stay unknown waits or count as host "
-    "time."
+    "Nothing was inferred (--no-infer): waits without a record stay unknown or count as host time."
 )
 """Caveat of a report on graphs without inferred edges."""
 

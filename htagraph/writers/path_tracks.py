@@ -69,7 +69,7 @@ class _Texts(NamedTuple):
 
 
 def _about(segments: pd.DataFrame, what: _Texts) -> _Texts:
-    """What each segment is called after: its event, or the code between events."""
+    """What each segment is called after: its event, or the untraced code between events."""
     if "code" not in segments:
         return what
     code = _Texts.of(segments["code"])
@@ -99,7 +99,7 @@ def _arguments(
     operator = _Texts.of(segments["op"])
     code_of = {text: code for code, text in enumerate(what.texts)}
     same = np.array([code_of.get(text, -1) for text in operator.texts], dtype=np.int64)
-    # The slice of a full device is about the kernel that fills it; what waits comes next.
+    # The slice of a wait for free SMs is about the kernel that fills it; what waits comes next.
     waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.WAITING_FOR_SMS.label
     rule = _Texts.of(segments["rule"])
     # What is recorded of an unknown wait is its edge, not what the time was spent on.

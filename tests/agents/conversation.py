@@ -27,7 +27,7 @@ EXCHANGE = re.compile(r'(```json\n(\{"tool".*?)\n```\n\n```json\n).*?(\n```)', r
 
 def write_traces(folder: Path) -> None:
     """The traces that are asked about: a run before and after a repair, and a job."""
-    blocking = simulate(training_rank(fault="blocking_copy", steps=4))
+    blocking = simulate(training_rank(fault="synchronous_copy", steps=4))
     blocking.write(folder / "before.pt.trace.json")
     simulate(training_rank(steps=4)).write(folder / "after.pt.trace.json")
     job = training_job(ranks=3, straggler=1, delay_ns=9_000_000)

@@ -14,7 +14,7 @@ OWN = Op("mylib::attention", [[8]], [("attention", 20_000)])
 def advice(*ops):
     """The advice on compute."""
     findings = recorded(*ops, is_awaited=True).verdict().findings
-    return next(one.to_try for one in findings if one.cause == "compute")
+    return next(one.to_try for one in findings if one.cause == "GPU compute")
 
 
 def test_the_operator_with_most_to_gain_is_named():
