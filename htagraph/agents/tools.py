@@ -184,12 +184,13 @@ class WhatIfTool(TableTool, RunTool):
     name = "what_if"
     changes: str = Field(
         "",
-        description="As a fix has them: --without CAUSE (data-loading; takes no time), "
-        "--scale NAME=FACTOR (take FACTOR times as long), --remove NAME ('sync': no call waits), --no-wait NAME (calls that wait for the device), "
-        "--insert NAME=50us (after each), --overlap NAME, --fuse NAME,NAME, --at-roof NAME "
-        "(or 'all': as fast as the device allows), --prefetch WORKERS (load data), --graphed (a CUDA or HIP graph per "
-        "step), --bandwidth FACTOR (of collectives); of a job: --equalise (no rank is late), "
-        "--on-rank N. NAME: glob or regex of kernels, operators or calls, in quotes.",
+        description="As a fix has them: --without CAUSE (data-loading: takes no time), --scale "
+        "NAME=FACTOR (take FACTOR times as long), --remove NAME ('sync': no call waits), --no-wait "
+        "NAME (calls that wait for the device), --insert NAME=50us (after each), --overlap NAME, "
+        "--fuse NAME,NAME, --at-roof NAME (or 'all': as fast as the device allows), --prefetch "
+        "WORKERS (load data), --graphed (a CUDA or HIP graph per step), --bandwidth FACTOR (of "
+        "collectives); of a job: --equalise (no rank is late), --on-rank N. NAME: glob or regex "
+        "of kernels, operators or calls, in quotes.",
     )
 
     def answer(self, session: Session) -> dict[str, Any]:
