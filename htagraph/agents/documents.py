@@ -56,7 +56,7 @@ def notes_part(notes: list[str]) -> Part:
 
 def _said(name: str, sentences: list[str], how: str) -> Part:
     """Sentences, without empty ones."""
-    items = [plain(said, longest=None) for said in sentences if said]
+    items = [plain(said, longest=None) for said in dict.fromkeys(sentences) if said]
     return Part(name, items, len(items), how)
 
 

@@ -184,13 +184,13 @@ class WhatIfTool(TableTool, RunTool):
     name = "what_if"
     changes: str = Field(
         "",
-        description="As a fix has them: --without CAUSE (data-loading: takes no time), --scale "
-        "NAME=FACTOR (take FACTOR times as long), --remove NAME ('sync': no call waits), --no-wait "
-        "NAME (calls that wait for the device), --insert NAME=50us (after each), --overlap NAME, "
-        "--fuse NAME,NAME, --at-roof NAME (or 'all': as fast as the device allows), --prefetch "
-        "WORKERS (load data), --graphed (a CUDA or HIP graph per step), --bandwidth FACTOR (of "
-        "collectives); of a job: --equalise (no rank is late), --on-rank N. NAME: glob or regex "
-        "of kernels, operators or calls, in quotes.",
+        description="Options, as in a fix: --without CAUSE, --scale NAME=FACTOR (take FACTOR times "
+        "as long), --remove NAME ('sync': no call waits), --no-wait NAME (calls that wait for the "
+        "device), --insert NAME=50us (after each), --overlap NAME, --fuse NAME,NAME, --at-roof "
+        "NAME (or 'all': as fast as the device allows), --prefetch N (loader workers), --graphed "
+        "(a CUDA or HIP graph per step), --bandwidth FACTOR (of collectives); of a job: "
+        "--equalise (no rank is late), --on-rank N. NAME: glob or regex of kernels, operators or "
+        "calls, in quotes.",
     )
 
     def answer(self, session: Session) -> dict[str, Any]:
@@ -202,10 +202,9 @@ class WhatIfTool(TableTool, RunTool):
             hint = "give the folder with the traces of its ranks."
             raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
         run: Any = target.job if target.is_job else target.summary.graph
-        target_notes = target.notes if target.is_job else target.summary.window_caveats
         begin_stage("Replaying")
-        scenario: Any = what_if(run, *made, on="window")
-        notes = notes_part([trust_in_words(scenario), *target_notes])
+        scenario: Any = what_if(run, *made)
+        notes = notes_part([trust_in_words(scenario), *target.notes])
         head = _head(run)
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
@@ -384,7 +383,7 @@ class AskTool(TableTool, RunTool):
 def _head(run: TraceGraph | Job) -> dict[str, Any]:
     """The window that the answer is about."""
     if isinstance(run, Job):
-        return {"ranks": len(run), "window": plain(str(run.asked_window or "job"))}
+        return {"ranks": len(run), "window": plain(str(run.rank_window or "job"))}
     window = run.interval
     return {"window": window_head(window.name, window.start_ns, window.dur_ns)}
 

@@ -268,9 +268,7 @@ def _job_summary(
     job = loaded_job(source, capture, reading, executor)
     begin_stage("Finding the path across ranks")
     also = page_work(len(job)) if has_page else ()
-    summary = JobSummary.of_answering(
-        windowed(job, window), source.name, also, is_whole=bool(window)
-    )
+    summary = JobSummary.of_answering(windowed(job, window), source.name, also)
     _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict

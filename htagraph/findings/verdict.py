@@ -474,8 +474,21 @@ class Verdict:
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Title and cost of the finding of each cause; a late rank is a cause of its own."""
-        return {one.label: f"{one.title}, {one.said}" for one in self.findings}
+        """Card of each cause in lines: title and cost, fix, evidence; the first finding first.
+
+        A late rank is a cause of its own.
+        """
+        return {
+            one.label: "\n".join(
+                (
+                    f"{one.title}, {one.said}",
+                    f"cost: {human_duration(one.weight_ns)}",
+                    f"fix: {one.advice}",
+                    f"evidence: {one.evidence_sentence}",
+                )
+            )
+            for one in self.findings
+        }
 
     @property
     def state(self) -> State:

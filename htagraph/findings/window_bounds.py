@@ -24,8 +24,9 @@ from htagraph.findings.replays import replays_in_words
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import (
+from htagraph.lookup.damage import (
     LOST_LIMIT,
+    damage_of,
     longest_whole_part,
     lost_in_words,
     lost_share,
@@ -35,7 +36,6 @@ from htagraph.model.damage import Damage, damage_in_words
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.queries.quality import UNKNOWN_LIMIT
 
 __all__ = ["find_bounds", "told_of"]

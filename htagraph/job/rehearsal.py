@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -95,7 +95,7 @@ class ReplayIn:
         )
         own = graph.interval
         start_ns, end_ns = clock.to_common([own.start_ns, own.end_ns]).tolist()
-        window = Window(start_ns, end_ns, own.name, own.anchor)
+        window = replace(own, start_ns=start_ns, end_ns=end_ns)
         return RankReplay(graph.dag, moved, window, step_spread(steady_steps(graph.dag)))
 
 
@@ -187,7 +187,7 @@ class JobRehearsal:
         windows = [one.window for one in self.ranks.values()]
         start_ns = max(window.start_ns for window in windows)
         end_ns = max(window.end_ns for window in windows)
-        return Window(start_ns, end_ns, windows[0].name)
+        return replace(windows[0], start_ns=start_ns, end_ns=end_ns, anchor=-1)
 
     @cached_property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -293,15 +293,6 @@ class JobRehearsal:
         if key not in known:
             known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes))
         return known[key][1]
-
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
-        drafts, saved_ns = self._changed((), Assumption.AS_BOUND), []
-        for made in changes:
-            for change in made:
-                _make(change, drafts)
-            saved_ns.append(self.window.dur_ns - self.dur_ns(self._run(drafts)))
-        return saved_ns
 
     @cached_property
     def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:

@@ -23,7 +23,6 @@ from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Finding, Fix, Verdict, ordered
-from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
@@ -32,6 +31,7 @@ from htagraph.job.pipeline_findings import charge_pipeline, slow_part
 from htagraph.job.ranks import RankSummary
 from htagraph.job.rehearsal import JobRehearsal
 from htagraph.job.stragglers import slow_device
+from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
 from htagraph.replay.predictions import Trials

@@ -34,9 +34,7 @@ def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, in
     QueryError
         If ranks differ in what a word stands for, or times are given from the start of a trace.
     """
-    if window == WHOLE:
-        return None
-    if not isinstance(window, str):
+    if window == WHOLE or not isinstance(window, str):
         return window
     steps = {rank: summary.steps for rank, summary in summaries.items() if summary.steps}
     if any(window in summary.called_like_words for summary in summaries.values()):

@@ -16,7 +16,7 @@ import numpy as np
 
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.named_ranges import range_window
-from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
@@ -129,14 +129,13 @@ class SteadySteps:
 
 def _step_parts(dag: Dag) -> StepParts:
     """Steps of a trace and their events."""
-    events, steps = dag.events, find_steps(dag.events)
-    step, start = steps["event"].to_numpy(np.int64), steps["start_ns"].to_numpy(np.int64)
-    end = events.end_ns[step]
+    events, (step, _) = dag.events, step_events(dag.events)
+    start, end = events.ts_ns[step], events.end_ns[step]
     following = np.append(start[1:], end[-1:])
-    whole = steps.assign(dur_ns=following - start)
     end = np.minimum(end, following)
     caller = np.where(events.is_device, dag.launch, np.arange(len(events)))
-    number = step_at(whole, gather(events.ts_ns, caller, default=np.iinfo(np.int64).min))
+    called_ns = gather(events.ts_ns, caller, default=np.iinfo(np.int64).min)
+    number = last_begun(start, following, called_ns)
     lane = gather(events.lane[step], number)
     counted = (number >= 0) & (
         (events.is_device & (dag.launch >= 0)) | (events.is_host & (events.lane == lane))

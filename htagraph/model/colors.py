@@ -11,7 +11,17 @@ from typing import NamedTuple
 
 from htagraph.model.kinds import Bound
 
-__all__ = ["COLORS", "FILLS", "IDLE", "INFERRED", "LEAST_DIFFERENCE", "SERIES", "Color"]
+__all__ = [
+    "COLORS",
+    "FILLS",
+    "IDLE",
+    "INFERRED",
+    "LATE",
+    "LEAST_DIFFERENCE",
+    "SERIES",
+    "WAITS",
+    "Color",
+]
 
 LEAST_DIFFERENCE = 10.0
 """Least difference (CIEDE2000) of two colors that meet in a figure, for each kind of color vision.
@@ -91,6 +101,10 @@ COLORS = {
 
 Each is a hue and a lightness of HSLuv with a saturation of 80, as Perfetto's viewers choose.
 """
+
+LATE = Color("#c52c2d", _WHITE, "", "late rank ew")
+WAITS = Color("#f1af54", _BLACK, "", "waits eI")
+"""Colors of a rank that is late, and of those that wait for it."""
 
 IDLE = Color("rgba(120, 140, 160, 0.38)")
 """Color of a device on which nothing runs."""

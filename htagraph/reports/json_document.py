@@ -24,8 +24,7 @@ That of a trace has these keys; later documents of the same version only add som
                     also, damage [sentence], notes [sentence]
     opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
                     change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
-                    alone_ns, together_ns, shares_with (a row); empty if findings are
-                    withheld
+                    alone_ns; empty if the verdict is withheld
     critical_path   dur_ns, unknown_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
@@ -170,22 +169,13 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
 
 def _window(of: Window | JobPath) -> dict[str, Any]:
     """A window, or that of a job's path, as plain values."""
-    return {name: getattr(of, name) for name in ("name", "start_ns", "end_ns", "dur_ns")}
+    names = ("name", "start_ns", "end_ns", "dur_ns", "n_steps", "step_ns")
+    return {name: getattr(of, name) for name in names}
 
 
 def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
     """Files of a report as plain values."""
     return {what: str(file) for what, file in (files or {}).items()}
-
-
-def _opening(summary: Summary) -> dict[str, Any] | None:
-    """Work from before the profile as plain values."""
-    opening = summary.opening
-    return opening and {
-        "dur_ns": opening.dur_ns,
-        "start_ns": opening.rest.start_ns,
-        "is_left_out": summary.left_out is not None,
-    }
 
 
 def _replays(summary: Summary) -> dict[str, Any] | None:
@@ -220,7 +210,6 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         },
         "window": _window(window),
         "caveats": summary.caveats,
-        "opening": _opening(summary),
         "replays": _replays(summary),
         "verdict": summary.verdict.document(),
         "opportunities": _opportunities(summary),

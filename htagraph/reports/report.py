@@ -136,9 +136,7 @@ def report(
         job = source.window(window) if window else source
         name = Path(where).resolve().name if isinstance(where, str | Path) else "job"
         also = page_work(len(job)) if write else ()
-        summary: Summary | JobSummary = JobSummary.of_answering(
-            job, name, also, is_whole=bool(window)
-        )
+        summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
         summary = Summary.of(*source, window)
     if not write:

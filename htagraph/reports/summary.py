@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.default_window import left_out_in_words
 from htagraph.explain.segments import segment_labels
-from htagraph.findings.judged import judged
-from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import WHOLE_PART
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
-from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.damage import damage_of
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
 from htagraph.model.frames import SPEED_UPS, STEP_SHARES
@@ -26,9 +24,7 @@ from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.labels import labels_among
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
-from htagraph.model.window import Window
 from htagraph.path import CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
@@ -158,10 +154,6 @@ class Summary(PathSummary):
     trace : Trace
     graph : TraceGraph
         The window that is reported on.
-    left_out : Opening, optional
-        What `of` left out at its start.
-    part : Window, optional
-        What `of` chose of a window in which records were lost.
 
     Examples
     --------
@@ -173,28 +165,11 @@ class Summary(PathSummary):
 
     trace: Trace
     graph: TraceGraph
-    left_out: Opening | None = None
-    part: Window | None = None
 
     @classmethod
     def of(cls, trace: Trace, graph: TraceGraph, window: str = "") -> Summary:
-        """Summary of a window of a graph; by default all of it.
-
-        If the trace opens with work from before the profile, the default is the rest,
-        and if records were lost, the longest part without.
-        """
-        if window:
-            return cls(trace, graph.window(window))
-        whole = cls(trace, graph)
-        found = judged(whole.path)
-        if found.window == graph.interval:
-            return whole
-        return cls(trace, replace(graph, interval=found.window), found.opening, found.part)
-
-    @cached_property
-    def opening(self) -> Opening | None:
-        """Work from before the profile at the start of the window, or left out before it."""
-        return self.left_out or find_opening(self.path)
+        """Summary of a window of a graph; by default of its default window."""
+        return cls(trace, graph.window(window) if window else graph)
 
     @property
     def name(self) -> str:
@@ -224,13 +199,8 @@ class Summary(PathSummary):
     @property
     def window_caveats(self) -> list[str]:
         """What one has to know of the window and its graph."""
-        said = [self._opening_sentence] if self.opening else []
-        if self.part is not None:
-            origin_ns = self.graph.dag.span.start_ns
-            times = f"{self.part.start_ns - origin_ns}:{self.part.end_ns - origin_ns}"
-            said.append(
-                f"This report is on {WHOLE_PART} (-w {times}), and -w {WHOLE} reports on all."
-            )
+        left_out = self.graph.left_out
+        said = [left_out_in_words(left_out)] if left_out else []
         return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
 
     @property
@@ -266,19 +236,6 @@ class Summary(PathSummary):
     def caveats(self) -> list[str]:
         """All that one has to know to read the verdict."""
         return [*self.window_caveats, *self.notes]
-
-    @property
-    def _opening_sentence(self) -> str:
-        """What the window opens with, which part is reported on, and how to see the other."""
-        if self.opening is None:
-            return ""
-        first = self.opening.sentence[0].upper() + self.opening.sentence[1:]
-        if self.left_out is None:
-            return f"{first}; {self.opening.option} reports on what follows."
-        return (
-            f"{first}; this report is on what follows ({self.opening.option}), and -w {WHOLE} "
-            "reports on all."
-        )
 
     @property
     def facts(self) -> str:

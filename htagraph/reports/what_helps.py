@@ -16,8 +16,7 @@ __all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "clocks_in_words", "notes_on"
 
 _INTRO = (
     "Predicted saving of each change alone, from replaying the run with it; at least and at most "
-    "allow for what the trace does not record. Savings do not add up: a change that shares with a "
-    "row above saves less together with it."
+    "allow for what the trace does not record. Savings do not add up."
 )
 UNKNOWN = "What limits this window is not known well enough to predict savings."
 NOT_REPLAYED = (
@@ -63,31 +62,22 @@ def what_helps(
     Returns
     -------
     DataFrame
-        Columns of `answers.OPPORTUNITIES` and ``row``, to which ``shares_with`` refers;
-        ``alone_ns`` only if other ranks make a difference.
+        Columns of `answers.OPPORTUNITIES`; ``alone_ns`` only if other ranks make a difference.
 
     Examples
     --------
     >>> import htagraph as hg
     >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
-    >>> what_helps(graph.opportunities())[["row", "kind", "target", "saves_ns"]].head(1)
-       row     kind        target  saves_ns
-    0    1  without  data loading  17094049
+    >>> what_helps(graph.opportunities())[["kind", "target", "saves_ns"]].head(1)
+          kind        target  saves_ns
+    0  without  data loading  17094049
     """
     kind, left = opportunities["kind"], opportunities["left_share"]
     shown = opportunities[
         (opportunities["saves_ns"] > 0) & ~((kind == "kernel") & (left != TWICE_AS_FAST))
     ]
-    numbers = dict(zip(shown["change"], range(1, len(shown) + 1), strict=True))
-    row = np.arange(1, len(shown) + 1)
-    others = opportunities["change"].to_numpy()[shown["shares_with"].to_numpy(np.int64)]
-    shares_with = [
-        str(numbers[other]) if at >= 0 and numbers.get(other, own) != own else ""
-        for other, at, own in zip(others, shown["shares_with"], row, strict=True)
-    ]
     out = pd.DataFrame(
         {
-            "row": row,
             "kind": [_KINDS[kind] for kind in shown["kind"]],
             "target": [
                 labels.get(said[1]) or _target(*said)
@@ -98,7 +88,6 @@ def what_helps(
             "low_ns": shown["low_ns"].to_numpy(np.int64),
             "high_ns": shown["high_ns"].to_numpy(np.int64),
             "alone_ns": shown["alone_ns"].to_numpy(np.int64),
-            "shares_with": shares_with,
         }
     )
     is_told = (out["alone_ns"] != out["saves_ns"]).any()
