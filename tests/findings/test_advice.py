@@ -32,22 +32,22 @@ def advice(region: str, launch: str = "launch") -> dict[str, str]:
 
 def test_eager_code_is_told_to_compile() -> None:
     """The host sets the pace, with operators one by one."""
-    assert "torch.compile" in advice("aten::mm")["host"]
+    assert "torch.compile" in advice("aten::mm")["CPU work"]
 
 
 @pytest.mark.parametrize("region", ["Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3a ##"])
 def test_compiled_code_is_not_told_to_compile(region: str) -> None:
     """It is told what breaks its graphs."""
-    assert "torch.compile" not in advice(region)["host"]
-    assert "graph breaks" in advice(region)["host"]
+    assert "torch.compile" not in advice(region)["CPU work"]
+    assert "graph breaks" in advice(region)["CPU work"]
 
 
 @pytest.mark.parametrize("call", ["cudaGraphLaunch", "hipGraphLaunch"])
 def test_a_replayed_graph_is_not_told_to_become_one(call: str) -> None:
     """What is left is between the graphs."""
-    told = advice("aten::mm", call)["host"]
+    told = advice("aten::mm", call)["CPU work"]
     assert ("CUDA graph" in told, "torch.compile" in told) == (False, False)
-    assert "captured in graphs" in told
+    assert "Python between graphs" in told
 
 
 def test_a_small_compiled_part_changes_nothing() -> None:
@@ -58,7 +58,7 @@ def test_a_small_compiled_part_changes_nothing() -> None:
     """
     names = {"region": "Torch-Compiled Region: 0/1"}
     path = hg.Trace.from_events(timeline(drawing, names=names)).compile().critical_path()
-    host = next(finding for finding in find_bounds(path).findings if finding.cause == "host")
+    host = next(finding for finding in find_bounds(path).findings if finding.cause == "CPU work")
     assert "torch.compile" in host.to_try
 
 
@@ -80,7 +80,7 @@ def test_a_job_of_compiled_ranks_is_not_told_to_compile(
     text = {"distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": rows}
     (tmp_path / "rank0.json").write_text(json.dumps(text))
     found = hg.JobSummary(hg.load_job(tmp_path), "job").verdict.findings
-    host = next(finding for finding in found if finding.cause == "host")
+    host = next(finding for finding in found if finding.cause == "CPU work")
     assert ("torch.compile" in host.to_try) is says_compile
 
 
