@@ -170,7 +170,7 @@ _ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
 
 
 def __getattr__(name: str) -> object:
-    """A public name, imported on first use: the command starts, and can be stopped, at once."""
+    """A public name, imported when first asked for: the command starts, and stops, at once."""
     if name in _ROOMS:
         value: object = import_module(f"htagraph.{_ROOMS[name]}")
     elif name in _HOMES:

@@ -187,7 +187,7 @@ def opened(kept: Path, path: Path) -> Compiled | None:
         dag, recording = read_compiled(kept, path)
     except TraceFormatError:
         return None
-    return Compiled(Trace(recording), TraceGraph(dag, dag.span, recording.rank, recording.origin))
+    return Compiled(Trace(recording), TraceGraph(dag, None, recording.rank, recording.origin))
 
 
 def saved(made: Compiled, kept: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, overload
+from typing import overload
 
 import pandas as pd
 
@@ -88,7 +88,7 @@ class Scenario:
         run = self.rehearsal.run(self._trials.made(self.changes))
         dag = retimed(self.before.dag, run.replay, run.lag_ns, run.times_ns)
         window = self.rehearsal.replay.window_in(run.times_ns, self.before.interval)
-        return replace(self.before, dag=dag, interval=window)
+        return replace(self.before, dag=dag, asked=window)
 
     def critical_path(self) -> CriticalPath:
         """The critical path of the changed run; it tiles its window."""
@@ -138,34 +138,25 @@ class Scenario:
 
 
 @overload
-def what_if(
-    run: TraceGraph, *changes: Change, on: Literal["judged", "window"] = ...
-) -> Scenario: ...
+def what_if(run: TraceGraph, *changes: Change) -> Scenario: ...
 
 
 @overload
-def what_if(run: Job, *changes: Change, on: Literal["judged", "window"] = ...) -> JobScenario: ...
+def what_if(run: Job, *changes: Change) -> JobScenario: ...
 
 
-def what_if(
-    run: TraceGraph | Job,
-    *changes: Change,
-    on: Literal["judged", "window"] = "judged",
-) -> Scenario | JobScenario:
+def what_if(run: TraceGraph | Job, *changes: Change) -> Scenario | JobScenario:
     """Predict a run under changes from its graph.
 
     Parameters
     ----------
     run : TraceGraph or Job
-        All of it, or a window.
+        In its window.
     *changes : Change
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
         `prefetch`, `at_roof`, `without`, and of a job `equalise`; applied in order, throughout the
         trace. In a job they apply to every rank that has what they name; ``change.on_rank(3)`` to
         one.
-    on : {"judged", "window"}
-        What to predict of a whole trace: `TraceGraph.judged`, the window of its verdict, or all.
-        Of a job always the window.
 
     Returns
     -------
@@ -181,9 +172,8 @@ def what_if(
     >>> import htagraph as hg
     >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
-    Scenario(the whole trace, scale('enumerate(DataLoader)*', by=0.5): ...)
+    Scenario(3 steps, scale('enumerate(DataLoader)*', by=0.5): ...)
     """
     if isinstance(run, Job):
         return JobScenario(run, changes)
-    run = run.judged if on == "judged" else run
     return Scenario(run, changes, Rehearsal(run.dag, run.interval))

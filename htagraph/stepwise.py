@@ -33,14 +33,17 @@ from htagraph.compiler.passes import compile_events, learnt_from
 from htagraph.compiler.structure import Learnt
 from htagraph.errors import OutputError
 from htagraph.explain.critical_path import path_edges
+from htagraph.explain.default_window import default_window
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
 from htagraph.findings.light import light_on
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
-from htagraph.findings.window_bounds import told_of, with_low_ends
+from htagraph.findings.window_bounds import told_of
+from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
+from htagraph.lookup.done_steps import device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
+from htagraph.lookup.steady_steps import FEWEST_ALIKE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64, U8
 from htagraph.model.dag import Calibration, Dag
@@ -53,7 +56,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.path import BreakdownKey, CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.graph_file import BROKEN, arrays_in
@@ -104,8 +106,8 @@ _FAR = 1 << 62
 
 
 _READ_IN_PARTS = (
-    "Read in parts, with an eighth more around each: a wait for something before that is "
-    "unexplained, and what threads wait for is learned from each part by itself."
+    "Read in parts, with an eighth more around each: a wait for something before that is an "
+    "unknown wait, and what threads wait for is learned from each part by itself."
 )
 
 
@@ -130,6 +132,8 @@ class _Part:
         Of the path by each of `_SUMS`: time, and number of segments.
     entered : _Place, optional
         Where the part before ends.
+    begins : bool
+        The window begins here: nothing of the parts before is in it.
     """
 
     labels: pd.DataFrame
@@ -138,6 +142,13 @@ class _Part:
     dur_ns: int
     damage: tuple[Damage, ...]
     start_ns: int
+    begins: bool
+
+    @property
+    def before(self) -> _Part:
+        """A part before the window."""
+        nothing: dict[str, dict[str, tuple[int, int]]] = {str(by): {} for by in _SUMS}
+        return replace(self, labels=self.labels[:0], sums=nothing, dur_ns=0, damage=())
 
     def arrays(self) -> Arrays:
         """What is stored."""
@@ -148,6 +159,7 @@ class _Part:
             "dur_ns": self.dur_ns,
             "damage": self.damage,
             "start_ns": self.start_ns,
+            "begins": self.begins,
         }
         codes = {name: self.labels[name].cat.codes for name in _TEXTS}
         columns = self.labels.assign(**codes)
@@ -167,6 +179,7 @@ class _Part:
             facts["dur_ns"],
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
             facts["start_ns"],
+            facts["begins"],
         )
 
 
@@ -326,6 +339,9 @@ class _Run:
         """The parts, from the last to the first, and what they say together."""
         parts: list[_Part] = []
         for number in range(self.n_parts - 1, -1, -1):
+            if parts and parts[0].begins:
+                parts.insert(0, parts[0].before)
+                continue
             if (found := self._kept(number, _Part.of)) is None:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
                 found = self._found(number, parts)
@@ -371,16 +387,18 @@ class _Run:
 
     def _found(self, number: int, later: Sequence[_Part]) -> _Part:
         """Read and compile a part, and find its path from where the next one is entered."""
-        path, entered = self._path(number, later)
-        labels = _attributed(path)
+        path, entered, begins = self._path(number, later)
+        labels = path.attributed_labels if begins else _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         sums = {str(by): _sums(path, by) for by in _SUMS}
         start_ns, dur_ns = path.start_ns, path.dur_ns
-        return _Part(_summed(labels), sums, entered, dur_ns, damage, start_ns)
+        return _Part(_summed(labels), sums, entered, dur_ns, damage, start_ns, begins)
 
-    def _path(self, number: int, later: Sequence[_Part]) -> tuple[CriticalPath, _Place | None]:
-        """The path of a part, and where the part before ends.
+    def _path(
+        self, number: int, later: Sequence[_Part]
+    ) -> tuple[CriticalPath, _Place | None, bool]:
+        """The path of a part, where the part before ends, and whether the window begins here.
 
         If launches of what is on the path were not read, two parts before it are read as well.
         """
@@ -388,20 +406,20 @@ class _Run:
         until_ns = place.time_ns if place else self._end_ns(number)
         since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
         until_ns += self._around_ns
-        path, entered = self._path_within(number, later, (since_ns, until_ns))
-        if number > 0 and (path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
-            del path  # its memory is needed
+        found = self._path_within(number, later, (since_ns, until_ns))
+        if number > 0 and (found[0].bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
+            del found  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
-            path, entered = self._path_within(number, later, (since_ns, until_ns))
-        return path, entered
+            found = self._path_within(number, later, (since_ns, until_ns))
+        return found
 
     def _end_ns(self, number: int) -> int:
         return [*self.starts_ns, _FAR][number + 1]
 
     def _path_within(
         self, number: int, later: Sequence[_Part], times: tuple[int, int]
-    ) -> tuple[CriticalPath, _Place | None]:
-        """The path of a part, if only a window of the file is read."""
+    ) -> tuple[CriticalPath, _Place | None, bool]:
+        """The same, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
         begin_stage("Compiling the graph")
@@ -417,23 +435,62 @@ class _Run:
         if node >= 0:
             end_ns = int(dag.events.node_ts_ns[node])
         elif not any(part.dur_ns for part in later):
-            end_ns = max(dag.span.end_ns, start_ns)
-        if number == 0:
-            start_ns = dag.span.start_ns if dag.is_work.any() else end_ns
+            end_ns = dag.span.end_ns
+            if self._n_warm_up >= 0:
+                steps = done_steps(dag)
+                end_ns, node = int(steps.end_ns[-1]), int(steps.anchor[-1])
+            end_ns = max(end_ns, start_ns)
+        begin_ns = self._begin_ns(dag, number)
+        begins = number == 0 or begin_ns > start_ns
+        if begins:
+            start_ns = begin_ns if dag.is_work.any() else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
-        first = _entering(dag, window, start_ns - times[0]) if number else -1
+        first = -1 if begins else _entering(dag, window, start_ns - times[0])
         entered = None
         if first >= 0:
             time_ns = int(dag.events.node_ts_ns[first])
             window = replace(window, start_ns=time_ns)
             entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
-        return CriticalPath(dag, window, recording.rank, recording.origin), entered
+        if self.n_parts == 1:
+            window = default_window(dag).window
+        return CriticalPath(dag, window, recording.rank, recording.origin), entered, begins
+
+    @cached_property
+    def _n_warm_up(self) -> int:
+        """How many steps are left out at first; -1 if what is judged are no steps.
+
+        As in `default_window`, but with three others the first step is left out whatever it does.
+        """
+        zones, steps = self.index.zones, self.steps
+        first = int(len(steps) > FEWEST_ALIKE)
+        if len(steps) < first + 2:
+            return -1
+        start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+        within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
+        steps_ns = start_ns[-1] + dur_ns[-1] - start_ns[first]
+        return first if 2 * steps_ns >= within[1].max() - within[0].min() else -1
+
+    def _begin_ns(self, dag: Dag, number: int) -> int:
+        """When the window begins, as far as a part shows: when the step before is done."""
+        if self._n_warm_up < 0:
+            return dag.span.start_ns if number == 0 else -_FAR
+        start_ns = self.steps["start_ns"].to_numpy(np.int64)
+        begun_ns = int(start_ns[self._n_warm_up])
+        if self._n_warm_up:
+            ends_ns = start_ns + self.steps["dur_ns"].to_numpy(np.int64)
+            begun_ns = min(int(ends_ns[0]), begun_ns)
+        work, began_ns = device_work_began(dag)
+        earlier = began_ns < start_ns[self._n_warm_up]
+        if number:  # what has no launch may have one that was not read
+            earlier &= dag.launch[work] >= 0
+        return int(dag.events.end_ns[work[earlier]].max(initial=begun_ns))
 
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
         total_ns = sum(part.dur_ns for part in parts)
         last = parts[-1]
-        span = Window(parts[0].start_ns, last.start_ns + last.dur_ns, WHOLE)
+        begin_ns = min(part.start_ns for part in parts if part.dur_ns or part is last)
+        span = Window(begin_ns, last.start_ns + last.dur_ns, WHOLE)
         damage = _damage_of_all(parts, span)
         lost = lost_share(damage, span)
         if lost > LOST_LIMIT:
@@ -447,13 +504,14 @@ class _Run:
     @property
     def _name(self) -> str:
         """The window, as a title has it."""
-        steps = human_count(len(self.steps), "step") if len(self.steps) else "the whole trace"
+        n = len(self.steps) - max(self._n_warm_up, 0)
+        steps = human_count(n, "step") if n else "the whole trace"
         return f"{steps}, read in {human_count(self.n_parts, 'part')}"
 
     def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(labels, self.n_parts)
-        path, _ = self._path(number, parts[number + 1 :])
+        path, *_ = self._path(number, parts[number + 1 :])
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
             path = _sample(path)
@@ -465,7 +523,6 @@ class _Run:
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
         verdict = charged(labels, self._name, total_ns, told_of(path, context, costs))
-        verdict = with_low_ends(verdict, opportunities)
         if self.n_parts == 1:
             return replace(verdict, rests_on=path.excerpt.sentence)
         name = path.window.name
@@ -486,7 +543,8 @@ class _Run:
 
 def _joined_in_words(parts: Sequence[_Part]) -> str:
     """Where the paths of parts do not join; empty if all do."""
-    apart = sum(part.entered is None for part in parts[1:] if part.dur_ns)
+    within = [part for part in parts if part.dur_ns]
+    apart = sum(part.entered is None for part in within[1:])
     if not apart:
         return ""
     return (

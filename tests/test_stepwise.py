@@ -28,7 +28,7 @@ _FAULTS: tuple[Fault, ...] = (
     "dataloader",
     "sync_in_loop",
     "small_kernels",
-    "blocking_copy",
+    "synchronous_copy",
     "full_queue",
     "recompile",
 )

@@ -13,7 +13,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, print_left_out, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.compiled import LoadOptions
@@ -25,7 +25,7 @@ from htagraph.lookup.conditions import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
-from htagraph.questions import QUESTIONS, Questions, check_options
+from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.no_rows import not_recorded
 from htagraph.synonyms import targets_of
@@ -79,6 +79,7 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
+    left_out: tuple[str, ...] = ()
     _check(question, question_options, where=shlex.join(map(str, paths)))
     if out is not None and out.suffix == ".html":
         _check_plot(question)
@@ -86,13 +87,13 @@ def ask(
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         for number in source.captures:
-            run: Questions = (
+            run: TraceGraph | Job = (
                 windowed(loaded_job(source, number, reading, executor), window)
                 if source.is_job
                 else windowed(loaded_trace(source, number, reading, window).graph, window)
             )
             begin_stage(f"Answering {question}")
-            answers[number] = run.ask(question, **question_options)
+            answers[number], left_out = run.ask(question, **question_options), run.left_out
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -113,6 +114,7 @@ def ask(
         aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
+    print_left_out(left_out, aside)
 
 
 def _check(

@@ -58,7 +58,7 @@ def check(
     max_unknown: Annotated[
         str,
         typer.Option(
-            metavar="SHARE", help="Limit for the share of unknown waits of the critical path: 5%."
+            metavar="SHARE", help="Limit for unknown waits, as a share of the critical path: 5%."
         ),
     ] = "",
     baseline: Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, print_left_out, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
@@ -24,6 +24,8 @@ from htagraph.path import CriticalPath
 from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:
+    from htagraph.graph import TraceGraph
+    from htagraph.job.job import Job
     from htagraph.job.path import JobPath
 
 __all__ = ["By", "path"]
@@ -73,16 +75,14 @@ def path(
     """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        found: CriticalPath | JobPath
         number, reading = source.one_capture, LoadOptions(infer=infer)
         if source.has_several:
-            job = windowed(loaded_job(source, number, reading, executor), window)
+            run: TraceGraph | Job = windowed(loaded_job(source, number, reading, executor), window)
             begin_stage("Finding the path across ranks")
-            found = job.critical_path()
         else:
-            graph = loaded_trace(source, number, reading, window).graph
+            run = windowed(loaded_trace(source, number, reading, window).graph, window)
             begin_stage("Finding the critical path")
-            found = windowed(graph, window).critical_path()
+        found = run.critical_path()
         parts = _parts(found, by)
         if out is not None:
             begin_stage(f"Writing {out}")
@@ -103,6 +103,7 @@ def path(
             aside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
     else:
         print_frame(console, parts, form, columns=columns)
+    print_left_out(run.left_out, aside)
     if out is not None:
         aside.print(f"Wrote {out}", markup=False)
 

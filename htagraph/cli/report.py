@@ -28,7 +28,13 @@ from htagraph.cli.runs import (
     windowed,
 )
 from htagraph.cli.sources import Source, given
-from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_paragraphs, print_titled
+from htagraph.cli.tables import (
+    BAR_WIDTH,
+    bar,
+    print_paragraphs,
+    print_titled,
+    print_verdict,
+)
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
@@ -262,9 +268,7 @@ def _job_summary(
     job = loaded_job(source, capture, reading, executor)
     begin_stage("Finding the path across ranks")
     also = page_work(len(job)) if has_page else ()
-    summary = JobSummary.of_answering(
-        windowed(job, window), source.name, also, is_whole=bool(window)
-    )
+    summary = JobSummary.of_answering(windowed(job, window), source.name, also)
     _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict
@@ -286,7 +290,7 @@ def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
         if isinstance(summary, Summary)
         else partial(_print_job_tables, summary=summary)
     )
-    head = partial(print_head, summary=summary, brief=not tables)
+    head = partial(print_verdict, summary=summary)
     for part in (head, behind) if tables else (head,):
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
@@ -343,12 +347,12 @@ def _print_next(
 ) -> None:
     """Print what to ask next, as commands to copy."""
     aside = notices(quiet=quiet)
-    name, verb = shlex.join(map(str, source.given)), next_question(summary)
+    name, (verb, more) = shlex.join(map(str, source.given)), next_question(summary)
     if source.rank is not None:
         name += f" --rank {source.rank}"
     part = f" -w {shlex.quote(window)}" if window else ""
     of = "" if verb == "info" else part  # it is of the whole trace
-    aside.print(f"Next: htagraph {verb} {name}{of}", markup=False)
+    aside.print(f"\nNext: htagraph {verb} {name}{of} {more}".rstrip(), markup=False)
     if not tables:
         aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim", markup=False)
 

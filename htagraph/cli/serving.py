@@ -37,6 +37,14 @@ _PAGE = "/report.html"
 _AT = re.compile(r"/\?ts=(\d{1,19})(?:&dur=(\d{1,19}))?", re.ASCII)
 _PARTING_S = 2.0
 """Chosen: with `--once`, an installed UI may still load its own parts after the trace."""
+_FINDINGS = """
+select distinct s.name as finding, extract_arg(s.arg_set_id, 'debug.fix') as fix,
+  extract_arg(s.arg_set_id, 'debug.evidence') as evidence
+from slice s join track t on s.track_id = t.id
+where t.name glob 'Findings*' and extract_arg(s.arg_set_id, 'debug.finding') > 0
+order by extract_arg(s.arg_set_id, 'debug.finding')
+"""
+"""What the UI lists below the timeline."""
 _AROUND = 2.5
 """Length of the timeline around a selected slice, in its lengths: the UI keeps 2 or more (chosen).
 
@@ -56,6 +64,8 @@ class View:
         A time to which the trace extends.
     rank : int, optional
         Of a job: whose tracks are expanded; all by default.
+    lists : bool, default=False
+        Whether to list the findings.
     """
 
     start_ns: int | None = None
@@ -63,16 +73,20 @@ class View:
     selects: bool = False
     last_ns: int = 0
     rank: int | None = None
+    lists: bool = False
 
     @property
     def parameters(self) -> dict[str, str]:
         """Parameters of the UI's address; tracks are called as `htagraph.writers` names them."""
         rank = r"\d+" if self.rank is None else self.rank
-        tracks = rf"^GPU \d+(, rank {rank})?$|\brank {rank}\b.* \d+$"
+        tracks = rf"^Findings:|^GPU \d+(, rank {rank})?$|\brank {rank}\b.* \d+$"
         commands = [
-            {"id": "dev.perfetto.PinTracksByRegex", "args": ["^Critical path"]},
+            {"id": "dev.perfetto.PinTracksByRegex", "args": ["^(Findings|Critical path)(,|$)"]},
             {"id": "dev.perfetto.ExpandTracksByRegex", "args": [tracks]},
         ]
+        if self.lists:
+            query = " ".join(_FINDINGS.split())
+            commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [query, "Findings"]})
         shown = {"hideSidebar": "true", "startupCommands": json.dumps(commands)}
         if self.start_ns is not None:
             start_ns, end_ns = self._visible(self.start_ns)
@@ -171,9 +185,8 @@ class _Handler(SimpleHTTPRequestHandler):
             return self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may read this.")
         if at := _AT.fullmatch(self.path):
             start_ns, dur_ns = int(at[1]), int(at[2] or 0)
-            shown = replace(
-                self.server.view, start_ns=start_ns, end_ns=start_ns + dur_ns, selects=True
-            )
+            end_ns, view = start_ns + dur_ns, self.server.view
+            shown = replace(view, start_ns=start_ns, end_ns=end_ns, selects=True, lists=False)
             return self._redirect(self.server.url(shown))
         if self.path == "/" and not self.server.ui:
             return self._redirect(self.server.url())

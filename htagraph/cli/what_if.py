@@ -173,9 +173,9 @@ def what_if(
 def _of_trace(
     source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
 ) -> tuple[Scenario, Summary, list[str]]:
-    """Scenario, summary and caveats of a trace; by default of the window that is judged."""
+    """Scenario, summary and caveats of a trace."""
     summary = Summary.of(*loaded_trace(source, source.one_capture, reading, window), window)
-    scenario = replayed(summary.graph, *changes, on="window")
+    scenario = replayed(summary.graph, *changes)
     return scenario, summary, [*summary.window_caveats, *summary.damage]
 
 

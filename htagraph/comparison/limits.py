@@ -44,7 +44,7 @@ class Limits:
     Parameters
     ----------
     max_step : float, optional, unit=ns
-        Mean length of its alike steps.
+        Mean length of its typical steps.
     max_exposed, max_idle : float, optional
         Share of the steps in which devices communicate without computing, or are idle.
     max_unknown : float, optional
@@ -198,7 +198,7 @@ def _against(found: RunDiff, allowed: float) -> Checked:
         said = f"not comparable: {'; '.join(found.not_comparable)}"
         return Checked(name, share, allowed, "withheld", said)
     if isinf(noise):
-        said = f"noise needs at least {FEWEST} alike steps: profile more"
+        said = f"noise needs at least {FEWEST} typical steps: profile more"
         return Checked(name, share, allowed, "withheld", said)
     said = f"noise {noise:.1%}{', of the work that all steps share' if found.is_part else ''}"
     if found.is_change:
@@ -208,6 +208,8 @@ def _against(found: RunDiff, allowed: float) -> Checked:
     fewest = min(found.before.n_compared, found.after.n_compared)
     enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
     more = (
-        f"profile about {enough:,} alike steps each" if enough < _MOST_STEPS else "raise the limit"
+        f"profile about {enough:,} typical steps each"
+        if enough < _MOST_STEPS
+        else "raise the limit"
     )
     return Checked(name, share, allowed, "withheld", f"{said} is above the limit: {more}")

@@ -8,10 +8,12 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
-from htagraph.comparison.samples import Samples, device_work_began, graph_samples
+from htagraph.comparison.samples import Samples, graph_samples
 from htagraph.explain.breakdown import split_by_steps
 from htagraph.graph import TraceGraph
+from htagraph.lookup.damage import damage_of
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
+from htagraph.lookup.done_steps import device_work_began
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import COMPARED_BY, Groups, named
 from htagraph.model.arrays import I64, Texts
@@ -19,7 +21,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.damage import damage_in_words
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
-from htagraph.queries.damage import damage_of
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 

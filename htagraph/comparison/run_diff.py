@@ -40,7 +40,7 @@ Chosen, as `DEFAULT_FAIL_ABOVE`. Pinned by `test_run_diff.py::test_much_noise_hi
 
 @dataclass(frozen=True, repr=False)
 class RunDiff:
-    """Two runs compared step by step: means of the steps that are alike; made by `diff`.
+    """Two runs compared step by step: means of their typical steps; made by `diff`.
 
     Steps that come in kinds are compared kind by kind: each kind counts as often as it occurs.
 
@@ -124,7 +124,7 @@ class RunDiff:
         return self._shared.is_part
 
     def _n_compared(self, pair: tuple[int, int]) -> tuple[int, int]:
-        """Alike steps of a kind before and after."""
+        """Typical steps of a kind before and after."""
         return self.before.kinds[pair[0]].n_compared, self.after.kinds[pair[1]].n_compared
 
     @answers(STEP_DIFF)
@@ -134,7 +134,7 @@ class RunDiff:
         Parameters
         ----------
         by : {"bound", "op", "name"}
-            Names include the places of host code between events: ``after aten::mm``.
+            Names include the places of untraced code: ``after aten::mm``.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class RunDiff:
             f"{run.n_compared} {side}"
             for side, run in zip(("before", "after"), self._runs, strict=True)
         )
-        what = "alike steps" if several else "windows"
+        what = "typical steps" if several else "windows"
         if n_kinds > 1:
             what = f"steps of {n_kinds} kinds"
         return (

@@ -13,7 +13,7 @@ from htagraph.replay.host_changes import graphed, prefetch
 __all__ = ["CHECK_HOST", "HOST_RULES", "SLOW_DEVICE"]
 
 _LONG_CODE_NS = 1_000_000
-"""Code between two operators that takes longer does more than call them.
+"""Untraced code between two operators that takes longer does more than call them.
 
 Chosen, as `_LONG_OP_NS`. Both are pinned by
 `test_rules.py::test_a_threshold_of_advice_is_where_it_is_stated`.

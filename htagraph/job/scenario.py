@@ -18,6 +18,7 @@ from htagraph.job.path import JobBreakdownKey, JobPath
 from htagraph.job.ranks import RankGraphs, RankSummary, rank_ends
 from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.readiness import first_anchor
 from htagraph.model.dag import Dag
 from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
@@ -121,7 +122,7 @@ class JobScenario:
         workers = Workers(n_tasks=len(summaries), n_bytes=n_bytes)  # others may not see the folder
         changed = RankGraphs(summaries, workers, graphs.reading, graphs.on_error, folder)
         timeline = Timeline(changed, self.before.timeline.fitted.moved())
-        return replace(self.before, timeline=timeline, asked_window=None)
+        return replace(self.before, timeline=timeline, asked_window=WHOLE)
 
     @cached_property
     def path_before(self) -> JobPath:

@@ -144,7 +144,9 @@ ATTRIBUTED_TIME = schema(
         "ranges": name("ranges of the program around it (``epoch > validation``), empty for none"),
         "frame": name("frame of the Python code that ran, of user code if possible; else empty"),
         "place": name("operators around Python code, or the work before which a device was full"),
-        "meanwhile": name("what another thread ran during most of untraced code, empty for none"),
+        "meanwhile": name(
+            "what another thread ran during most of the untraced code, empty for none"
+        ),
         "event": EVENT,
         "step": name("step in which the time begins, empty outside steps"),
         "bound": label("what the time was spent on", unit="Bound"),

@@ -82,7 +82,7 @@ class Vocabulary(IntEnum):
         <EdgeKind.LAUNCH: 2>
         """
         for member in cls:
-            if member.label == text.lower():
+            if member.label.lower() == text.lower():
                 return member
         raise QueryError(f"{text!r} is no {cls.__name__}.", hint=one_of(text, cls.labels()))
 
@@ -198,7 +198,7 @@ class Bound(Vocabulary):
     UNTRACED_CODE = 7  #: a host thread does what was not recorded (Python, untraced code)
     SYNC = 8  #: the host, or a stream, resumes after what it waited for
     WORK_FROM_BEFORE_THE_PROFILE = (
-        9  #: device work whose launch was not captured: enqueued before the capture began
+        9  #: device work whose launch was not recorded: enqueued before the profile began
     )
     UNKNOWN_WAITS = 10  #: no recorded dependency explains the wait
     WAITING_FOR_SMS = (

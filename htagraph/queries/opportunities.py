@@ -62,12 +62,15 @@ def trials_on(
     """The same of a window, given its critical path."""
     rehearsal, is_large = Rehearsal(dag, window), len(dag.edges) >= LARGE
 
-    def causes() -> Iterator[Candidate]:
+    edges = pd.DataFrame({"edge": segments.edge})
+
+    def charges() -> Charges:
+        return Charges.of(dag, rehearsal.expected.replay).with_path(edges, charged.causes())
+
+    def causes(charges: Charges) -> Iterator[Candidate]:
         if rehearsal.hold_out.is_too_large:
             return
-        edges, labels = pd.DataFrame({"edge": segments.edge}), charged.causes()
-        charges = Charges.of(dag, rehearsal.expected.replay).with_path(edges, labels)
-        yield from of_causes(edges, labels, charges)
+        yield from of_causes(edges, charged.causes(), charges)
         if is_large:
             _ = rehearsal.readings  # made once, before threads share them
 
@@ -83,7 +86,8 @@ def trials_on(
         frame = pd.DataFrame(labels | columns, copy=False)
         yield from of_parts(frame, charged.labels(), sequences, is_large=is_large, done=done)
 
-    return Trials(rehearsal, causes, parts, n_threads=_THREADS_OF_LARGE if is_large else 1)
+    n_threads = _THREADS_OF_LARGE if is_large else 1
+    return Trials(rehearsal, charges, causes, parts, n_threads)
 
 
 def _sequences(dag: Dag, window: Window, most: int) -> list[tuple[str, ...]]:

@@ -41,7 +41,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     DataFrame, schema `answers.ROOFLINE`
         Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
         Work without a model has a row of its own in each group, with 0 calls. ``attrs["peaks"]``
-        has the device, its memory bandwidth and its dense peaks, if all devices are alike: at the
+        has the device, its memory bandwidth and its dense peaks, if they are all the same: at the
         clocks that a log sampled, if any.
 
     Notes

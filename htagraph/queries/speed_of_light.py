@@ -40,7 +40,7 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     -----
     The window is replayed with the device work of each operator at its roof (`roofline`), as by
     `at_roof`; and at the share of the roof that the best operator of its family reaches in this
-    trace, which is attainable. Kernels alone get faster: launches and host code stay.
+    trace, which is attainable. Kernels alone get faster: launches and CPU code stay.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)

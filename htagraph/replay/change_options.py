@@ -35,7 +35,7 @@ __all__ = ["ChangeOptions", "options_of"]
 _ALL = "all"
 """Instead of a name: whatever has a roof."""
 _CODE = "code "
-"""How a table begins the place of host code."""
+"""How a table begins the place of untraced code."""
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
 _COMMA = re.compile(r",(?![^<(]*[>)])")

@@ -128,7 +128,7 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
     ----------
     chosen : str, re.Pattern, Selection or Code
         Host events and Python frames are scaled with all that is nested in them, device work by
-        itself. `code` names host code that no operator covers.
+        itself. `code` names untraced code.
     by : float
         0.5 is twice as fast.
 

@@ -41,7 +41,7 @@ class HoldOut:
     errors : tuple of float
         Of each pair, as a share of the step; positive if predicted too long.
     spread : float
-        How much alike steps differ, see `step_spread`: no prediction of another run is better.
+        How much typical steps differ, see `step_spread`: no prediction of another run is better.
     """
 
     errors: tuple[float, ...]
@@ -58,8 +58,8 @@ class HoldOut:
             return "no two steps do the same, so no step was predicted from another"
         return (
             f"each step predicted from the one before: {self.error:.1%} off at the median, "
-            f"{max(map(abs, self.errors)):.1%} at worst, of {len(self.errors)}; alike steps differ "
-            f"by {self.spread:.1%}"
+            f"{max(map(abs, self.errors)):.1%} at worst, of {len(self.errors)}; typical steps "
+            f"differ by {self.spread:.1%}"
         )
 
     @property

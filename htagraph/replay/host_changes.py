@@ -71,7 +71,7 @@ class Graphed(Change):
     def apply(self, draft: Draft) -> None:
         """Remove the host time of operators and launches; each step's first launch stays.
 
-        Long host code does more than launch, so it stays except in the loosest reading. In the
+        Long untraced code does more than launch, so it stays except in the loosest reading. In the
         tightest reading, all untraced code stays.
         """
         found = draft.once(self, partial(self._find, draft))

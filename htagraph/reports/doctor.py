@@ -159,7 +159,7 @@ def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
         'slices named "ProfilerStep#1", "ProfilerStep#2" … are taken as steps',
     )
     yield _present(
-        "handoffs between threads",
+        "waits for other threads",
         int((graph.dag.edges.rule == Rule.RECORDED_FLOW).sum()),
         "the path stays on the thread that ends last; what that thread waited for is unknown",
         "flow events (ph s, f) from sender to receiver",
@@ -178,7 +178,7 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
         n_launched,
         n_launched == n_device,
         consequence=f"{human_count(n_device - n_launched, 'device event')} without a known launch, "
-        "enqueued before the capture",
+        "work from before the profile",
         advice="a longer warmup in torch.profiler.schedule leaves fewer",
     )
     communicates = dag.classification.kernel_class[events.kind == EventKind.KERNEL]
@@ -193,7 +193,7 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
     yield _present(
         "forward-backward flows",
         int((events.flows.category == events.symbols.code(FORWARD_BACKWARD)).sum()),
-        "handoffs between forward and backward threads are inferred",
+        "that forward and backward threads wait for each other is inferred",
         "capture both forward and backward in one step",
         is_needed=_n_values(graph, "fwd_thread") > 0,
     )

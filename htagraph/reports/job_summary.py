@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from htagraph.explain.default_window import left_out_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
@@ -14,7 +15,6 @@ from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Question
 from htagraph.job.ranks import Work
 from htagraph.job.verdict import find_job_bounds
-from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
@@ -46,8 +46,6 @@ class JobSummary(PathSummary):
         Other work that the report needs on every rank, done on the same visit.
     however_large : bool, default=False
         Also replay a job that is too large for a report, if it can be replayed at all.
-    whole : Job, optional
-        The job with the opening that `of_answering` left out.
 
     Examples
     --------
@@ -60,20 +58,11 @@ class JobSummary(PathSummary):
     name: str = "job"
     also: tuple[Work, ...] = ()
     however_large: bool = False
-    whole: Job | None = None
 
     @classmethod
-    def of_answering(
-        cls, job: Job, name: str, also: tuple[Work, ...] = (), *, is_whole: bool = False
-    ) -> JobSummary:
-        """The summary of a job; of one that skips errors, without ranks that cannot be visited.
-
-        Without what devices run at first of work from before the profile, unless all of the job
-        is asked for.
-        """
-        found = cls(job.without_lost_ranks(*_ASKED, *also), name, also)
-        rest = found.job if is_whole else found.job.without_opening()
-        return found if rest is found.job else replace(found, job=rest, whole=found.job)
+    def of_answering(cls, job: Job, name: str, also: tuple[Work, ...] = ()) -> JobSummary:
+        """The summary of a job; of one that skips errors, without ranks that cannot be visited."""
+        return cls(job.without_lost_ranks(*_ASKED, *also), name, also)
 
     @cached_property
     def _visited(self) -> Job:
@@ -141,8 +130,8 @@ class JobSummary(PathSummary):
         """What limits the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
-        costs = self._visited.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
-        found = find_job_bounds(self.path, self.stragglers, kernels, costs, pipeline)
+        trials = self._visited.trials if self.is_replayed else None
+        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline)
         return replace(found, damage=self.damage)
 
     @property
@@ -177,15 +166,16 @@ class JobSummary(PathSummary):
 
     @property
     def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
+
+    @property
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the job, its window and its graphs."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
-        if self.whole is not None:
-            ran = human_duration(self.whole.opening_ns)
-            said.append(
-                f"The devices still ran work from before the profile for {ran}; this report "
-                f"is on what follows, and -w {WHOLE} reports on all."
-            )
+        if job.left_out:
+            said.append(left_out_in_words(job.left_out))
         if job.graphs.kept is not None:
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:

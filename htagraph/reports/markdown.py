@@ -73,23 +73,19 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     head = [
         f"# {escaped(summary.name)}",
         escaped(summary.facts),
-        *map(escaped, summary.caveats),
-        f"## What limits {escaped(summary.window_name)}",
+        *map(escaped, summary.window_caveats),
         *(f"- {escaped(said)}" for said in verdict.top_damage),
+        f"**{escaped(verdict.headline)}**",
     ]
-    more = [verdict.replays] if verdict.replays else []
-    if verdict.withheld:
-        return [*head, f"No verdict: {escaped(verdict.withheld)}", *map(escaped, more)]
-    findings = (
-        f"{number}. **{escaped(finding.sentence)}.** Largest: "
-        f"{escaped(finding.evidence_sentence)}."
-        + (f" {escaped(finding.cost[0].upper() + finding.cost[1:])}." if finding.cost else "")
-        + (f" *To try:* {escaped(finding.to_try)}" if finding.to_try else "")
-        + (f" *Predicted:* {escaped(finding.prediction)}." if finding.prediction else "")
-        for number, finding in enumerate(verdict.top_findings, start=1)
-    )
-    balance = [f"**{escaped(verdict.balance)}**"] if verdict.balance else []
-    return [*head, *balance, *findings, *map(escaped, more), *filter(None, [verdict.notes])]
+    for number, card in enumerate(verdict.cards, start=1):
+        lines = [f"{number}. **{escaped(card.title)}**: {escaped(card.said)}"]
+        for one in card.findings:
+            why = f" {one.fix.why}" if one.fix.why else ""
+            lines += [f"   {escaped(one.evidence_sentence)}"] if one.evidence_sentence else []
+            lines += [f"   *{escaped(one.advice)}*{escaped(why)}"] if one.fix.do else []
+        head.append("  \n".join(lines))
+    notes = verdict.document()["notes"]
+    return [*head, *map(escaped, filter(None, [verdict.also, *notes, *summary.notes]))]
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:

@@ -8,8 +8,6 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from htagraph.findings.advice import OTHER_RANKS
-from htagraph.model.kinds import Cause
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
@@ -28,6 +26,11 @@ NOT_REPLAYED = (
 )
 UNCHANGED = "None of the changes tried makes this window shorter."
 
+_OTHER_RANKS = (
+    "A saving is smaller, or none, for this rank alone: if the other ranks do not change, its "
+    "collectives end no earlier, however early it arrives."
+)
+
 _KINDS = {
     "kernel": "twice as fast",
     "operator": "twice as fast",
@@ -43,21 +46,6 @@ _KINDS = {
     "data loading": "prefetched",
 }
 """What is done about a target, by the kind of change."""
-_REPAIRS = {
-    Cause.COMPUTE: "twice as fast",
-    Cause.COMMUNICATION: "overlapped or faster",
-    Cause.COPIES: "overlapped",
-    Cause.DATA_LOADING: "prefetched",
-    Cause.CPU_WORK: "as a CUDA graph",
-    Cause.LATE_RANK: "on time",
-}
-"""What a repair does about its cause."""
-_TARGETS = {
-    Cause.COMPUTE: "all compute kernels",
-    Cause.CPU_WORK: "host operators, and the code between them",
-    Cause.COMMUNICATION: "all communication",
-}
-"""What the repair of a cause is about, where its name does not say it."""
 _N_FUSED = 2
 """Kernels of a fusion that its name lists: chosen."""
 
@@ -76,7 +64,7 @@ def what_helps(
     -------
     DataFrame
         Columns of `answers.OPPORTUNITIES` and ``row``, to which ``shares_with`` refers;
-        ``alone_ns`` only if other ranks make a difference, ``then_bound`` only if known.
+        ``alone_ns`` only if other ranks make a difference.
 
     Examples
     --------
@@ -87,12 +75,8 @@ def what_helps(
     0    1  without  data loading  17094049
     """
     kind, left = opportunities["kind"], opportunities["left_share"]
-    is_repair = kind == "repair"
-    told_better = set(opportunities.loc[~is_repair, "change"])
     shown = opportunities[
-        (opportunities["saves_ns"] > 0)
-        & ~(is_repair & opportunities["change"].isin(told_better))
-        & ~((kind == "kernel") & (left != TWICE_AS_FAST))
+        (opportunities["saves_ns"] > 0) & ~((kind == "kernel") & (left != TWICE_AS_FAST))
     ]
     numbers = dict(zip(shown["change"], range(1, len(shown) + 1), strict=True))
     row = np.arange(1, len(shown) + 1)
@@ -104,33 +88,26 @@ def what_helps(
     out = pd.DataFrame(
         {
             "row": row,
-            "kind": [
-                _REPAIRS[Cause(cause)] if kind == "repair" else _KINDS[kind]
-                for kind, cause in zip(shown["kind"], shown["cause"], strict=True)
-            ],
+            "kind": [_KINDS[kind] for kind in shown["kind"]],
             "target": [
                 labels.get(said[1]) or _target(*said)
-                for said in zip(shown["kind"], shown["target"], shown["cause"], strict=True)
+                for said in zip(shown["kind"], shown["target"], strict=True)
             ],
             "saves_ns": shown["saves_ns"].to_numpy(np.int64),
             "saves_share": shown["saves_share"].to_numpy(np.float64),
             "low_ns": shown["low_ns"].to_numpy(np.int64),
             "high_ns": shown["high_ns"].to_numpy(np.int64),
             "alone_ns": shown["alone_ns"].to_numpy(np.int64),
-            "then_bound": shown["then_bound"].to_list(),
             "shares_with": shares_with,
         }
     )
-    is_told = {
-        "alone_ns": (out["alone_ns"] != out["saves_ns"]).any(),
-        "then_bound": (out["then_bound"] != "").any() or out.empty,
-    }
-    return out.drop(columns=[name for name, told in is_told.items() if not told])
+    is_told = (out["alone_ns"] != out["saves_ns"]).any()
+    return out if is_told else out.drop(columns="alone_ns")
 
 
 def notes_on(helpful: pd.DataFrame) -> str:
     """How to read what `what_helps` returns."""
-    return f"{_INTRO} {OTHER_RANKS}" if "alone_ns" in helpful else _INTRO
+    return f"{_INTRO} {_OTHER_RANKS}" if "alone_ns" in helpful else _INTRO
 
 
 def clocks_in_words(error_ns: int) -> str:
@@ -146,10 +123,8 @@ def clocks_in_words(error_ns: int) -> str:
     return f"Rank clocks may be off by {human_duration(error_ns)}; both ends allow for it."
 
 
-def _target(kind: str, target: str, cause: str) -> str:
+def _target(kind: str, target: str) -> str:
     """The target in words."""
-    if cause:
-        return _TARGETS.get(Cause(cause), target)
     if kind == "Python code":
         return f"code {target}"
     if kind != "fusion":

@@ -233,7 +233,7 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
     assert "Rank 2 is late and keeps the others waiting" in out
     assert "critical.pftrace" in err
     assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [
-        "blocking_copy",
+        "synchronous_copy",
         "captured",
         "dataloader",
         "exposed_allreduce",

@@ -77,7 +77,7 @@ def test_what_is_not_known_does_not_pass(run):
     assert code == 1
     assert document["state"] == "withheld"
     assert document["diff"]["noise_share"] is None
-    assert document["limits"][0]["said"].startswith("noise needs at least 3 alike")
+    assert document["limits"][0]["said"].startswith("noise needs at least 3 typical")
 
 
 def test_limits_by_themselves(run):

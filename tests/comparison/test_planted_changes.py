@@ -17,7 +17,11 @@ LOADER = {"under": "enumerate(DataLoader)", "by": 1.06}
     [
         ({}, KERNEL, f"of compute in {GEMM} (each "),
         ({"fault": "small_kernels"}, HOST, "of host time, +143 us of it in aten::add_"),
-        ({"fault": "dataloader", "loader_ns": 7_000_000}, LOADER, "of data loading in enumerate("),
+        (
+            {"fault": "dataloader", "loader_ns": 7_000_000},
+            LOADER,
+            "of data loading in DataLoader.__next__ ",
+        ),
     ],
     ids=["kernels of one name", "host", "data loader"],
 )

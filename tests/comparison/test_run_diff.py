@@ -139,7 +139,7 @@ def test_two_steps_are_too_few_to_tell():
     assert not found.is_change
     assert set(found.critical_path()["change"]) == {"unknown"}
     assert found.verdict().endswith(
-        "4 before and 2 after alike steps are too few to tell this from noise."
+        "4 before and 2 after typical steps are too few to tell this from noise."
     )
 
 

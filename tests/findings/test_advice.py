@@ -118,7 +118,7 @@ def test_sums_over_ranks_say_so() -> None:
 
 def test_what_takes_nothing_has_no_advice_and_is_not_printed() -> None:
     """A training run: of its findings, those below 0.05% keep their time and lose their advice."""
-    rank = simulate(training_rank(fault="blocking_copy"))
+    rank = simulate(training_rank(fault="synchronous_copy"))
     trace = hg.Trace.from_events(rank.events)
     summary = hg.Summary(trace, trace.compile())
     findings = summary.verdict.findings

@@ -47,7 +47,7 @@ def test_a_host_on_the_path_costs_what_a_replay_of_the_run_says():
         .critical_path()
     )
     by_cause = {finding.cause: finding for finding in find_bounds(path).findings}
-    host, compute = by_cause["host"], by_cause["compute"]
+    host, compute = by_cause["CPU work"], by_cause["GPU compute"]
 
     assert path.dur_ns == 73_000
     assert host.cost_ns == 73_000 - 4 * 13_000 - 3 * 1_000
@@ -78,7 +78,9 @@ def test_evidence_says_what_and_how_long():
         .critical_path()
     )
 
-    (compute,) = (finding for finding in find_bounds(path).findings if finding.cause == "compute")
+    (compute,) = (
+        finding for finding in find_bounds(path).findings if finding.cause == "GPU compute"
+    )
 
     assert [(item.label, item.dur_ns, item.n_segments) for item in compute.evidence] == [
         ("gemm", 26_000, 2),
@@ -98,7 +100,9 @@ def test_three_names_are_evidence():
         .compile()
         .critical_path()
     )
-    (compute,) = (finding for finding in find_bounds(path).findings if finding.cause == "compute")
+    (compute,) = (
+        finding for finding in find_bounds(path).findings if finding.cause == "GPU compute"
+    )
 
     assert [item.label for item in compute.evidence] == ["gemm", "conv", "bmm"]
 
@@ -136,7 +140,11 @@ def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
     """Either name alone does not say which two kernels are in each other's way."""
     path = full_device()
 
-    (full,) = (found for found in find_bounds(path).findings if found.cause == "no free SMs")
+    (full,) = (
+        found
+        for found in find_bounds(path).findings
+        if found.cause == "kernels waiting for free SMs"
+    )
 
     assert [(item.label, item.n_segments) for item in full.evidence] == [
         ("ready waits for fills", 8)
@@ -148,7 +156,11 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
     """Work that goes first delays the kernel that it waited for: the device computes as long."""
     path = full_device()
 
-    (full,) = (found for found in find_bounds(path).findings if found.cause == "no free SMs")
+    (full,) = (
+        found
+        for found in find_bounds(path).findings
+        if found.cause == "kernels waiting for free SMs"
+    )
 
     computed_ns = sum(500_000 + 40_000 * step for step in range(8))
     assert full.cost_ns <= path.dur_ns - computed_ns < full.dur_ns
@@ -266,7 +278,7 @@ def test_a_run_that_used_a_device_without_recording_it_is_told_so():
     )
     (host,) = find_bounds(path).findings
 
-    assert (host.cause, host.title) == ("host", "The host")
+    assert (host.cause, host.title) == ("CPU work", "The host")
     assert "ProfilerActivity.CUDA" in host.to_try
 
 
@@ -319,7 +331,7 @@ def test_no_verdict_where_the_path_is_mostly_unexplained():
 
     verdict = find_bounds(path)
 
-    assert (verdict.findings, "unknown_waits" in verdict.withheld) == ((), True)
+    assert (verdict.findings, "unknown waits" in verdict.withheld) == ((), True)
 
 
 def test_no_verdict_on_an_empty_trace():

@@ -6,7 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.findings.light import Light, light_on
-from tests.findings.advised import advised
+from htagraph.findings.verdict import Fix
 from tests.queries.recorded_shapes import Op, recorded
 
 SLOW = Op("aten::mm", [[16384, 16384], [16384, 16384]], [("gemm", 20_000)])
@@ -20,10 +20,13 @@ def graph_of(*ops) -> hg.TraceGraph:
     return recorded(*ops, is_awaited=True)
 
 
-def advice(*ops) -> str:
+def fix(graph: hg.TraceGraph) -> Fix:
     """What to do about compute."""
-    found = advised(graph_of(*ops).critical_path())
-    return next(advice.do for one, advice in found if one.cause == "GPU compute")
+    return next(one.fix for one in graph.verdict().findings if one.cause == "GPU compute")
+
+
+def advice(*ops) -> str:
+    return fix(graph_of(*ops)).do
 
 
 def test_the_operator_with_most_to_gain_is_named():
@@ -46,8 +49,7 @@ def test_the_change_is_the_named_operator_at_its_roof():
     """By its shapes: another product of the same name stays as slow as it is."""
     other = SLOW._replace(dims=[[8192, 8192], [8192, 8192]], kernels=[("gemm", 3_000)])
     graph = graph_of(SLOW, other)
-    found = advised(graph.critical_path())
-    (change,) = [one.change for finding, one in found if finding.cause == "GPU compute"]
+    change = fix(graph).change
     (cost_ns,) = graph.speed_of_light().query("group == 'aten::mm 2x bf16[16384, 16384]'")[
         "cost_ns"
     ]

@@ -85,7 +85,7 @@ def test_the_part_that_is_reported_on_opens_with_nothing_else() -> None:
     summary = summary_of(CARRIED)
 
     assert find_opening(summary.path) is None
-    assert summary.verdict.findings[0].cause == "compute"
+    assert summary.verdict.findings[0].cause == "GPU compute"
     assert sum(finding.dur_ns for finding in summary.verdict.findings) == 26_000
 
 

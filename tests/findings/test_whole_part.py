@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 import htagraph as hg
-from htagraph.findings.whole_part import WHOLE_PART
+from htagraph.lookup.damage import WHOLE_PART
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
 from tests.lookup.launched import drawing

@@ -104,7 +104,7 @@ def test_findings_and_what_is_apart_add_up_to_the_window(graph: hg.TraceGraph) -
     assert int(attributed["dur_ns"].sum()) == path.dur_ns
     assert bool(verdict.withheld) != bool(verdict.findings)
     if verdict.findings:
-        assert sum(finding.dur_ns for finding in verdict.findings) + apart_ns == path.dur_ns
+        assert sum(finding.path_ns for finding in verdict.findings) + apart_ns == path.dur_ns
 
 
 def test_no_trace_has_lost_device_work(graph: hg.TraceGraph) -> None:

@@ -71,7 +71,8 @@ def test_of_a_notebook(summary: Summary, color: Color) -> None:
 
 
 def test_of_graphviz(summary: Summary, color: Color) -> None:
-    assert f'fillcolor="{color.fill}", fontcolor="{color.ink}"' in summary.path.to_dot()
+    head = f'BGCOLOR="{color.fill}"><FONT COLOR="{color.ink}"'
+    assert head in summary.path.to_dot()
 
 
 def test_figures_of_the_page_are_called_by_their_sentence(page: str, summary: Summary) -> None:

@@ -55,7 +55,7 @@ def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
     told = [(figure.name, figure.text, figure.about) for figure in figures_of(two_steps)]
 
     assert told[:6] == [
-        ("step time", "20.0 us", "median of 2 steps, no three alike"),
+        ("step time", "20.0 us", "median of 2 steps, no three typical"),
         ("device busy", "57.5%", "23.0 us of the window, 40.0 us"),
         ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
         ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),

@@ -81,7 +81,7 @@ def _steps(found: Frames) -> Section:
     frame, steady = found["step_times"], found["steady_state"]
     panels = (
         Panel("step-times", drawing(plots.step_spread, frame), frame, answers.STEP_TIMES),
-        Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are alike"),
+        Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are typical"),
     )
     absent = (
         "The traces have no steps: call profiler.step() after each step, or name steps with "

@@ -78,7 +78,7 @@ def html_figures(figures: list[KeyFigure]) -> str:
 
 
 def _alike(steady: pd.DataFrame) -> pd.DataFrame:
-    """Steps that are alike, or all if there are none."""
+    """Typical steps, or all if there are none."""
     alike = steady[steady["is_steady"]]
     return alike if len(alike) else steady
 
@@ -98,9 +98,9 @@ def _step(steady: pd.DataFrame) -> KeyFigure:
     if len(steady) == 1:
         about = "the only step"
     elif steady["is_steady"].any():
-        about = f"median of {len(alike):,} alike of {human_count(len(steady), 'step')}"
+        about = f"median of {len(alike):,} typical of {human_count(len(steady), 'step')}"
     else:
-        about = f"median of {human_count(len(steady), 'step')}, no three alike"
+        about = f"median of {human_count(len(steady), 'step')}, no three typical"
     return KeyFigure("step time", human_duration(median), about, "steps", median)
 
 
@@ -113,7 +113,7 @@ def _job_step(steady: pd.DataFrame, n_shown: int) -> KeyFigure:
     )
     n_alike = int(steady["is_steady"].sum())
     which = (
-        f"{n_alike:,} alike of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
+        f"{n_alike:,} typical of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
     )
     middle, longest = float(medians.median()), medians.idxmax()
     about = (
@@ -181,7 +181,7 @@ def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
     found = summary.by_bound["share"].get(Bound.UNKNOWN_WAITS.label, 0.0)
     of = "the job's critical path" if isinstance(summary, JobSummary) else "the critical path"
     about = f"of {of}, {human_duration(summary.path.dur_ns)}"
-    return KeyFigure("unknown_waits", f"{found:.1%}", about, "path", float(found))
+    return KeyFigure("unknown waits", f"{found:.1%}", about, "path", float(found))
 
 
 def _saving(summary: Summary | JobSummary) -> KeyFigure:
@@ -196,7 +196,7 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
             if is_replayed
             else "too large a job to be replayed here"
         )
-        return KeyFigure.unknown("potential saving", why, "help")
+        return KeyFigure.unknown("what a fix saves", why, "help")
     helpful, whole = summary.what_helps, max(summary.path.dur_ns, 1)
     made = helpful[helpful["kind"] != "without"]
     first = (made if len(made) else helpful).iloc[0]
@@ -219,4 +219,4 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
     )
     about = f"of the window, {low_ns / whole:.1%} to {high_ns / whole:.1%}: {how}"
     share = saves_ns / whole
-    return KeyFigure("potential saving", f"{share:.1%}", about, "help", share)
+    return KeyFigure("what a fix saves", f"{share:.1%}", about, "help", share)

@@ -22,8 +22,8 @@ __all__ = ["path_section"]
 
 _INTRO = (
     "The chain of waits, followed back from the end of the window. Its segments tile the window, "
-    "so only a shorter path makes the window shorter. Click a segment to see what it is; drag to "
-    "zoom, double-click to zoom out."
+    "so only a shorter path makes the window shorter. Click a segment to see what it is; select a "
+    "stretch to zoom, double-click to zoom out."
 )
 _INTRO_OF_JOB = (
     " Where a rank waits in a collective, the path continues on the rank that arrived last."

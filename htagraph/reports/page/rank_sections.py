@@ -40,7 +40,7 @@ def _steps(summary: Summary, steady: pd.DataFrame) -> Section:
     panels = (
         Panel("path-by-step", drawn, summary.by_step, frames.STEP_SHARES),
         Panel("step-times", None, frame, answers.STEP_TIMES, "What devices do in each step"),
-        Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are alike"),
+        Panel("steady-state", None, steady, answers.STEADY_STATE, "Which steps are typical"),
     )
     absent = (
         "The window touches no step of the trace."

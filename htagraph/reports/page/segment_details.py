@@ -146,7 +146,7 @@ def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
         if not row
         else f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
         if is_known
-        else f"unknown: the {human_duration(dur_ns)} before are unknown waits"
+        else f"unknown: the {human_duration(dur_ns)} before are an unknown wait"
         for row, name, bound, elsewhere, is_known, dur_ns in zip(
             rows.tolist(), names, bounds, where, known, durs, strict=True
         )

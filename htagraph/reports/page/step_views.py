@@ -12,7 +12,6 @@ import pandas as pd
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.breakdown import sum_by
 from htagraph.job.path import JobPath
-from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
@@ -96,7 +95,7 @@ class StepChoice:
 
 
 def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
-    """Steps of the path of a rank, cut at the boundaries of steps.
+    """Steps of the path of a rank, cut where steps are done.
 
     Parameters
     ----------
@@ -105,10 +104,8 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
     usual : str
         Name of a step that is always included.
     """
-    steps = find_steps(path.dag.events)
-    pieces = path.pieces(steps)
     bound = pd.Series(categorical(path.coded.bound, Bound.labels()))
-    steps_of_path = _Steps(path.segments_at, bound, pieces)
+    steps_of_path = _Steps(path.segments_at, bound, path.pieces)
     return _choice(steps_of_path, (window, path.window.start_ns, path.dur_ns), usual)
 
 
