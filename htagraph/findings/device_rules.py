@@ -47,10 +47,9 @@ def _overlapped(it: Seen) -> Change | None:
     return None if _on_host(it) else overlap(of_class(KernelClass.COMMUNICATION))
 
 
-def _halved(it: Seen) -> Change:
-    """Collectives move half the bytes."""
-    del it
-    return bandwidth(2)
+def _halved(it: Seen) -> Change | None:
+    """Collectives move half the bytes; those of the host are known only where ranks meet."""
+    return None if _on_host(it) and not it.run.shares_cores else bandwidth(2)
 
 
 def _aside(it: Seen) -> Change:
@@ -144,7 +143,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             _overlapped,
         ),
         Rule(
-            "Reduce half the bytes: bf16_compress_hook of DistributedDataParallel.",
+            "Send half the bytes: bf16_compress_hook of DistributedDataParallel.",
             "Gradients are reduced during backward, but nothing overlaps the last bucket.",
             lambda it: it.operation == "all_reduce" and it.run.is_data_parallel and it.run.trains,
             _halved,

@@ -41,7 +41,7 @@ _KINDS = {
     "fusion": "fused",
     "overlap": "overlapped",
     "communication": "faster",
-    "launches": "as a CUDA graph",
+    "launches": "as a graph",
     "data loading": "prefetched",
 }
 """What is done about a target, by the kind of change."""
