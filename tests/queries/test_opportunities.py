@@ -86,7 +86,7 @@ def test_an_expected_saving_lies_in_its_interval(loading):
 
     assert (found["low_ns"] <= found["saves_ns"]).all()
     assert (found["saves_ns"] <= found["high_ns"]).all()
-    assert (found["saves_ns"] <= loading.dur_ns).all()
+    assert (found["saves_ns"] <= loading.path_ns).all()
 
 
 def test_a_kernel_saves_no_more_than_another_leaves():

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from htagraph.reports.page.key_figures import KeyFigure, key_figures
+from htagraph.reports.page.step_views import job_step_choice, step_choice
 
 import htagraph as hg
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.key_figures import KeyFigure, key_figures
 from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.step_views import job_step_choice, step_choice
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate_job
