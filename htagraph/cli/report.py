@@ -124,13 +124,15 @@ def report(
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
-                summary, origin = (
+                about = source.path if source.is_job else lasting(source.file(number))
+                origin = ReportOrigin.of(about, window, number if source.is_job else "latest")
+                if out is not None:
+                    origin.check(out)
+                summary = (
                     _job_summary(source, window, number, reading, executor, has_page=files)
                     if source.is_job
                     else _trace_summary(source, window, number, reading)
                 )
-                if out is not None:
-                    origin.check(out)
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
@@ -235,7 +237,7 @@ def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
 
 def _trace_summary(
     source: Source, window: str, capture: CaptureName, reading: LoadOptions
-) -> tuple[Summary, ReportOrigin]:
+) -> Summary:
     """Read the one trace, and find what limits it."""
     loaded, graph = loaded_trace(source, capture, reading, window)
     begin_stage("Finding the critical path")
@@ -243,7 +245,7 @@ def _trace_summary(
     begin_stage("Finding what limits it")
     returns_memory()
     _ = summary.verdict
-    return summary, ReportOrigin.of(lasting(source.file(capture)), window)
+    return summary
 
 
 def _job_summary(
@@ -254,7 +256,7 @@ def _job_summary(
     executor: Executor | None,
     *,
     has_page: bool,
-) -> tuple[JobSummary, ReportOrigin]:
+) -> JobSummary:
     """Read all ranks, and find what limits the job."""
     from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
     from htagraph.reports.report_files import page_work  # noqa: PLC0415  deferred: only for pages
@@ -268,7 +270,7 @@ def _job_summary(
     _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict
-    return summary, ReportOrigin.of(source.path, window, capture)
+    return summary
 
 
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
