@@ -33,7 +33,7 @@ from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.frames import WORKER_SAVINGS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.native.memory import returns_memory
@@ -401,7 +401,7 @@ def _bound_table(summary: Summary, width: int) -> Table:
     """The path by bound, as a table, with bars where there is room."""
     frame = summary.by_bound
     rows = [
-        (in_words(bound), human_duration(dur_ns), f"{share:.1%}")
+        (bound_in_words(bound), human_duration(dur_ns), f"{share:.1%}")
         for bound, dur_ns, share in zip(
             frame.index.astype(str), frame["dur_ns"].tolist(), frame["share"].tolist(), strict=True
         )

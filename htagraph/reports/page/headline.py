@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from htagraph.findings.verdict import Finding
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.units import human_duration
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.commands import command_html, shell_path
@@ -70,10 +70,12 @@ def _card(number: int, finding: Finding) -> str:
     """A finding: its attributed time, a bar of the bounds of that, evidence, and what to try."""
     parts = "".join(
         f'<i{mark(bound)} style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%" '
-        f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
+        f'title="{escape(bound_in_words(bound))}: {human_duration(dur)}"></i>'
         for bound, dur in finding.parts
     )
-    bounds = ", ".join(f"{in_words(bound)} {human_duration(dur)}" for bound, dur in finding.parts)
+    bounds = ", ".join(
+        f"{bound_in_words(bound)} {human_duration(dur)}" for bound, dur in finding.parts
+    )
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
         for item in finding.evidence

@@ -50,7 +50,7 @@ def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
         return _names(values)
     has_key = kind is Quantity.LABEL
     return [
-        _Cell(cell_text(kind, value, origin_ns), _exact(value), str(value) if has_key else "")
+        _Cell(cell_text(kind, value, origin_ns, name), _exact(value), str(value) * has_key)
         for value in values
     ]
 

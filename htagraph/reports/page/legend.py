@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from htagraph.model.colors import IDLE
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 
 __all__ = ["TOLD", "color_rules", "legend", "mark"]
@@ -14,7 +14,7 @@ _COLORS = BOUND_COLORS | {"idle": IDLE}
 _MARKED = CAUSE_COLORS | _COLORS
 _QUALIFIED = {"exposed communication", "exposed copies"}
 
-TOLD = {in_words(name) for name in _COLORS} | _QUALIFIED
+TOLD = {bound_in_words(name) for name in _COLORS} | _QUALIFIED
 """Names of traces of figures that need no legend of their own."""
 
 
@@ -46,5 +46,5 @@ def legend(drawn: str) -> str:
     '<ul class="legend" aria-label="Colors"><li data-key="host">host</li></ul>'
     """
     used = [name for name, color in _COLORS.items() if color.fill in drawn or mark(name) in drawn]
-    items = "".join(f"<li{mark(name)}>{escape(in_words(name))}</li>" for name in used)
+    items = "".join(f"<li{mark(name)}>{escape(bound_in_words(name))}</li>" for name in used)
     return f'<ul class="legend" aria-label="Colors">{items}</ul>' if used else ""

@@ -6,7 +6,7 @@ from html import escape, unescape
 
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.frames import BREAKDOWN, JOB_SEGMENTS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words, in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS
 from htagraph.reports.page.commands import Commands, command_html
@@ -138,7 +138,7 @@ def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
     columns = view.bounds[["bound", "dur_ns", "share"]]
     parts = "".join(
         f'<i{mark(bound)} style="width:{100 * share:.3f}%" '
-        f'title="{escape(in_words(bound))}: {human_duration(dur)} ({share:.1%})"></i>'
+        f'title="{escape(bound_in_words(bound))}: {human_duration(dur)} ({share:.1%})"></i>'
         for bound, dur, share in columns.itertuples(index=False)
     )
     bounds = html_table(view.bounds, schema=BREAKDOWN)

@@ -15,7 +15,7 @@ from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
@@ -68,7 +68,7 @@ class StepView:
     def summary(self) -> str:
         """Length of the step and its largest bounds."""
         shares = [
-            f"{share:.0%} {in_words(bound)}"
+            f"{share:.0%} {bound_in_words(bound)}"
             for bound, share in zip(self.bounds["bound"], self.bounds["share"], strict=True)
             if share >= _MIN_SHARE
         ]
