@@ -15,7 +15,7 @@ from htagraph.algorithms.welch import FEWEST
 from htagraph.comparison.run_diff import RunDiff, damage_by_side
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_duration, human_percent
 
 __all__ = ["DEFAULT_FAIL_ABOVE", "Check", "Checked", "Limits", "State", "check_run"]
 
@@ -27,8 +27,16 @@ DEFAULT_FAIL_ABOVE = 0.05
 Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_allowed_by_default`.
 """
 
-_DAMAGED = "the recording is damaged"
-_ACCEPT = "Record it again, or check it as it is: --accept-damage."
+_DAMAGED = "the recording is damaged: record it again, or check it as it is (--accept-damage)"
+
+NAMES = {
+    "max-step": "step time",
+    "max-exposed": "exposed communication",
+    "max-idle": "device idle",
+    "max-unknown": "unknown waits",
+    "fail-above": "slowdown",
+}
+"""What each limit is about, in words."""
 
 _MOST_STEPS = 1_000
 """Longest capture that a check suggests, in steps: a longer one is not practical.
@@ -77,9 +85,15 @@ class Checked:
         """A value of this limit in words."""
         if value is None:
             return "unknown"
-        if self.limit == "max-step":
-            return human_duration(value)
-        return f"{value:+.1%}" if self.limit == "fail-above" else f"{value:.1%}"
+        return human_duration(value) if self.limit == "max-step" else human_percent(value)
+
+    def __str__(self) -> str:
+        """Its value and what is allowed; or why the value is unknown."""
+        if self.state == "withheld":
+            own = "" if self.said == _DAMAGED or self.limit == "fail-above" else NAMES[self.limit]
+            return ": ".join(filter(None, (own, self.said)))
+        measured = self.said or f"{NAMES[self.limit]} {self.in_words(self.value)}"
+        return f"{measured}, limit {self.in_words(self.allowed)}"
 
 
 @dataclass(frozen=True)
@@ -101,19 +115,35 @@ class Check:
         states = {one.state for one in self.limits}
         return next((one for one in ("broken", "withheld") if one in states), "passed")
 
+    @property
+    def outcome(self) -> str:
+        """Whether the limits are kept, with the figures of those that decide it."""
+        state = self.state
+        deciding = [one for one in self.limits if one.state == state]
+        if state == "passed" and len(deciding) > 1:
+            against = [str(one) for one in deciding if one.limit == "fail-above"]
+            return "; ".join([f"Passed: all {len(deciding)} limits", *against])
+        outcome = {"passed": "Passed", "broken": "Failed", "withheld": "Unknown"}[state]
+        return f"{outcome}: {'; '.join(dict.fromkeys(map(str, deciding)))}"
+
+    @property
+    def _is_of_change(self) -> bool:
+        """Whether the outcome is that of a comparison."""
+        is_known = self.diff is not None and not self.diff.not_comparable and not self.damage
+        return is_known and self.limits[-1].state == self.state
+
     def verdict(self) -> str:
-        """The result of the check, in a sentence or two."""
-        named = {
-            state: ", ".join(one.limit for one in self.limits if one.state == state)
-            for state in ("broken", "withheld")
-        }
-        said = {
-            "passed": "Passed.",
-            "broken": f"Failed: {named['broken']}.",
-            "withheld": f"Unknown: {named['withheld']}.",
-        }[self.state]
-        refused = f"{' '.join(self.damage)} {_ACCEPT}" if self.damage else ""
-        return " ".join(filter(None, [said, refused, self.diff.verdict() if self.diff else ""]))
+        """The result of the check in one line; if the baseline decides it, what changed."""
+        figures = f": {self.diff.figures}" if self.diff and self._is_of_change else ""
+        return f"{self.outcome}{figures}."
+
+    @property
+    def notes(self) -> list[str]:
+        """What is damaged, what changed if that is not the verdict, and what was checked."""
+        if self.diff is None:
+            return [*self.run.damage, self.run.facts]
+        is_told = self._is_of_change or self.diff.not_comparable
+        return [*([] if is_told else [self.diff.verdict()]), *self.diff.notes]
 
 
 def check_run(
@@ -144,7 +174,7 @@ def check_run(
     >>> import htagraph as hg
     >>> run = hg.run_profile(hg.load(hg.demo_trace("none")))
     >>> check_run(run, Limits(max_step=4e6, max_idle=0.2)).verdict()
-    'Failed: max-step.'
+    'Failed: step time 4.42 ms, limit 4.00 ms.'
     """
     if limits.fail_above is not None and baseline is None:
         raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")
@@ -192,19 +222,19 @@ def _against(found: RunDiff, allowed: float) -> Checked:
 
     Withheld if noise alone exceeds what is allowed and no change is seen: it could hide one.
     """
-    share, noise = found.delta_share, found.noise_share
-    name = "fail-above"
+    share, noise, name = found.delta_share, found.noise_share, "fail-above"
+    said = f"{found.change[0].lower()}{found.change[1:]}"
     if found.not_comparable:
-        said = f"not comparable: {'; '.join(found.not_comparable)}"
-        return Checked(name, share, allowed, "withheld", said)
-    if isinf(noise):
-        said = f"noise needs at least {FEWEST} typical steps: profile more"
-        return Checked(name, share, allowed, "withheld", said)
-    said = f"noise {noise:.1%}{', of the work that all steps share' if found.is_part else ''}"
+        return Checked(
+            name, share, allowed, "withheld", f"{said}: {'; '.join(found.not_comparable)}"
+        )
     if found.is_change:
         return Checked(name, share, allowed, "broken" if share > allowed else "passed", said)
     if noise <= allowed:
         return Checked(name, share, allowed, "passed", said)
+    if isinf(noise):
+        said = f"{said}: profile at least {FEWEST} typical steps"
+        return Checked(name, share, allowed, "withheld", said)
     fewest = min(found.before.n_compared, found.after.n_compared)
     enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
     more = (
@@ -212,4 +242,5 @@ def _against(found: RunDiff, allowed: float) -> Checked:
         if enough < _MOST_STEPS
         else "raise the limit"
     )
-    return Checked(name, share, allowed, "withheld", f"{said} is above the limit: {more}")
+    said = f"{said}, which exceeds the limit of {human_percent(allowed)}: {more}"
+    return Checked(name, share, allowed, "withheld", said)

@@ -50,11 +50,12 @@ def test_without_changes_it_says_what_would_help(run, trace):
     """The largest saving first, in the words of a person."""
     code, out, _ = run(trace)
     lines = out.splitlines()
-    table = lines.index(next(line for line in lines if line.startswith("row")))
+    table = lines.index("What would help this run:") + 1
 
     assert code == 0
-    assert lines[table - 1].startswith("What would help 2 steps (")
-    assert lines[table + 1].split()[:4] == ["1", "without", "data", "loading"]
+    assert lines[table].split() == ["kind", "target", "saves"]
+    assert lines[table + 1].split()[:3] == ["without", "data", "loading"]
+    assert len(lines) <= 20
 
 
 def test_the_rows_of_opportunities_are_there_for_scripts(run, trace):
@@ -102,7 +103,8 @@ def test_the_changed_run_is_written_beside_the_other(run, trace, tmp_path):
     code, out, err = run(trace, "--prefetch", 1, "--out", "both.pftrace")
 
     assert code == 0
-    assert out.splitlines()[3] == "What if: prefetch(); 2 steps"
+    assert out.splitlines()[3] == "What if: prefetch(), in this run."
+    assert len(out.splitlines()) <= 20
     assert (tmp_path / "both.pftrace").stat().st_size > 0
     assert "Wrote both.pftrace" in err
     assert "htagraph view both.pftrace" in err
@@ -112,11 +114,10 @@ def test_without_changes_a_folder_says_what_would_help_the_job(run, folder):
     """The late rank by its number, and how well its clock is known."""
     code, out, _ = run(folder)
     lines = out.splitlines()
-    table = next(n for n, line in enumerate(lines) if line.startswith("row"))
-    named = [line for line in lines[table:] if re.search("without +late rank 1 ", line)]
+    named = [line for line in lines if re.search("on time +late rank 1 ", line)]
 
     assert code == 0
-    assert lines[table - 1].startswith("What would help 2 steps of the job (")
+    assert "What would help this job:" in lines
     assert len(named) == 1
     assert "Rank clocks may be off by" in " ".join(lines)
 
@@ -150,10 +151,10 @@ def test_a_change_is_made_on_one_rank_only(run, folder, tmp_path):
     code, out, err = run(folder, "--equalise", "--on-rank", 0, "--out", "changed.pftrace")
 
     assert code == 0
-    assert "What if: equalise().on_rank(0); 2 steps of the job" in out
-    assert "saves 0 ns, 0.0%" in out
+    assert "What if: equalise().on_rank(0), in this job." in out
+    assert "saves nothing." in out
     assert (tmp_path / "changed.pftrace").stat().st_size > 0
-    assert "The changed run in Perfetto, all ranks: htagraph view changed.pftrace" in err
+    assert "Next: htagraph view changed.pftrace" in err
 
 
 def test_a_step_of_a_job_is_asked_about_by_its_name(run, folder):

@@ -32,7 +32,7 @@ from htagraph.model.answers import (
 from htagraph.model.colors import INFERRED
 from htagraph.model.frames import SPEED_UPS
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
-from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.kinds import Bound, KernelClass, bound_in_words
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
@@ -72,10 +72,10 @@ def test_the_path_as_one_bar_is_the_breakdown(step: hg.TraceGraph) -> None:
     figure = plots.critical_path(path)
     shares = path.breakdown()["share"]
     assert bars(figure) == {
-        name.replace("_", " "): [share * 100] for name, share in shares.items() if share
+        bound_in_words(name): [share * 100] for name, share in shares.items() if share
     }
     first, second = (
-        f"{share:.0%} {name.replace('_', ' ')}" for name, share in shares.head(2).items()
+        f"{share:.0%} {bound_in_words(name)}" for name, share in shares.head(2).items()
     )
     assert (
         figure.layout.title.text
@@ -451,7 +451,7 @@ def test_inferred_segments_are_cross_hatched() -> None:
     ]
 
     ((bound, said),) = crossed
-    assert bound == "sync"
+    assert bound == "GPU synchronization"
     assert said.endswith("<br>inferred: host polls")
     assert figure.layout.meta["note"].startswith("Cross-hatched segments are inferred")
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.frames import STEP_DIFF
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
@@ -41,7 +41,8 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         "steps": ("Steps", _steps(found)),
     }
     sides = zip(("before", "after"), found.facts, strict=True)
-    facts = (f"<b>{side}</b> {escape(line)}" for side, line in sides)
+    facts = [f"<b>{side}</b> {escape(line)}" for side, line in sides]
+    facts += [escape(found.details)] if found.details else []
     return write_html(
         out,
         "diff.html",
@@ -50,8 +51,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         style=resource("diff.css"),
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(
-            f'<p class="caveat">{escape(said)}</p>'
-            for said in (*found.damage, *(step for side in found.left_out for step in side))
+            f'<p class="caveat">{escape(said)}</p>' for said in (*found.damage, *found.left_out)
         ),
         verdict=escape(found.verdict()),
         sections="\n".join(
@@ -132,7 +132,7 @@ def _where(found: RunDiff) -> str:
         )
         value = f"{_signed(end - begin)}{' (noise)' if is_noise else ''}"
         zero = f'<u style="left:{-100 * low / span:.3f}%"></u>'
-        rows.append(_row(in_words(name), zero + bar, value))
+        rows.append(_row(bound_in_words(name), zero + bar, value))
     table = html_table(shown_diff(found.critical_path()), schema=STEP_DIFF)
     title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
     note = (
@@ -153,7 +153,7 @@ def _paths(found: RunDiff) -> str:
         ordered = frame.sort_values("before_ns", ascending=False, kind="stable")
         for name, dur_ns in zip(ordered["name"], ordered[f"{side}_ns"].tolist(), strict=True):
             width = dur_ns / longest
-            told.append(f"{in_words(name)} {human_duration(dur_ns)}")
+            told.append(f"{bound_in_words(name)} {human_duration(dur_ns)}")
             bars.append(_bar(left, width, bound=name, title=told[-1]))
             left += width
         whole = human_duration(float(found.steps[f"{side}_ns"]))
