@@ -101,7 +101,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         _WAIT_OR_CODE,
         Rule(
             _LESS_CODE.do,
-            "Code between operators that takes milliseconds does more than call them.",
+            "Untraced code that takes milliseconds does more than call operators.",
             lambda it: it.most.bound == Bound.UNTRACED_CODE.label and it.mean_ns > _LONG_CODE_NS,
         ),
         Rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -293,15 +293,6 @@ class JobRehearsal:
         if key not in known:
             known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes))
         return known[key][1]
-
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
-        drafts, saved_ns = self._changed((), Assumption.AS_BOUND), []
-        for made in changes:
-            for change in made:
-                _make(change, drafts)
-            saved_ns.append(self.window.dur_ns - self.dur_ns(self._run(drafts)))
-        return saved_ns
 
     @cached_property
     def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:

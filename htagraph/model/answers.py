@@ -594,8 +594,6 @@ OPPORTUNITIES = schema(
         "alone_ns": duration(
             "saving if no other rank changes; saves_ns in a trace", heading="alone"
         ),
-        "together_ns": "saving together with all rows above for other targets",
-        "shares_with": identifier("first row above whose saving overlaps, -1 for none", unit="row"),
     },
     first="kind target left_share saves_ns low_ns high_ns saves_share change cause",
 )

@@ -18,7 +18,7 @@ from htagraph.model.kinds import Cause
 from htagraph.model.progress import counted
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
+from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Change, OnRank, Without, slug
 from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.rehearsal import Saving
@@ -28,15 +28,6 @@ __all__ = ["Rehearsed", "Trials"]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_N_COMBINED = 10
-"""Changes that are also replayed together, and whose next bottleneck is found; of a kernel only at
-twice the speed. Chosen to bound the time of a report: test_predictions counts them."""
-_N_PAIRED = 6
-"""Changes among them that are replayed in pairs, to find which share their savings. Chosen:
-test_predictions counts them."""
-_NOT_ADDITIVE = 0.9
-"""Two changes share their savings if together they save less than this part of the sum. Chosen:
-test_predictions has 85% and 95%."""
 _WORTH = 0.002
 """Share of the window below which a saving is replayed by the expected reading only. Chosen:
 test_predictions has one either side."""
@@ -59,9 +50,6 @@ class Rehearsed(Protocol):
 
     def saved_ns(self, changes: Sequence[Change]) -> int:
         """Expected saving of changes."""
-
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Saving by every reading."""
@@ -109,11 +97,8 @@ class Trials(Generic[Replayer]):
 
     @cached_property
     def causes(self) -> pd.DataFrame:
-        """What each cause costs, as `OPPORTUNITIES`, the largest first.
-
-        The last two columns are left empty.
-        """
-        return _frame(self.rehearsal, self._causes, {})
+        """What each cause costs, as `OPPORTUNITIES`, the largest first."""
+        return _frame(self.rehearsal, self._causes)
 
     @cached_property
     def charges(self) -> Charges:
@@ -143,13 +128,8 @@ class Trials(Generic[Replayer]):
     @cached_property
     def opportunities(self) -> pd.DataFrame:
         """What each candidate saves, as `OPPORTUNITIES`, without those that do not apply."""
-        rehearsal, n_threads = self.rehearsal, self.n_threads
-        found = _sorted([*self._causes, *_replayed(rehearsal, self.of_parts(), n_threads)])
-        rows = _combined(found)
-        shared = _shared(rehearsal, found, rows[:_N_PAIRED])
-        together_ns = _together(rehearsal, found, rows)
-        shares_with = [shared.get(one.change, -1) for one in found]
-        return _frame(rehearsal, found, {"together_ns": together_ns, "shares_with": shares_with})
+        found = _replayed(self.rehearsal, self.of_parts(), self.n_threads)
+        return _frame(self.rehearsal, _sorted([*self._causes, *found]))
 
     def made(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         """What is replayed for some changes: for `without` a cause, what makes it go.
@@ -187,10 +167,8 @@ class Trials(Generic[Replayer]):
         return _sorted(_replayed(self.rehearsal, self.of_causes(self.charges), self.n_threads))
 
 
-def _frame(
-    rehearsal: Rehearsed, found: Sequence[_Prediction], also: dict[str, object]
-) -> pd.DataFrame:
-    """Predictions as `OPPORTUNITIES`; columns that were not asked are those of a change alone."""
+def _frame(rehearsal: Rehearsed, found: Sequence[_Prediction]) -> pd.DataFrame:
+    """Predictions as `OPPORTUNITIES`."""
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
     return OPPORTUNITIES.frame(
@@ -206,10 +184,7 @@ def _frame(
             "high_ns": [saving.high_ns for saving in savings],
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
             "alone_ns": [_alone_ns(saving) for saving in savings],
-            "together_ns": expected,
-            "shares_with": [-1] * len(found),
         }
-        | also
     )
 
 
@@ -279,43 +254,3 @@ def _sorted(found: Iterable[_Prediction]) -> list[_Prediction]:
 def _alone_ns(saving: Saving) -> int:
     """Saving if other ranks do not change."""
     return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)
-
-
-def _combined(found: Sequence[_Prediction]) -> list[int]:
-    """Rows of the first changes that one can make, each once."""
-    rows: dict[str, int] = {}
-    for row, one in enumerate(found):
-        if one.candidate.kind == "cause":
-            continue
-        if one.candidate.kind != "kernel" or one.candidate.left == TWICE_AS_FAST:
-            rows.setdefault(one.change, row)
-    return list(rows.values())[:_N_COMBINED]
-
-
-def _together(rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int]) -> list[int]:
-    """Saving of each row together with those above it."""
-    made: dict[str, Candidate] = {}
-    place: list[int] = []
-    for row, one in enumerate(found):
-        if row in rows:
-            made.setdefault(one.candidate.target, one.candidate)
-        place.append(len(made))
-    asked = counted("changes together", [one.changes for one in made.values()])
-    saved_ns = [0, *rehearsal.saved_together_ns(asked)]
-    return [saved_ns[number] for number in place]
-
-
-def _shared(
-    rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int]
-) -> dict[str, int]:
-    """By change, the first row above with which it is not additive."""
-    shared: dict[str, int] = {}
-    for place, row in enumerate(counted("pair of changes", rows)):
-        own = found[row]
-        for other in rows[:place]:
-            both = [*found[other].candidate.changes, *own.candidate.changes]
-            apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
-            if apart_ns > 0 and rehearsal.saved_ns(both) < _NOT_ADDITIVE * apart_ns:
-                shared[own.change] = other
-                break
-    return shared

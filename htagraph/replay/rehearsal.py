@@ -203,15 +203,6 @@ class Rehearsal:
             known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes).times_ns)
         return known[key][1]
 
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
-        draft, saved_ns = Draft(self.dag, self.expected), []
-        for made in changes:
-            for change in made:
-                change.apply(draft)
-            saved_ns.append(self.window.dur_ns - self.dur_ns(Run.of(draft).times_ns))
-        return saved_ns
-
     def path_after(self, changes: Sequence[Change]) -> EdgeTimes:
         """The critical path of the changed window, as time of edges."""
         run = self.run(changes)

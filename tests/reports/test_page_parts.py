@@ -56,9 +56,9 @@ def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
 
     assert told[:6] == [
         ("step time", "20.0 us", "median of 2 steps, no three typical"),
-        ("device busy", "57.5%", "23.0 us of the window, 40.0 us"),
-        ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
-        ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),
+        ("device busy", "57.5%", "23.0 us of the run, 40.0 us"),
+        ("exposed communication", "32.5%", "13.0 us of the run, 40.0 us"),
+        ("device idle", "42.5%", "17.0 us of the run, 40.0 us"),
         ("SM activity, estimate", "–", "neither grids nor multiprocessors are known"),
         ("unknown_waits", "0.0%", "of the critical path, 40.0 us"),
     ]
@@ -72,14 +72,14 @@ def test_the_saving_is_that_of_the_first_change(two_steps: Summary) -> None:
     assert saving.value == first["saves_share"]
     assert (first["saves_ns"], first["low_ns"], first["high_ns"]) == (9_000, 0, 10_000)
     assert (saving.text, saving.section) == ("22.5%", "help")
-    assert saving.about == "of the window, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
+    assert saving.about == "of the run, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
 
 
 def test_what_is_not_known_is_no_zero() -> None:
     """A trace of the host alone, without steps."""
     told = {figure.name: (figure.text, figure.about) for figure in figures_of(drawn("cpu 1 |[a ]"))}
 
-    assert told["step time"] == ("–", "no whole step in this window")
+    assert told["step time"] == ("–", "no whole step in this time")
     assert told["device idle"] == ("–", "no device work recorded")
 
 
@@ -92,7 +92,7 @@ def test_figures_of_a_job_name_the_extreme_rank(job: JobSummary) -> None:
 
     assert told["device idle"].value == idle.mean()
     assert told["device idle"].about == (
-        f"of the window, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
+        f"of the run, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
     )
     assert told["step time"].about.startswith("median of 3 ranks, ")
 

@@ -1,4 +1,4 @@
-"""Colors of the page: one legend next to its sections, and marks in front of labels."""
+"""Colors of a page: marks in front of labels, and their legend."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from htagraph.model.colors import IDLE
 from htagraph.model.kinds import in_words
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 
-__all__ = ["TOLD", "color_rules", "legend", "mark"]
+__all__ = ["color_rules", "legend", "mark"]
 
-_COLORS = BOUND_COLORS | {"idle": IDLE}
-_MARKED = CAUSE_COLORS | _COLORS
-_QUALIFIED = {"exposed communication", "exposed copies"}
-
-TOLD = {in_words(name) for name in _COLORS} | _QUALIFIED
-"""Names of traces of figures that need no legend of their own."""
+_MARKED = CAUSE_COLORS | BOUND_COLORS | {"idle": IDLE}
 
 
 def mark(label: str) -> str:
@@ -38,13 +33,13 @@ def color_rules() -> str:
 
 
 def legend(drawn: str) -> str:
-    """List of the bounds whose colors occur in figures (as JSON) or elements (as HTML).
+    """List of the bounds whose colors mark elements of HTML.
 
     Examples
     --------
     >>> legend('<i data-key="host"></i>')
     '<ul class="legend" aria-label="Colors"><li data-key="host">host</li></ul>'
     """
-    used = [name for name, color in _COLORS.items() if color.fill in drawn or mark(name) in drawn]
+    used = [name for name in BOUND_COLORS if mark(name) in drawn]
     items = "".join(f"<li{mark(name)}>{escape(in_words(name))}</li>" for name in used)
     return f'<ul class="legend" aria-label="Colors">{items}</ul>' if used else ""

@@ -2,7 +2,7 @@
 const read = (name) => JSON.parse(document.getElementById(name).textContent);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 const figures = read("figures"), texts = read("texts"), path = read("segments");
-const boxes = all("[data-figure]"), choice = document.getElementById("step");
+const boxes = all("[data-figure]");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
 const PAPER_PX = 660;
@@ -37,10 +37,6 @@ function layoutOf(name) {
   const style = getComputedStyle(document.body);
   const card = getComputedStyle(document.querySelector(".panel") || document.body);
   const axis = { gridcolor: "rgba(134, 148, 168, 0.25)", zeroline: false };
-  const step = choice?.selectedOptions[0]?.dataset;
-  const isTimeline = name === "critical-path-timeline" || name === "job-path";
-  const zoom = isTimeline && step?.start
-    ? { range: [step.start / path.unit, step.end / path.unit] } : {};
   return {
     ...layout, ...(printing ? { width: PAPER_PX } : {}), uirevision: "kept",
     font: { family: style.fontFamily, size: 12, color: style.color },
@@ -48,14 +44,14 @@ function layoutOf(name) {
       ...layout.hoverlabel, bgcolor: card.backgroundColor, font: { color: style.color },
     },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: "#8694a8", activecolor: style.color },
-    xaxis: { ...axis, ...layout.xaxis, ...zoom }, yaxis: { ...axis, ...layout.yaxis },
+    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
 }
 
-// A figure is drawn anew for another step; else what the reader zoomed to stays.
-function draw(box, { anew = false } = {}) {
+// What the reader zoomed to stays when a figure is drawn again.
+function draw(box) {
   const name = box.dataset.figure;
-  const plot = anew || !box.dataset.drawn ? Plotly.newPlot : Plotly.react;
+  const plot = box.dataset.drawn ? Plotly.react : Plotly.newPlot;
   return plot(box, figures[name].data, layoutOf(name), config).then(() => {
     if (!printing) Plotly.Plots.resize(box);
     // The drawing is one image: its buttons are not part of it, so the box cannot be.
@@ -82,10 +78,9 @@ const near = new IntersectionObserver((entries) => {
 }, { rootMargin: "600px" });
 boxes.forEach((box) => near.observe(box));
 
-// One that is hidden has no size: it is drawn when it is shown again.
+// One in a folded section has no size: it is drawn when the section is opened.
 const isShown = (box) => box.offsetParent !== null;
-const redraw = (options) => boxes.filter((box) => box.dataset.drawn && isShown(box))
-  .forEach((box) => draw(box, options));
+const redraw = () => boxes.filter((box) => box.dataset.drawn && isShown(box)).forEach(draw);
 dark.addEventListener("change", () => redraw());
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
@@ -94,7 +89,7 @@ document.getElementById("theme").addEventListener("click", () => {
   redraw();
 });
 
-// On paper key figures are light and as wide as the paper; afterwards all are as they were.
+// On paper open figures are light and as wide as the paper; afterwards all are as they were.
 let scheme = "";
 function onPaper(on) {
   if (on === printing) return;
@@ -103,8 +98,7 @@ function onPaper(on) {
   if (on) scheme = root.style.colorScheme;
   root.style.colorScheme = on ? "light" : scheme;
   if (typeof Plotly === "undefined") return;
-  boxes.filter((box) => box.closest("section.key") && isShown(box))
-    .forEach((box) => { near.unobserve(box); draw(box); });
+  boxes.filter(isShown).forEach((box) => { near.unobserve(box); draw(box); });
 }
 addEventListener("beforeprint", () => onPaper(true));
 addEventListener("afterprint", () => onPaper(false));
@@ -120,13 +114,10 @@ document.addEventListener("mouseover", ({ target }) => {
 
 for (const button of all("button.all")) {
   button.addEventListener("click", () => {
-    const box = button.parentNode.previousElementSibling;
-    const isWhole = box.classList.toggle("whole");
-    box.firstElementChild.classList.toggle("short", !isWhole);
-    button.closest("details").classList.toggle("opened", isWhole);
-    button.setAttribute("aria-expanded", isWhole);
+    const table = button.parentNode.previousElementSibling.firstElementChild;
+    button.setAttribute("aria-expanded", !table.classList.toggle("short"));
     [button.textContent, button.dataset.other] =
-      [button.dataset.other ?? "Show fewer rows", button.textContent];
+      [button.dataset.other ?? "Show fewer", button.textContent];
   });
 }
 
@@ -181,12 +172,38 @@ document.addEventListener("click", ({ target }) => {
   if (button) copy(button);
 });
 
-const links = new Map(all("nav a:not(.brand)").map((link) => [link.hash.slice(1), link]));
-const seen = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (!isIntersecting) continue;
-    links.forEach((link) => link.classList.remove("here"));
-    links.get(target.id)?.classList.add("here");
+// A link to a folded section opens it.
+for (const link of all("a[href^='#']")) {
+  link.addEventListener("click", () => {
+    const part = document.getElementById(link.hash.slice(1));
+    if (part?.tagName === "DETAILS") part.open = true;
+  });
+}
+
+// Search: rows without the words are hidden, and so are tables and sections without rows.
+const wholeText = (row) => [row.textContent, ...all("[data-whole]", row)
+  .flatMap((cell) => cell.dataset.whole.split(" ").map((number) => texts[number]))].join(" ").toLowerCase();
+const folds = all("main details");
+let opened = null;
+function find(words) {
+  opened ??= folds.filter((fold) => fold.open);
+  let n = 0;
+  for (const table of all("table.data")) {
+    const rows = [...table.tBodies[0].rows];
+    rows.forEach((row) => { row.hidden = !words.every((word) => wholeText(row).includes(word)); });
+    const shown = rows.filter((row) => !row.hidden).length;
+    n += shown;
+    table.classList.toggle("found", words.length > 0);
+    table.closest(".panel").hidden = !shown;
   }
-}, { rootMargin: "-10% 0px -80% 0px" });
-all("header, section").forEach((section) => seen.observe(section));
+  for (const fold of folds) {
+    const has = all("tbody tr", fold).some((row) => !row.hidden);
+    fold.hidden = !has;
+    fold.open = words.length ? has : opened.includes(fold);
+  }
+  if (!words.length) opened = null;
+  document.getElementById("found").textContent = words.length ? `${n} row${n === 1 ? "" : "s"}` : "";
+}
+document.getElementById("find").addEventListener("input", ({ target }) => {
+  find(target.value.toLowerCase().split(/\s+/).filter(Boolean));
+});

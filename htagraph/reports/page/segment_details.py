@@ -142,7 +142,7 @@ def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
         "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
     ]
     return [
-        "the start of the window"
+        "the start of the run"
         if not row
         else f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
         if is_known
