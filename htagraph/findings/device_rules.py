@@ -34,7 +34,6 @@ _FREES = r"Free|Unmap|Unregister"
 
 _START = "Start with the largest kernel"
 _GAPS = "Gaps between kernels are launch latency of the device."
-_TENSORS = "torch.cat, .contiguous(), .clone(), changes of type or layout"
 
 
 def _on_host(it: Seen) -> bool:
@@ -171,12 +170,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             _aside,
         ),
         Rule(
-            f"Make fewer copies ({_TENSORS}), or let torch.compile fuse them.",
-            "These copies stay on the device.",
-            lambda it: it.calls(_WITHIN) and it.run.is_eager,
-        ),
-        Rule(
-            f"Make fewer copies: {_TENSORS}.",
+            "Make fewer copies: torch.cat, .contiguous(), .clone(), changes of type or layout.",
             "These copies stay on the device.",
             lambda it: it.calls(_WITHIN),
         ),

@@ -163,11 +163,6 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "The update is fused already.",
             lambda it: it.run.optimizer == "fused",
         ),
-        Rule(
-            "Update all parameters in one call (fused=True).",
-            "The update takes one call per operation (foreach).",
-            lambda it: it.run.optimizer == "foreach",
-        ),
         Rule("Update all parameters in one call (fused=True)."),
     ),
     Cause.COMPILATION: (

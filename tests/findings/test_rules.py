@@ -220,11 +220,6 @@ CASES = {
     ),
     Cause.COPIES: (
         ("torch.empty", COPY.named(memory="Memset (Device)"), COPY.named(memory="Memcpy HtoD")),
-        (
-            "torch.compile fuse them",
-            COPY.named(memory=DTOD),
-            COPY.named(memory=DTOD, **{"aten::copy_": COMPILED}),
-        ),
         ("Make fewer copies", COPY.named(memory=DTOD), COPY.named(memory=HTOD.format("Pageable"))),
         (
             "Batch these copies",
@@ -303,7 +298,7 @@ CASES = {
     ),
     Cause.CPU_WORK: (
         ("if this waits for it", CODE_OR_WAIT, CODE),
-        ("does more than call them", replace(CODE, column_ns=100_000), CODE),
+        ("does more than call operators", replace(CODE, column_ns=100_000), CODE),
         ("Move it before the steps", replace(HOST, column_ns=1_000_000), HOST),
         ("Python between graphs", HOST.named(launch="hipGraphLaunch"), HOST),
         ("graph_breaks,recompiles", HOST.named(region="CompiledFunction"), PARTLY),
@@ -346,7 +341,6 @@ CASES = {
             UPDATE.named(inner="aten::_fused_adam_"),
             UPDATE.named(inner="aten::_foreach_add_"),
         ),
-        ("(foreach)", UPDATE.named(inner="aten::_foreach_add_"), UPDATE.named(inner="aten::add_")),
     ),
     Cause.CHECKPOINTING: (
         ("mmap=True", RANGE.named(range="load_checkpoint"), RANGE.named(range="save_checkpoint")),

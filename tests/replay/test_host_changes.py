@@ -7,8 +7,13 @@ import pytest
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.replay.assumptions import Assumption
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
+from tests.real_traces import located
 from tests.replay.drawn import drawn, saved_us
+from tests.synth.repairs import repair
+from tests.synth.rewriting import prefetched
+from tests.synth.simulator import simulate
 
 
 def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_took():
@@ -71,6 +76,41 @@ def test_as_many_workers_as_advised_hide_nearly_all_loading(dur, n_batches):
 
     assert str(found.fix.change).startswith("prefetch(")
     assert scenario.saves_ns.expected_ns >= 0.88 * found.cost_ns
+
+
+LOADED = {
+    "captures/single/loader0.pt.trace.json.gz": 4,
+    "captures/features/pyexport_stack.pt.trace.json.gz": 3,
+    "captures/single/baseline.pt.trace.json.gz": 1,
+}
+"""Captures of three batches each, and the workers that keep up."""
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_workers_hide_nearly_all_later_batches_of_a_real_loader(name):
+    """The first of three is waited for."""
+    graph = hg.load(located(name)).compile()
+    cost, saved = (
+        hg.what_if(graph, change).saves_ns.expected_ns
+        for change in (hg.without("data loading"), hg.prefetch(LOADED[name]))
+    )
+
+    assert saved >= 0.88 * cost * 2 / 3
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 2, 3, 11])
+def test_a_program_with_workers_takes_as_long_as_predicted(workers, seed):
+    """Random programs with loaders, simulated before and after."""
+    program = repair("prefetch", seed).before
+    before, after = (
+        hg.Trace.from_events(simulate(one).events).compile()
+        for one in (program, prefetched(program, workers))
+    )
+    rehearsal = Rehearsal(before.dag, before.dag.span)
+
+    saved_ns = before.dag.span.dur_ns - after.dag.span.dur_ns
+    assert rehearsal.saved_ns((hg.prefetch(workers),)) == saved_ns > 0
 
 
 def test_a_run_without_workers_is_refused():
