@@ -50,20 +50,12 @@ def test_without_changes_it_says_what_would_help(run, trace):
     """The largest saving first, in the words of a person."""
     code, out, _ = run(trace)
     lines = out.splitlines()
-<<<<<<< HEAD
     table = lines.index("What would help this run:") + 1
 
     assert code == 0
     assert lines[table].split() == ["kind", "target", "saves"]
     assert lines[table + 1].split()[:3] == ["without", "data", "loading"]
     assert len(lines) <= 20
-=======
-    table = lines.index(next(line for line in lines if line.startswith("kind")))
-
-    assert code == 0
-    assert lines[table - 1].startswith("What would help 2 steps (")
-    assert lines[table + 1].split()[:3] == ["without", "data", "loading"]
->>>>>>> rules
 
 
 def test_the_rows_of_opportunities_are_there_for_scripts(run, trace):
@@ -122,12 +114,7 @@ def test_without_changes_a_folder_says_what_would_help_the_job(run, folder):
     """The late rank by its number, and how well its clock is known."""
     code, out, _ = run(folder)
     lines = out.splitlines()
-<<<<<<< HEAD
-    named = [line for line in lines if re.search("on time +late rank 1 ", line)]
-=======
-    table = next(n for n, line in enumerate(lines) if line.startswith("kind"))
-    named = [line for line in lines[table:] if re.search("without +late rank 1 ", line)]
->>>>>>> rules
+    named = [line for line in lines if re.search("without +late rank 1 ", line)]
 
     assert code == 0
     assert "What would help this job:" in lines
