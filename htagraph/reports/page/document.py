@@ -111,7 +111,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
         found = asked.by_rank
         return _Content(
             summary.path.start_ns,
-            key_figures(summary, found["steady_state"], summary.devices, len(asked.ranks)),
+            key_figures(summary, summary.devices),
             list(_reported(job_sections(summary, asked))),
             learnt(found["inferences"]),
         )
@@ -120,7 +120,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
     steady, temporal = graph.steady_state(), graph.temporal_breakdown()
     return _Content(
         graph.interval.start_ns,
-        key_figures(summary, steady, temporal),
+        key_figures(summary, temporal),
         list(_reported(rank_sections(summary, steady, temporal))),
         learnt(inferences_of(graph.dag, graph.interval, summary.path.coded)),
     )

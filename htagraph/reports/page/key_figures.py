@@ -10,7 +10,6 @@ import pandas as pd
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_count, human_duration
-from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
@@ -45,25 +44,17 @@ class KeyFigure:
         return cls(name, "–", why, section)
 
 
-def key_figures(
-    summary: Summary | JobSummary, steady: pd.DataFrame, devices: pd.DataFrame, n_shown: int = 0
-) -> list[KeyFigure]:
+def key_figures(summary: Summary | JobSummary, devices: pd.DataFrame) -> list[KeyFigure]:
     """The figures of the page of a rank or a job.
 
     Parameters
     ----------
-    steady : DataFrame, schema `answers.STEADY_STATE`
-        Of a job with a column ``rank``, for `n_shown` ranks.
     devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of a job with a column ``rank``.
     """
-    step = (
-        _job_step(steady, n_shown)
-        if isinstance(summary, JobSummary)
-        else _step(_inside(steady, summary.path.window))
-    )
     used = _used(summary.used)
-    return [step, *_of_devices(devices), used, _unexplained(summary), _saving(summary)]
+    figures = [_step(summary), *_of_devices(devices), used, _unexplained(summary)]
+    return [*figures, _saving(summary)]
 
 
 def html_figures(figures: list[KeyFigure]) -> str:
@@ -77,50 +68,13 @@ def html_figures(figures: list[KeyFigure]) -> str:
     return f'<ul class="figures" aria-label="Figures">{items}</ul>'
 
 
-def _alike(steady: pd.DataFrame) -> pd.DataFrame:
-    """Steps that are alike, or all if there are none."""
-    alike = steady[steady["is_steady"]]
-    return alike if len(alike) else steady
-
-
-def _inside(steady: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Steps that lie in the window as a whole."""
-    ends_ns = steady["start_ns"] + steady["dur_ns"]
-    return steady[(steady["start_ns"] >= window.start_ns) & (ends_ns <= window.end_ns)]
-
-
-def _step(steady: pd.DataFrame) -> KeyFigure:
-    """Step time of a rank."""
-    if steady.empty:
-        return KeyFigure.unknown("step time", "no whole step in this window", "steps")
-    alike = _alike(steady)
-    median = float(alike["dur_ns"].median())
-    if len(steady) == 1:
-        about = "the only step"
-    elif steady["is_steady"].any():
-        about = f"median of {len(alike):,} alike of {human_count(len(steady), 'step')}"
-    else:
-        about = f"median of {human_count(len(steady), 'step')}, no three alike"
-    return KeyFigure("step time", human_duration(median), about, "steps", median)
-
-
-def _job_step(steady: pd.DataFrame, n_shown: int) -> KeyFigure:
-    """Step time of a job: the median rank's, and the longest."""
-    if steady.empty:
-        return KeyFigure.unknown("step time", "no steps in the traces", "steps")
-    medians = pd.Series(
-        {rank: float(_alike(of)["dur_ns"].median()) for rank, of in steady.groupby("rank")}
-    )
-    n_alike = int(steady["is_steady"].sum())
-    which = (
-        f"{n_alike:,} alike of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
-    )
-    middle, longest = float(medians.median()), medians.idxmax()
-    about = (
-        f"median of {human_count(n_shown, 'rank')}, {which}; longest on rank {longest}: "
-        f"{human_duration(float(medians.max()))}"
-    )
-    return KeyFigure("step time", human_duration(middle), about, "steps", middle)
+def _step(summary: Summary | JobSummary) -> KeyFigure:
+    """Step time: the mean of the steps that the window consists of."""
+    path = summary.path
+    if not path.n_steps:
+        return KeyFigure.unknown("step time", "this window is not made of steps", "steps")
+    about = f"mean of {path.n_steps:,} steps" if path.n_steps > 1 else "the only step"
+    return KeyFigure("step time", human_duration(path.step_ns), about, "steps", path.step_ns)
 
 
 def _of_devices(devices: pd.DataFrame) -> list[KeyFigure]:
