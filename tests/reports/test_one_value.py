@@ -23,7 +23,7 @@ def figures(summary: Summary) -> dict[str, set[str]]:
     """Every value of every figure that is on the page, in Markdown or in JSON, by its name."""
     graph, dur_ns = summary.graph, summary.path.dur_ns
     found: dict[str, set[str]] = defaultdict(set)
-    for one in key_figures(summary, graph.steady_state(), graph.temporal_breakdown()):
+    for one in key_figures(summary, graph.temporal_breakdown()):
         found[one.name].add(one.text)
     (device,) = graph.temporal_breakdown().to_dict("records")
     (overlapped,) = graph.overlap().to_dict("records")
