@@ -367,7 +367,7 @@ class Verdict:
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Card of each cause, the first finding first: its title, cost, fix and evidence, a line each.
+        """Card of each cause, the first finding first: title, cost, fix and evidence, a line each.
 
         A late rank is a cause of its own.
         """

@@ -271,8 +271,8 @@ class JobPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Title of each cause, and arguments on further lines, such as `Verdict.by_cause`.
-            `htagraph view` opens the file at the first.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
         ranks : collection of int, optional
             Ranks to write with the path; all by default.
 
@@ -290,9 +290,7 @@ class JobPath:
             ranks=shown,
         )
 
-    def drawn(
-        self, findings: Mapping[str, str], ranks: Collection[int] | None = None
-    ) -> DrawnPath:
+    def drawn(self, findings: Mapping[str, str], ranks: Collection[int] | None = None) -> DrawnPath:
         """What `to_perfetto` draws on top of the ranks."""
         charged, first = self._labelled_time, next(iter(findings), "")
         shown = self.timeline.aligned if ranks is None else ranks

@@ -30,6 +30,7 @@ from htagraph.writers.wait_tracks import WAITS
 
 __all__ = ["job_waits", "write_job_trace"]
 
+
 def _no_events() -> EventTable:
     """A table without events."""
     wide, narrow, tiny = (
@@ -116,9 +117,7 @@ def job_waits(timeline: Timeline, ranks: Collection[int], late: int = -1) -> pd.
     blamed = arrivals[arrivals["is_blamed"]].join(n_waiting, on=["match", "rank"], how="inner")
     blamed = blamed.rename(columns={"lead_ns": "dur_ns"})
     parts = [
-        members.assign(
-            start_ns=met_ns, dur_ns=members["transfer_ns"], last_rank=-1, n_waiting=-1
-        ),
+        members.assign(start_ns=met_ns, dur_ns=members["transfer_ns"], last_rank=-1, n_waiting=-1),
         waiting.assign(n_waiting=-1),
         blamed.assign(start_ns=blamed["came_ns"] - blamed["dur_ns"], last_rank=-1, operation=""),
     ]
