@@ -58,8 +58,8 @@ class HoldOut:
             return "no two steps do the same, so no step was predicted from another"
         return (
             f"each step predicted from the one before: {self.error:.1%} off at the median, "
-            f"{max(map(abs, self.errors)):.1%} at worst, of {len(self.errors)}; alike steps differ "
-            f"by {self.spread:.1%}"
+            f"{max(map(abs, self.errors)):.1%} at worst, of {len(self.errors)}; from step to step "
+            f"the host's time varies by {self.spread:.1%}"
         )
 
     @property
