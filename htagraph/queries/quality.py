@@ -91,7 +91,7 @@ def _links(dag: Dag) -> list[_Check]:
             int(launches.has_work.sum()),
             len(launches.event),
             "the work of the others was still queued when the capture ended, or its records were "
-            "lost: htagraph ask damage says when.",
+            "lost: the question damage says when.",
         ),
         _Check(
             "correlation ids name one call",
