@@ -228,7 +228,7 @@ def test_a_profile_survives_its_file(tmp_path):
 
     with pytest.raises(TraceFormatError, match="does not add up"):
         RunProfile.read(tmp_path / "broken.json")
-    with pytest.raises(TraceFormatError, match=r"no profile.*htagraph report TRACE --json"):
+    with pytest.raises(TraceFormatError, match=r"no profile.*report writes one: give it --json"):
         RunProfile.read(tmp_path / "none.json")
 
 
