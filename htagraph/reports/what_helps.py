@@ -88,7 +88,7 @@ def first_changes(
     times = np.array([saved_ns for saved_ns, *_ in first], dtype=np.int64)
     return FIRST_CHANGES.frame(
         {
-            "to_do": [
+            "change": [
                 _PARTS[kind].format(labels.get(target) or name_label(_target(kind, target)))
                 if kind
                 else target
