@@ -83,7 +83,7 @@ def first_screen(
     commands: Commands,
     perfetto_file: Path | None,
 ) -> str:
-    """Headline, caveats, cards and smaller costs; beside them figures and commands."""
+    """Headline, caveats, cards and smaller costs; next to them figures and commands."""
     verdict = summary.verdict
     caveats = (*summary.window_caveats, *verdict.top_damage)
     notes = [one.text for one in verdict.paragraphs if one.role == "note"] + summary.notes
