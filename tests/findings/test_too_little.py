@@ -29,8 +29,9 @@ def test_a_step_without_anything_in_it_is_not_judged() -> None:
         % (" " * 990)
     ) == (
         "2 events, no device work, and 0 ns of 1.01 s in operators, calls or ranges of the "
-        "program. Capture whole steps: profile around the training loop, with ProfilerActivity.CPU and the "
-        "device's activity (ProfilerActivity.CUDA), and with_stack=True for Python code."
+        "program. Capture whole steps: profile around the training loop, with "
+        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
+        "with_stack=True for Python code."
     )
 
 
