@@ -20,7 +20,7 @@ from htagraph.lookup.edges import edge_frame
 from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -291,8 +291,8 @@ class CriticalPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Title of each cause, and arguments on further lines, such as `Verdict.by_cause`. `htagraph
-            view` opens the file at the first.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
 
         Raises
         ------
@@ -379,7 +379,7 @@ class CriticalPath:
         sums = self.sums()
         shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
         top = [(name, share) for name, share in shares if share >= _SHOWN_SHARE]
-        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
+        bounds = ", ".join(f"{bound_in_words(name)} {share:.0%}" for name, share in top)
         each = f"{human_duration(self.step_ns)} a step, " if self.n_steps > 1 else ""
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, {each}"

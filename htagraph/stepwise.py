@@ -134,6 +134,8 @@ class _Part:
         Where the part before ends.
     begins : bool
         The window begins here: nothing of the parts before is in it.
+    n_warm_up : int
+        Steps that are left out at first; -1 if what is judged are no steps.
     """
 
     labels: pd.DataFrame
@@ -143,6 +145,7 @@ class _Part:
     damage: tuple[Damage, ...]
     start_ns: int
     begins: bool
+    n_warm_up: int
 
     @property
     def before(self) -> _Part:
@@ -160,6 +163,7 @@ class _Part:
             "damage": self.damage,
             "start_ns": self.start_ns,
             "begins": self.begins,
+            "n_warm_up": self.n_warm_up,
         }
         codes = {name: self.labels[name].cat.codes for name in _TEXTS}
         columns = self.labels.assign(**codes)
@@ -180,6 +184,7 @@ class _Part:
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
             facts["start_ns"],
             facts["begins"],
+            facts["n_warm_up"],
         )
 
 
@@ -197,6 +202,15 @@ def _learnt_of(arrays: Arrays) -> Learnt:
     """From what is stored of what all parts learn."""
     calibration, keys = _unpacked(arrays["facts"])
     return Learnt(Calibration(**calibration), frozenset(keys))
+
+
+class _Found(NamedTuple):
+    """The path of a part, where the part before ends, and how the window begins: see `_Part`."""
+
+    path: CriticalPath
+    entered: _Place | None
+    begins: bool
+    n_warm_up: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -387,18 +401,17 @@ class _Run:
 
     def _found(self, number: int, later: Sequence[_Part]) -> _Part:
         """Read and compile a part, and find its path from where the next one is entered."""
-        path, entered, begins = self._path(number, later)
+        path, entered, begins, n_warm_up = self._path(number, later)
         labels = path.attributed_labels if begins else _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         sums = {str(by): _sums(path, by) for by in _SUMS}
-        start_ns, dur_ns = path.start_ns, path.dur_ns
-        return _Part(_summed(labels), sums, entered, dur_ns, damage, start_ns, begins)
+        return _Part(
+            _summed(labels), sums, entered, path.dur_ns, damage, path.start_ns, begins, n_warm_up
+        )
 
-    def _path(
-        self, number: int, later: Sequence[_Part]
-    ) -> tuple[CriticalPath, _Place | None, bool]:
-        """The path of a part, where the part before ends, and whether the window begins here.
+    def _path(self, number: int, later: Sequence[_Part]) -> _Found:
+        """The path of a part.
 
         If launches of what is on the path were not read, two parts before it are read as well.
         """
@@ -407,7 +420,7 @@ class _Run:
         since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
         until_ns += self._around_ns
         found = self._path_within(number, later, (since_ns, until_ns))
-        if number > 0 and (found[0].bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
+        if number > 0 and (found.path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
             del found  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
             found = self._path_within(number, later, (since_ns, until_ns))
@@ -416,9 +429,7 @@ class _Run:
     def _end_ns(self, number: int) -> int:
         return [*self.starts_ns, _FAR][number + 1]
 
-    def _path_within(
-        self, number: int, later: Sequence[_Part], times: tuple[int, int]
-    ) -> tuple[CriticalPath, _Place | None, bool]:
+    def _path_within(self, number: int, later: Sequence[_Part], times: tuple[int, int]) -> _Found:
         """The same, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
@@ -434,13 +445,14 @@ class _Run:
         start_ns, end_ns = self.starts_ns[number], self._end_ns(number)
         if node >= 0:
             end_ns = int(dag.events.node_ts_ns[node])
-        elif not any(part.dur_ns for part in later):
+        n_warm_up = later[-1].n_warm_up if later else self._n_warm_up(dag)
+        if node < 0 and not any(part.dur_ns for part in later):
             end_ns = dag.span.end_ns
-            if self._n_warm_up >= 0:
+            if n_warm_up >= 0:
                 steps = done_steps(dag)
                 end_ns, node = int(steps.end_ns[-1]), int(steps.anchor[-1])
             end_ns = max(end_ns, start_ns)
-        begin_ns = self._begin_ns(dag, number)
+        begin_ns = self._begin_ns(dag, n_warm_up, has_begin=times[0] <= -_FAR)
         begins = number == 0 or begin_ns > start_ns
         if begins:
             start_ns = begin_ns if dag.is_work.any() else end_ns
@@ -453,65 +465,69 @@ class _Run:
             entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
         if self.n_parts == 1:
             window = default_window(dag).window
-        return CriticalPath(dag, window, recording.rank, recording.origin), entered, begins
+        path = CriticalPath(dag, window, recording.rank, recording.origin)
+        return _Found(path, entered, begins, n_warm_up)
 
-    @cached_property
-    def _n_warm_up(self) -> int:
+    @property
+    def _first_ns(self) -> int:
+        """Start of the trace."""
+        return int(self.index.zones.first_ns.min()) + self.base_ns
+
+    def _n_warm_up(self, last: Dag) -> int:
         """How many steps are left out at first; -1 if what is judged are no steps.
 
         As in `default_window`, but with three others the first step is left out whatever it does.
         """
-        zones, steps = self.index.zones, self.steps
-        first = int(len(steps) > FEWEST_ALIKE)
-        if len(steps) < first + 2:
+        steps, n = self.steps["start_ns"].to_numpy(np.int64), len(self.steps)
+        first = int(n > FEWEST_ALIKE)
+        if n < first + 2:
             return -1
-        start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
-        within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
-        steps_ns = start_ns[-1] + dur_ns[-1] - start_ns[first]
-        return first if 2 * steps_ns >= within[1].max() - within[0].min() else -1
+        steps_ns = int(done_steps(last).end_ns[-1] - steps[first])
+        return first if 2 * steps_ns >= last.span.end_ns - self._first_ns else -1
 
-    def _begin_ns(self, dag: Dag, number: int) -> int:
+    def _begin_ns(self, dag: Dag, n_warm_up: int, *, has_begin: bool) -> int:
         """When the window begins, as far as a part shows: when the step before is done."""
-        if self._n_warm_up < 0:
-            return dag.span.start_ns if number == 0 else -_FAR
+        if n_warm_up < 0:
+            return dag.span.start_ns if has_begin else -_FAR
         start_ns = self.steps["start_ns"].to_numpy(np.int64)
-        begun_ns = int(start_ns[self._n_warm_up])
-        if self._n_warm_up:
+        begun_ns = int(start_ns[n_warm_up])
+        if n_warm_up:
             ends_ns = start_ns + self.steps["dur_ns"].to_numpy(np.int64)
             begun_ns = min(int(ends_ns[0]), begun_ns)
         work, began_ns = device_work_began(dag)
-        earlier = began_ns < start_ns[self._n_warm_up]
-        if number:  # what has no launch may have one that was not read
+        earlier = began_ns < start_ns[n_warm_up]
+        if not has_begin:  # what has no launch may have one that was not read
             earlier &= dag.launch[work] >= 0
         return int(dag.events.end_ns[work[earlier]].max(initial=begun_ns))
 
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
-        total_ns = sum(part.dur_ns for part in parts)
+        total_ns, name = sum(part.dur_ns for part in parts), self._name(parts[-1].n_warm_up)
         last = parts[-1]
         begin_ns = min(part.start_ns for part in parts if part.dur_ns or part is last)
         span = Window(begin_ns, last.start_ns + last.dur_ns, WHOLE)
-        damage = _damage_of_all(parts, span)
+        damage = _damage_of_all(parts, replace(span, start_ns=self._first_ns))
         lost = lost_share(damage, span)
         if lost > LOST_LIMIT:
-            verdict = Verdict((), lost_in_words(lost), window=self._name, dur_ns=total_ns)
+            verdict = Verdict((), lost_in_words(lost), window=name, dur_ns=total_ns)
         else:
-            verdict = self._charged(parts, labels, total_ns)
+            verdict = self._charged(parts, labels, total_ns, name)
         verdict = replace(verdict, damage=damage_in_words(damage))
         by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
         return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
-    @property
-    def _name(self) -> str:
+    def _name(self, n_warm_up: int) -> str:
         """The window, as a title has it."""
-        n = len(self.steps) - max(self._n_warm_up, 0)
+        n = len(self.steps) - max(n_warm_up, 0)
         steps = human_count(n, "step") if n else "the whole trace"
         return f"{steps}, read in {human_count(self.n_parts, 'part')}"
 
-    def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
+    def _charged(
+        self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int, called: str
+    ) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(labels, self.n_parts)
-        path, *_ = self._path(number, parts[number + 1 :])
+        path = self._path(number, parts[number + 1 :]).path
         context = find_context(path.dag, path.window)
         if self.n_parts > 1:
             path = _sample(path)
@@ -522,7 +538,7 @@ class _Run:
         there = _attributed(path).groupby("cause", observed=True)["dur_ns"].sum()
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
-        verdict = charged(labels, self._name, total_ns, told_of(path, context, costs))
+        verdict = charged(labels, called, total_ns, told_of(path, context, costs))
         if self.n_parts == 1:
             return replace(verdict, rests_on=path.excerpt.sentence)
         name = path.window.name

@@ -183,7 +183,7 @@ def _without_numbers(sentence: str) -> str:
 
 
 def _size_ns(finding: Finding) -> int:
-    return finding.dur_ns if finding.cost_ns is None else finding.cost_ns
+    return finding.path_ns if finding.cost_ns is None else finding.cost_ns
 
 
 def _headlines(finding: Finding) -> Iterator[Headline]:

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.errors import QueryError, one_of
-from htagraph.findings.verdict import Paragraph, wrapped
 from htagraph.model.colors import COLORS
 from htagraph.model.columns import heading
 from htagraph.model.labels import printable
@@ -22,6 +21,7 @@ from htagraph.writers.cells import Columns, human_frame
 from htagraph.writers.table_layout import fitted
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
+    from htagraph.findings.verdict import Paragraph
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
 
@@ -97,6 +97,8 @@ def print_titled(
 
 def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequence[str]) -> None:
     """Print what the trace is, and what one has to know to read what follows."""
+    from htagraph.findings.verdict import Paragraph, wrapped  # noqa: PLC0415 - only for reports
+
     width = min(console.width, SCREEN_WIDTH)
     said = [(f"{summary.name} · {summary.facts}", ""), *((caveat, "yellow") for caveat in caveats)]
     for text, style in said:
@@ -107,6 +109,8 @@ def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequen
 
 def print_verdict(console: Console, summary: Summary | JobSummary) -> None:
     """Print the screen of a report: facts, caveats, and the verdict."""
+    from htagraph.findings.verdict import Paragraph  # noqa: PLC0415 - only for reports
+
     print_facts(console, summary, summary.window_caveats)
     paragraphs = [*summary.verdict.paragraphs, *(Paragraph("note", one) for one in summary.notes)]
     print_paragraphs(console, paragraphs)
@@ -114,6 +118,8 @@ def print_verdict(console: Console, summary: Summary | JobSummary) -> None:
 
 def print_paragraphs(console: Console, paragraphs: Iterable[Paragraph]) -> None:
     """Print the paragraphs of a verdict; next to the title of a card is its cost as a bar."""
+    from htagraph.findings.verdict import wrapped  # noqa: PLC0415 - only for reports
+
     width = min(console.width, SCREEN_WIDTH)
     for one in paragraphs:
         if one.opens:

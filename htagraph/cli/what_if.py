@@ -163,7 +163,8 @@ def what_if(
             write_text(Path(json_file), text)
     if json_file != "-":
         show = print_prediction if changes else print_opportunities
-        show(scenario, summary, caveats, (form, columns), aside)
+        of = window or ("this job" if source.is_job else "this run")
+        show(scenario, summary, caveats, (form, columns), aside, of=of)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         aside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":

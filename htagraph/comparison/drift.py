@@ -76,8 +76,8 @@ class Alike(NamedTuple):
         """By how much, and the support."""
         how = "slower" if self.factor > 1 else "faster"
         return (
-            f"{abs(self.factor - 1):.1%} {how} by one factor ({self.n_names} names, "
-            f"{self.share:.0%} of the time)"
+            f"all {self.n_names} names with {self.share:.0%} of the time are "
+            f"{abs(self.factor - 1):.1%} {how}"
         )
 
 

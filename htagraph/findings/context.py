@@ -15,13 +15,12 @@ import numpy as np
 from htagraph.findings.light import Light
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.compiled_work import compiled_share, is_replayed
+from htagraph.lookup.compiled_work import can_capture, compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading, n_batches
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
-from htagraph.model.api_calls import CAPTURE_BEGINS
 from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -97,8 +96,7 @@ class Context:
     shares_cores : bool, default=False
         Other ranks may run on the same machine.
     can_capture : bool, default=False
-        Launches were recorded, and neither most device time is in captured graphs nor does the
-        trace capture one.
+        See `htagraph.lookup.compiled_work.can_capture`.
     n_batches : int, default=0
         Batches that the window loads, see `htagraph.lookup.data_loaders.n_batches`.
     compute : Light
@@ -200,14 +198,13 @@ def find_context(dag: Dag, window: Window) -> Context:
     """
     kind = dag.events.kind
     name, copy_ns = _blocking_copies(dag, window)
-    replays = is_replayed(dag, window)
     return Context(
         has_device=bool(dag.events.is_device.any()),
         api=_api(dag),
         has_sync_records=bool((kind == EventKind.SYNC).any()),
         has_stacks=bool((kind == EventKind.PYTHON).any()),
         compiled_share=compiled_share(dag, window),
-        is_replayed=replays,
+        is_replayed=is_replayed(dag, window),
         trains=_on_host(dag, _TRAINS).any().item(),
         optimizer=_optimizer(dag),
         precision=_precision(dag, window),
@@ -221,9 +218,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         is_plain=is_plain(dag.events),
         overlapped_share=_overlapped_share(dag, window),
         has_small_grids=_has_small_grids(dag, window),
-        can_capture=not replays
-        and bool((dag.launch >= 0).any())
-        and not _on_host(dag, CAPTURE_BEGINS).any(),
+        can_capture=can_capture(dag, window),
         n_batches=n_batches(dag, window),
     )
 

@@ -34,7 +34,6 @@ _FREES = r"Free|Unmap|Unregister"
 
 _START = "Start with the largest kernel"
 _GAPS = "Gaps between kernels are launch latency of the device."
-_TENSORS = "torch.cat, .contiguous(), .clone(), changes of type or layout"
 
 
 def _on_host(it: Seen) -> bool:
@@ -47,10 +46,9 @@ def _overlapped(it: Seen) -> Change | None:
     return None if _on_host(it) else overlap(of_class(KernelClass.COMMUNICATION))
 
 
-def _halved(it: Seen) -> Change:
-    """Collectives move half the bytes."""
-    del it
-    return bandwidth(2)
+def _halved(it: Seen) -> Change | None:
+    """Collectives move half the bytes; those of the host are known only where ranks meet."""
+    return None if _on_host(it) and not it.run.shares_cores else bandwidth(2)
 
 
 def _aside(it: Seen) -> Change:
@@ -144,7 +142,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             _overlapped,
         ),
         Rule(
-            "Reduce half the bytes: bf16_compress_hook of DistributedDataParallel.",
+            "Send half the bytes: bf16_compress_hook of DistributedDataParallel.",
             "Gradients are reduced during backward, but nothing overlaps the last bucket.",
             lambda it: it.operation == "all_reduce" and it.run.is_data_parallel and it.run.trains,
             _halved,
@@ -172,12 +170,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             _aside,
         ),
         Rule(
-            f"Make fewer copies ({_TENSORS}), or let torch.compile fuse them.",
-            "These copies stay on the device.",
-            lambda it: it.calls(_WITHIN) and it.run.is_eager,
-        ),
-        Rule(
-            f"Make fewer copies: {_TENSORS}.",
+            "Make fewer copies: torch.cat, .contiguous(), .clone(), changes of type or layout.",
             "These copies stay on the device.",
             lambda it: it.calls(_WITHIN),
         ),

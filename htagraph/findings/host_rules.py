@@ -101,7 +101,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         _WAIT_OR_CODE,
         Rule(
             _LESS_CODE.do,
-            "Code between operators that takes milliseconds does more than call them.",
+            "Untraced code that takes milliseconds does more than call operators.",
             lambda it: it.most.bound == Bound.UNTRACED_CODE.label and it.mean_ns > _LONG_CODE_NS,
         ),
         Rule(
@@ -162,11 +162,6 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "Use fewer and larger parameters, or step every n batches while gradients accumulate.",
             "The update is fused already.",
             lambda it: it.run.optimizer == "fused",
-        ),
-        Rule(
-            "Update all parameters in one call (fused=True).",
-            "The update takes one call per operation (foreach).",
-            lambda it: it.run.optimizer == "foreach",
         ),
         Rule("Update all parameters in one call (fused=True)."),
     ),

@@ -563,7 +563,7 @@ class Job(Questions):
 
         def parts() -> Iterator[Candidate]:
             run = Context.of_job([rank.context for rank in summaries])
-            done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+            done = kinds_done(can_capture=run.can_capture, loading=run.loading)
             return of_parts(path.segments, path.attributed_time, done=done)
 
         return Trials(rehearsal, charges, causes, parts)

@@ -24,7 +24,7 @@ from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
-from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
+from htagraph.model.kinds import Bound, Cause, EdgeKind, bound_in_words
 from htagraph.model.rules import Rule
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
@@ -283,8 +283,8 @@ class JobPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Title of each cause, and arguments on further lines, such as `Verdict.by_cause`.
-            `htagraph view` opens the file at the first.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
         ranks : collection of int, optional
             Ranks to write with the path; all by default.
 
@@ -329,7 +329,7 @@ class JobPath:
         """Say how long the path is, where it ran and what limits it."""
         ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
         shares = self.breakdown(by="bound")["share"].head(_TOP).items()
-        bounds = [f"{in_words(bound)} {share:.0%}" for bound, share in shares]
+        bounds = [f"{bound_in_words(bound)} {share:.0%}" for bound, share in shares]
         each = f"{human_duration(self.step_ns)} a step, " if self.n_steps > 1 else ""
         return (
             f"JobPath({self.name}, {human_duration(self.dur_ns)}, {each}"

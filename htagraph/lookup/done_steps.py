@@ -98,7 +98,7 @@ class DoneSteps(NamedTuple):
     def of_window(self, start_ns: int, end_ns: int) -> slice | None:
         """The steps that stand for a window: at least two whole ones, of at least half of it.
 
-        Without the first of the trace if three that are alike remain; None if there are none.
+        Without the first of the trace if three typical ones remain; None if there are none.
         """
         inside = self.inside(start_ns, end_ns)
         rows = np.flatnonzero(inside)
@@ -121,7 +121,7 @@ class DoneSteps(NamedTuple):
         return Window(*times, human_count(n, "step"), int(self.anchor[last]), n)
 
     def _warms_up(self, inside: Bools) -> bool:
-        """Whether the first step of the trace is among some, and unlike three that are alike."""
+        """Whether the first step of the trace is among some, and unlike three typical ones."""
         if not inside[0] or inside.sum() <= FEWEST_ALIKE:
             return False
         found = alike_steps(self, inside)
@@ -135,7 +135,7 @@ class Alike(NamedTuple):
     Parameters
     ----------
     kept : ndarray of bool
-        Of each kind those of alike length, unless they are few.
+        Of each kind those of typical length, unless they are few.
     kind : ndarray of int64
         Kind of each step; one for all if they vary.
     varies : bool
@@ -204,10 +204,10 @@ def done_steps(dag: Dag, found: SteadySteps | None = None) -> DoneSteps:
 
 
 def alike_steps(steps: DoneSteps, inside: Bools) -> Alike:
-    """Steps inside a window to compare: of each kind those of alike length, unless they are few.
+    """Steps inside a window to compare: of each kind those of typical length, unless they are few.
 
     If their work varies, so does their length. The first of the trace is left out if enough others
-    are alike: its device starts idle, and no gap between steps precedes it.
+    are typical: its device starts idle, and no gap between steps precedes it.
     """
     varies, lengths_ns = _all_differ(steps.kind[inside]), steps.lengths_ns
     kind = np.zeros_like(steps.kind) if varies else steps.kind

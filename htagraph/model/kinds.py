@@ -27,6 +27,7 @@ __all__ = [
     "SlotUse",
     "Vocabulary",
     "among",
+    "bound_in_words",
     "codes",
     "in_words",
 ]
@@ -239,3 +240,25 @@ class Cause(StrEnum):
     CPU_OPERATORS = "CPU operators"
     SMALL_OPERATORS = "small operators"
     HOST_CODE = "Python code"
+
+
+_BOUNDS = {
+    Bound.COMPUTE.label: Cause.COMPUTE,
+    Bound.MEMORY.label: Cause.COPIES,
+    Bound.LAUNCH.label: "launch latency",
+    Bound.KERNEL_GAP.label: Cause.GAPS_BETWEEN_KERNELS,
+    Bound.HOST.label: Cause.CPU_OPERATORS,
+    Bound.SYNC.label: Cause.GPU_SYNCHRONIZATION,
+    Bound.WAITING_FOR_SMS.label: Cause.WAITING_FOR_SMS,
+}
+
+
+def bound_in_words(label: object) -> str:
+    """The label of a bound for people, in the words of causes.
+
+    Examples
+    --------
+    >>> bound_in_words("kernel_gap"), bound_in_words("untraced_code")
+    ('gaps between kernels', 'untraced code')
+    """
+    return str(_BOUNDS.get(str(label), in_words(label)))

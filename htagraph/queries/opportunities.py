@@ -10,7 +10,7 @@ from htagraph.explain.attributed import Attributed
 from htagraph.explain.attributed_time import attributed
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments, segment_labels
-from htagraph.lookup.compiled_work import is_replayed
+from htagraph.lookup.compiled_work import can_capture
 from htagraph.lookup.data_loaders import find_loading
 from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
@@ -77,7 +77,7 @@ def trials_on(
     def parts() -> Iterator[Candidate]:
         if rehearsal.hold_out.is_too_large:
             return
-        done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
+        done = kinds_done(can_capture=can_capture(dag, window), loading=find_loading(dag))
         sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
         columns = {"event": segments.event, "edge": segments.edge, "dur_ns": segments.dur_ns}
         labels = {

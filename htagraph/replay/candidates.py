@@ -109,16 +109,16 @@ def of_parts(
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
 
 
-def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
-    """Kinds of change that the run has already: it replays graphs, or its workers load ahead.
+def kinds_done(*, can_capture: bool, loading: Loading) -> tuple[str, ...]:
+    """Kinds of change that the run has already, or cannot have: graphs, or workers that load.
 
     Examples
     --------
-    >>> kinds_done(is_replayed=True, loading="in process")
+    >>> kinds_done(can_capture=False, loading="in process")
     ('launches',)
     """
     by_workers = loading not in {"", "in process"}
-    had = {"launches": is_replayed, "data loading": by_workers}
+    had = {"launches": not can_capture, "data loading": by_workers}
     return tuple(kind for kind, is_done in had.items() if is_done)
 
 
@@ -248,7 +248,7 @@ _OF_THE_WHOLE = (
         (Overlap(of_class(KernelClass.COMMUNICATION)),),
     ),
     Candidate("data loading", "prefetch one batch ahead", (Prefetch(),)),
-    Candidate("launches", "each step captured as a CUDA graph", (Graphed(),)),
+    Candidate("launches", "each step captured as a graph", (Graphed(),)),
     Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
 )
 """Changes to the whole run."""

@@ -327,7 +327,7 @@ def without(cause: str) -> Without:
     >>> import htagraph as hg
     >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> hg.what_if(graph, without("data loading"))
-    Scenario(the whole trace, without('data-loading'): 24.0 ms -> 6.87 ms, saves 17.1 ms)
+    Scenario(3 steps, without('data-loading'): ...)
     """
     return Without(slug(cause))
 

@@ -182,8 +182,8 @@ class Prefetch(Change):
         first = np.searchsorted(events.lane[outer], events.lane[outer])
         number = np.arange(len(outer)) - first
         later = np.flatnonzero(number)
-        # In the tightest reading a batch costs its handoff, or what it takes from the step that it
-        # is loaded in.
+        # In the tightest reading a batch costs what passing it on takes, or what it takes from the
+        # step that it is loaded in.
         waited_ns = np.where(number > 0, 0, dur_ns)
         if draft.assumption is Assumption.RIGID:
             least_ns = np.maximum(_HANDOFF_NS, _CONTENDED * dur_ns[later])

@@ -22,9 +22,6 @@ That of a trace has these keys; later documents of the same version only add som
                     evidence [cause, name, op, frame, event, label, dur_ns, bound, n_segments]
                     apart {cause: ns}: with path_ns of all items it adds up to the window
                     also, damage [sentence], notes [sentence]
-    opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
-                    change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
-                    alone_ns; empty if the verdict is withheld
     critical_path   dur_ns, unknown_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
@@ -57,8 +54,6 @@ That of a job::
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
     verdict         as above
-    opportunities   as above; late_rank is the rank whose lateness is repaired;
-                    empty also for a job that is too large for a report to replay it
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
     stragglers, clocks, devices, utilization    one row per rank, or per device of a rank
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence
@@ -136,13 +131,6 @@ def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]
     return records(frame.head(top or len(frame)).rename_axis("group").reset_index())
 
 
-def _opportunities(summary: Summary | JobSummary) -> list[dict[str, Any]]:
-    """What would help, as plain values; nothing where the path is not known well enough."""
-    if summary.verdict.withheld:
-        return []
-    return records(summary.opportunities.head(_N_OPPORTUNITIES))
-
-
 def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     """What would help, as a dict that `json.dumps` accepts.
 
@@ -150,9 +138,10 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     -------
     dict
         ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``damage``
-        (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``, as in the
-        document of a report.
+        (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``: the first
+        30 changes that would help, as `opportunities` answers; none if withheld.
     """
+    most = 0 if summary.verdict.withheld else _N_OPPORTUNITIES
     return {
         "schema": OPPORTUNITIES_SCHEMA,
         "version": OPPORTUNITIES_VERSION,
@@ -163,7 +152,7 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
         "caveats": summary.caveats,
         "damage": list(summary.damage),
         "withheld": summary.verdict.withheld,
-        "opportunities": _opportunities(summary),
+        "opportunities": records(summary.opportunities.head(most)),
     }
 
 
@@ -212,7 +201,6 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         "caveats": summary.caveats,
         "replays": _replays(summary),
         "verdict": summary.verdict.document(),
-        "opportunities": _opportunities(summary),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "unknown_share": path.unknown_share,
@@ -252,7 +240,6 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         "failures": records(summary.failures),
         "window": _window(path),
         "verdict": summary.verdict.document(),
-        "opportunities": _opportunities(summary),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "by_rank": _groups(summary.by_rank),

@@ -12,6 +12,7 @@ from htagraph.model.job_answers import STRAGGLERS
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.device_use import losses_in_words, lost_slots, use_in_words
+from htagraph.reports.what_helps import ALONE
 from htagraph.writers.cells import human_frame
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
@@ -90,11 +91,11 @@ def _head(summary: Summary | JobSummary) -> list[str]:
 
 def _help(summary: Summary | JobSummary) -> list[str]:
     """Paragraphs on what would help; none if nothing would or nothing is known."""
-    helpful = summary.what_helps
+    helpful = summary.first_changes
     if helpful.empty:
         return []
-    table = markdown_table(human_frame(helpful.head(_TOP)))
-    return ["## What would help", escaped(summary.help_notes), table]
+    table = markdown_table(human_frame(helpful))
+    return ["## What would help", escaped(f"{ALONE} {summary.verdict.rests_on}".strip()), table]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:

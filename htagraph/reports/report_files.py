@@ -83,8 +83,6 @@ def write_files(
             begin_stage(f"Writing {files['dot']}")
             returns_memory()
             summary.path.to_dot(files["dot"])
-            if page:
-                _ = summary.speed_ups  # by the same replays as the opportunities
             returns_memory()
             text = markdown_summary(summary)
         else:

@@ -19,7 +19,7 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
-from htagraph.model.frames import SPEED_UPS, STEP_SHARES
+from htagraph.model.frames import FIRST_CHANGES, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.labels import labels_among
 from htagraph.model.schema import categorical
@@ -27,10 +27,8 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
-from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.replay.curves import speed_ups
 from htagraph.reports.step_shares import step_shares
-from htagraph.reports.what_helps import notes_on, what_helps
+from htagraph.reports.what_helps import first_changes
 from htagraph.trace import Trace
 from htagraph.writers.answering import answers
 
@@ -43,10 +41,6 @@ NOT_INFERRED = (
     "Nothing was inferred (--no-infer): waits without a record stay unknown or count as host time."
 )
 """Caveat of a report on graphs without inferred edges."""
-
-_N_CURVES = 6
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
-each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
@@ -79,6 +73,11 @@ class PathSummary(ABC):
     @abstractmethod
     def opportunities(self) -> pd.DataFrame:
         """What would help, schema `answers.OPPORTUNITIES`."""
+
+    @cached_property
+    @abstractmethod
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
 
     @cached_property
     @abstractmethod
@@ -129,15 +128,6 @@ class PathSummary(ABC):
     def weak_checks(self) -> pd.DataFrame:
         """Rows of `quality` that are not good."""
         return self.quality[self.quality["verdict"] != "good"]
-
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
-        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: it loads pandas
-
-        found = self.opportunities
-        shown = found.head(0) if self.verdict.withheld else found
-        return Answer(what_helps(shown, self.labels_of(shown["target"])))
 
     def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
         """Short names that are distinct in the trace, if it is one trace."""
@@ -270,24 +260,15 @@ class Summary(PathSummary):
         """Short names that are distinct in the trace."""
         return labels_among(names, self.graph.dag.events.symbols.texts)
 
-    @property
-    def help_notes(self) -> str:
-        """How to read it."""
-        said = [notes_on(self.what_helps), self.path.excerpt.sentence]
-        return " ".join(filter(None, said))
-
     @cached_property
-    @answers(SPEED_UPS)
-    def speed_ups(self) -> pd.DataFrame:
-        """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
-        rehearsal = self.path.trials.rehearsal  # that of the opportunities, unless they are known
-        found = self.opportunities
-        self.path.__dict__.pop("trials", None)
-        is_name = found["kind"].isin(("kernel", "operator")) & (
-            found["left_share"] == TWICE_AS_FAST
-        )
-        targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
-        return self.path.excerpt.scaled(speed_ups(rehearsal, targets.tolist()))
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
+        if self.verdict.withheld:
+            return FIRST_CHANGES.empty()
+        trials, by = self.path.trials, self.path.excerpt.factor
+        found = first_changes(self.verdict, trials, self.labels_of, by=by)
+        del self.path.__dict__["trials"]  # they are larger than the graph
+        return found
 
     @cached_property
     def inferred(self) -> str:

@@ -124,4 +124,4 @@ def repair_loader(seed: int) -> Repair:
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )
-    return Repair(loading.dur_ns, loading.cost_ns or 0, paths[0].dur_ns - paths[1].dur_ns)
+    return Repair(loading.path_ns, loading.cost_ns or 0, paths[0].dur_ns - paths[1].dur_ns)

@@ -93,7 +93,7 @@ def test_a_slow_host_is_named_as_a_machine(tmp_path: Path) -> None:
     job = on_hosts(simulated, tmp_path, "node-0", "node-0", "node-1", "node-1")
     [found] = [one for one in job.verdict().findings if one.cause == "late rank"]
     assert found.title == "Host node-1 is late (ranks 2 to 3) and keeps the others waiting"
-    assert found.to_try.startswith("check this machine")
+    assert found.fix.do.startswith("check this machine")
     assert found.cost_ns == pytest.approx(STEPS * 310_000, rel=0.05)
     assert job.stragglers(by="host")["part"].iloc[0] == "node-1"
 

@@ -56,7 +56,7 @@ def test_the_report_on_a_job_leaves_the_opening_out_and_says_so(late_captures: h
     assert not any("work from before the profile" in said for said in all_of_it.caveats)
     assert all_of_it.path.dur_ns == late_captures.critical_path().dur_ns
     apart = dict(all_of_it.verdict.apart)
-    late_ns = sum(one.dur_ns for one in all_of_it.verdict.findings if one.cause == "late rank")
+    late_ns = sum(one.path_ns for one in all_of_it.verdict.findings if one.cause == "late rank")
     shown_ns = apart["work from before the profile"]
     assert shown_ns <= late_captures.opening_ns <= shown_ns + late_ns
 

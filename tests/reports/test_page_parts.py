@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from htagraph.reports.page.key_figures import KeyFigure, key_figures
+from htagraph.reports.page.step_views import job_step_choice, step_choice
 
 import htagraph as hg
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.key_figures import KeyFigure, key_figures
 from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.step_views import job_step_choice, step_choice
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate_job
@@ -33,7 +33,7 @@ def drawn(drawing: str) -> Summary:
 
 def figures_of(summary: Summary) -> list[KeyFigure]:
     graph = summary.graph
-    return key_figures(summary, graph.steady_state(), graph.temporal_breakdown())
+    return key_figures(summary, graph.temporal_breakdown())
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
 
     assert told[:6] == [
         ("step time", "20.0 us", "median of 2 steps, no three typical"),
-        ("device busy", "57.5%", "23.0 us of the window, 40.0 us"),
-        ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
-        ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),
+        ("device busy", "57.5%", "23.0 us of the run, 40.0 us"),
+        ("exposed communication", "32.5%", "13.0 us of the run, 40.0 us"),
+        ("device idle", "42.5%", "17.0 us of the run, 40.0 us"),
         ("SM activity, estimate", "–", "neither grids nor multiprocessors are known"),
         ("unknown_waits", "0.0%", "of the critical path, 40.0 us"),
     ]
@@ -72,27 +72,27 @@ def test_the_saving_is_that_of_the_first_change(two_steps: Summary) -> None:
     assert saving.value == first["saves_share"]
     assert (first["saves_ns"], first["low_ns"], first["high_ns"]) == (9_000, 0, 10_000)
     assert (saving.text, saving.section) == ("22.5%", "help")
-    assert saving.about == "of the window, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
+    assert saving.about == "of the run, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
 
 
 def test_what_is_not_known_is_no_zero() -> None:
     """A trace of the host alone, without steps."""
     told = {figure.name: (figure.text, figure.about) for figure in figures_of(drawn("cpu 1 |[a ]"))}
 
-    assert told["step time"] == ("–", "no whole step in this window")
+    assert told["step time"] == ("–", "no whole step in this time")
     assert told["device idle"] == ("–", "no device work recorded")
 
 
 def test_figures_of_a_job_name_the_extreme_rank(job: JobSummary) -> None:
     """Shares are means over the devices of all ranks, as the figure of the section says."""
     asked = RankAnswers.of(job)
-    figures = key_figures(job, asked.by_rank["steady_state"], job.devices, len(asked.ranks))
+    figures = key_figures(job, job.devices)
     told = {figure.name: figure for figure in figures}
     idle = job.devices["idle_share"]
 
     assert told["device idle"].value == idle.mean()
     assert told["device idle"].about == (
-        f"of the window, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
+        f"of the run, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
     )
     assert told["step time"].about.startswith("median of 3 ranks, ")
 
@@ -148,7 +148,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
         "start": "+25.0 us",
         "duration": "13.0 us",
         "on": "stream 7",
-        "waited for": "ncclK (launch)",
+        "waited for": "ncclK (launch latency)",
         "rule": "duration",
         "evidence": "recorded by the profiler",
     }
