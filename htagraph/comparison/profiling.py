@@ -280,8 +280,8 @@ def graph_profile(
 
     Name and world size are those in its file by default.
     """
-    samples = graph_samples(graph)
-    origin = graph.origin
+    samples, origin = graph_samples(graph), graph.origin
+    called = (graph.asked or graph.dag.span).name
     if world_size is None:
         world_size = world_size_of(origin.metadata) if origin else None
     segments = graph.critical_path().segments
@@ -293,7 +293,7 @@ def graph_profile(
     ]
     damage = damage_of(graph.dag, graph.interval)
     return profile_of(
-        name or (name_of(origin.path) if origin and origin.path else graph.interval.name),
+        name or (name_of(origin.path) if origin and origin.path else called),
         samples,
         parts,
         devices=", ".join(graph.dag.events.device_names),

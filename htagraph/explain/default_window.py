@@ -24,6 +24,7 @@ from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound
+from htagraph.model.rules import Rule
 from htagraph.model.step_markers import step_number
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
@@ -131,16 +132,18 @@ def left_out_in_words(parts: Sequence[str]) -> str:
 
 
 def may_open_long(dag: Dag) -> bool:
-    """Whether there is device work without a launch that may keep the path for long at first.
+    """Whether work from before the profile may limit the trace for long at first.
 
     Told from times alone, since a path takes longer.
     """
-    events = dag.events
+    events, edges = dag.events, dag.edges
     unlinked = np.flatnonzero(events.is_device & (dag.launch < 0))
-    if not len(unlinked):
-        return False
-    last_ns = max(events.end_ns[unlinked].max(), events.ts_ns[events.is_host].min(initial=0))
-    return is_long(int(last_ns) - dag.span.start_ns, dag.span.dur_ns)
+    first = edges.head[edges.rule == Rule.FIRST_DEVICE_WORK]
+    begin_ns, host_ns = dag.span.start_ns, events.ts_ns[events.is_host]
+    last_ns = events.node_ts_ns[np.append(2 * unlinked + 1, first)].max(initial=begin_ns)
+    if len(unlinked) and len(host_ns):  # until the host begins, nothing else is recorded
+        last_ns = max(last_ns, host_ns.min())
+    return is_long(int(last_ns) - begin_ns, dag.span.dur_ns)
 
 
 def _after_opening(dag: Dag) -> Window | None:

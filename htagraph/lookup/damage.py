@@ -34,14 +34,14 @@ LOST_LIMIT = 0.05
 """Share of a window in holes up to which it is judged nevertheless.
 
 Chosen: causes are told apart by larger shares. Pinned by
-`test_whole_part.py::test_a_small_hole_is_only_told`.
+`test_damage.py::test_a_small_hole_is_only_told`.
 """
 
 _LEAST_SHARE = 1 / 3
 """Share of a window from which on a part is judged in its place.
 
 Chosen: a hole in the middle leaves less than half on each side. Pinned by
-`test_whole_part.py::test_a_part_of_a_third_is_judged_in_place_of_the_whole`.
+`test_damage.py::test_a_part_of_a_third_is_judged_in_place_of_the_whole`.
 """
 
 WHOLE_PART = "the longest part without lost records"

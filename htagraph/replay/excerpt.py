@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.binding import bind
+from htagraph.lookup.done_steps import done_steps
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.dag import Classification, Dag, RejectedEdges
@@ -128,9 +129,9 @@ def excerpt_of(
     if len(dag.edges) < large:
         return Excerpt.whole(dag, window)
     steps = steady_steps(dag)
-    parts = steps.parts
-    alike = steps.is_same_work & (parts.start_ns >= window.start_ns)
-    alike &= parts.next_ns <= window.end_ns
+    parts, done = steps.parts, done_steps(dag, steps)
+    inside = (parts.start_ns >= window.start_ns) & (parts.next_ns <= window.end_ns)
+    alike = steps.is_same_work & (inside | done.inside(window.start_ns, window.end_ns))
     asked = alike & steps.is_steady
     alike_ns = int((parts.next_ns - parts.start_ns)[alike].sum())
     if alike_ns < _HALF * window.dur_ns or not asked[steps.usual]:

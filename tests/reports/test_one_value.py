@@ -7,11 +7,11 @@ from collections import defaultdict
 from typing import get_args
 
 import pytest
+from htagraph.reports.page.key_figures import key_figures
 
 import htagraph as hg
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
-from htagraph.reports.page.key_figures import key_figures
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate
 from tests.synth.training import Fault, training_rank
@@ -23,7 +23,7 @@ def figures(summary: Summary) -> dict[str, set[str]]:
     """Every value of every figure that is on the page, in Markdown or in JSON, by its name."""
     graph, dur_ns = summary.graph, summary.path.dur_ns
     found: dict[str, set[str]] = defaultdict(set)
-    for one in key_figures(summary, graph.steady_state(), graph.temporal_breakdown()):
+    for one in key_figures(summary, graph.temporal_breakdown()):
         found[one.name].add(one.text)
     (device,) = graph.temporal_breakdown().to_dict("records")
     (overlapped,) = graph.overlap().to_dict("records")

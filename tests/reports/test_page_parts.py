@@ -33,7 +33,7 @@ def drawn(drawing: str) -> Summary:
 
 def figures_of(summary: Summary) -> list[KeyFigure]:
     graph = summary.graph
-    return key_figures(summary, graph.steady_state(), graph.temporal_breakdown())
+    return key_figures(summary, graph.temporal_breakdown())
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_what_is_not_known_is_no_zero() -> None:
 def test_figures_of_a_job_name_the_extreme_rank(job: JobSummary) -> None:
     """Shares are means over the devices of all ranks, as the figure of the section says."""
     asked = RankAnswers.of(job)
-    figures = key_figures(job, asked.by_rank["steady_state"], job.devices, len(asked.ranks))
+    figures = key_figures(job, job.devices)
     told = {figure.name: figure for figure in figures}
     idle = job.devices["idle_share"]
 

@@ -38,8 +38,9 @@ _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
 _MAX_STEPS = 24
 """Steps with a bar: chosen, to fit a screen."""
-_MAX_BOUNDS = 8
-"""Bounds with a row of their own, and the others together in the last: chosen, to fit a screen."""
+_MAX_BOUNDS, _LEAST = 8, 0.01
+"""Most bounds with a row of their own, and their least share of the path; the others share the last
+row. Chosen, to fit a screen."""
 _MAX_RANKS = 16
 """Ranks with a row of their own: chosen."""
 _BAR = 0.86
@@ -64,7 +65,8 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
-    n_own = _MAX_BOUNDS if len(totals) > _MAX_BOUNDS + 1 else len(totals)
+    n_own = min(int((totals["share"] >= _LEAST).sum()), _MAX_BOUNDS)
+    n_own = len(totals) if len(totals) <= n_own + 1 else n_own
     rows = [
         # Rows are named, so no hatch has to tell the bound; it would look like more segments.
         _row(

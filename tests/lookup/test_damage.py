@@ -78,7 +78,5 @@ def test_a_report_is_on_the_part_and_says_so() -> None:
     summary = Summary.of(one, one.compile())
 
     assert summary.window_name == WHOLE_PART
-    assert summary.caveats == [
-        f"This report is on {WHOLE_PART} (-w 0:420000), and -w trace reports on all."
-    ]
+    assert summary.caveats == [f"Left out: 773 us around {WHOLE_PART} (-w trace: all)."]
     assert Summary.of(one, one.compile(), "trace").verdict.findings == ()
