@@ -18,7 +18,7 @@ from htagraph.errors import QueryError
 from htagraph.model.arrays import I8, I64, Bools
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words
 from htagraph.model.labels import name_label, printable
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
@@ -170,7 +170,7 @@ def _card(bound: Bound, groups: Sequence[PathGroup], path_ns: int) -> str:
     """Bound with its time, and a row for each of its names."""
     color, dur_ns = COLORS[bound], sum(group.dur_ns for group in groups)
     share = dur_ns / max(path_ns, 1)
-    head = f"<B>{in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
+    head = f"<B>{bound_in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
     font = f'COLOR="{color.ink}" POINT-SIZE="{_LARGE + _GROWTH * share:.0f}"'
     cell = f'COLSPAN="3" ALIGN="LEFT" BGCOLOR="{color.fill}"'
     rows = [f"<TR><TD {cell}><FONT {font}>{head}</FONT></TD></TR>"]

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import htagraph as hg
-from htagraph.replay.changes import Change
 from htagraph.replay.assumptions import Assumption
+from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Saving
 from htagraph.reports.prediction import (
     _within,

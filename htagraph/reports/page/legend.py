@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from htagraph.model.colors import IDLE
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 
 __all__ = ["color_rules", "legend", "mark"]
@@ -41,8 +41,8 @@ def legend(names: Iterable[str]) -> str:
     >>> legend(["unknown waits"])
     '<ul class="legend" aria-label="Colors"><li data-key="unknown_waits">unknown waits</li></ul>'
     """
-    labels = {in_words(name): name for name in BOUND_COLORS}
-    told = list(dict.fromkeys(map(in_words, names)))
+    labels = {bound_in_words(name): name for name in BOUND_COLORS}
+    told = list(dict.fromkeys(map(bound_in_words, names)))
     if not told or not labels.keys() >= set(told):
         return ""
     items = "".join(f"<li{mark(labels[name])}>{escape(name)}</li>" for name in told)
