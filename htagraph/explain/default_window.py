@@ -62,7 +62,6 @@ class DefaultWindow(NamedTuple):
 
     Parameters
     ----------
-    window : Window
     left_out : tuple of str, default=()
         What of the trace is left out, in order of time; empty for nothing of note.
     """
