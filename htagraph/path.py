@@ -291,8 +291,8 @@ class CriticalPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Title of each cause, and arguments on further lines, such as `Verdict.by_cause`. `htagraph
-            view` opens the file at the first.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
 
         Raises
         ------

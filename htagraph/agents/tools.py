@@ -43,10 +43,10 @@ from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.no_rows import not_recorded
 from htagraph.reports.prediction import (
     bounds_of,
+    caveats_of,
     prediction_in_words,
     ranks_of,
     readings_of,
-    trust_in_words,
 )
 from htagraph.scenario import what_if
 from htagraph.synonyms import targets_of
@@ -204,7 +204,7 @@ class WhatIfTool(TableTool, RunTool):
         run: Any = target.job if target.is_job else target.summary.graph
         begin_stage("Replaying")
         scenario: Any = what_if(run, *made)
-        notes = notes_part([trust_in_words(scenario), *target.notes])
+        notes = notes_part([*caveats_of(scenario), *target.notes])
         head = _head(run)
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
@@ -293,7 +293,7 @@ class DiffTool(TableTool):
                 "verdict": plain(found.verdict(), longest=None),
                 "is_comparable": not found.not_comparable,
                 "check": limit.state,
-                "check_says": plain(limit.said, longest=None),
+                "check_says": plain(limit.said * (limit.state == "withheld"), longest=None),
                 **{key: plain(found.steps[key]) for key in _CHANGE},
             },
             Part("damage", damage, len(damage), _MORE),

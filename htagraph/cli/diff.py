@@ -25,6 +25,7 @@ from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_percent
 from htagraph.readers.storage import path_of
 from htagraph.reports.gate import diff_document, known_noise, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
@@ -125,7 +126,10 @@ def diff(
             baseline=found.before,
             accept_damage=accept_damage,
         )
-        aside.print(f"{checked.outcome}.", markup=False)
+        if checked.state != "passed":
+            is_told = checked.state == "broken"
+            said = f"Failed: limit {human_percent(limit)}." if is_told else checked.verdict()
+            aside.print(said, markup=False)
         end_with(checked)
 
 

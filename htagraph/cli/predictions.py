@@ -28,10 +28,8 @@ from htagraph.scenario import Scenario
 
 __all__ = ["print_next", "print_opportunities", "print_prediction"]
 
-_N_ROWS, _N_PARTS = 10, 5
-"""Chosen: changes that the terminal lists, and parts of a path."""
-_LEAST = 0.01
-"""Share of the run from which on a saving is listed: chosen, as that of the costs of a report."""
+_N_PARTS = 5
+"""Chosen: parts of a path that the terminal lists."""
 
 
 def print_opportunities(
@@ -52,15 +50,13 @@ def print_opportunities(
     if scenario.withheld:
         print_sentence(console, prediction_in_words(scenario), style="bold yellow")
         return
-    helpful = summary.what_helps
-    if helpful.empty:
+    found = summary.first_changes
+    if found.empty:
         print_sentence(console, UNCHANGED, style="bold")
         return
-    worth = helpful[helpful["saves_share"] >= _LEAST]
-    shown = (worth if len(worth) else helpful).head(_N_ROWS)
-    saves = [f"{human_percent(share):>5}" for share in shown["saves_share"]]
+    saves = [f"{human_percent(share):>5}" for share in found["saves_share"]]
     print_sentence(console, f"What would help {of}:", style="bold")
-    print_frame(console, shown[["kind", "target"]].assign(saves=saves), form)
+    print_frame(console, found[["to_do"]].assign(saves=saves), form)
     print_notes(console, ["Each change alone: savings do not add up.", *caveats_of(scenario)])
 
 

@@ -17,6 +17,7 @@ import json
 import re
 import socketserver
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from htagraph.errors import OutputError, TraceError
+from htagraph.writers.path_tracks import Card
 
 __all__ = ["PORT", "TraceServer", "View", "offline_ui"]
 
@@ -37,14 +39,8 @@ _PAGE = "/report.html"
 _AT = re.compile(r"/\?ts=(\d{1,19})(?:&dur=(\d{1,19}))?", re.ASCII)
 _PARTING_S = 2.0
 """Chosen: with `--once`, an installed UI may still load its own parts after the trace."""
-_FINDINGS = """
-select distinct s.name as finding, extract_arg(s.arg_set_id, 'debug.fix') as fix,
-  extract_arg(s.arg_set_id, 'debug.evidence') as evidence
-from slice s join track t on s.track_id = t.id
-where t.name glob 'Findings*' and extract_arg(s.arg_set_id, 'debug.finding') > 0
-order by extract_arg(s.arg_set_id, 'debug.finding')
-"""
-"""What the UI lists below the timeline."""
+_LISTED = ("fix", "evidence")
+"""What is said of a finding in the list, besides its title."""
 _AROUND = 2.5
 """Length of the timeline around a selected slice, in its lengths: the UI keeps 2 or more (chosen).
 
@@ -64,8 +60,8 @@ class View:
         A time to which the trace extends.
     rank : int, optional
         Of a job: whose tracks are expanded; all by default.
-    lists : bool, default=False
-        Whether to list the findings.
+    findings : sequence of str, default=()
+        Cards to list below the timeline.
     """
 
     start_ns: int | None = None
@@ -73,7 +69,7 @@ class View:
     selects: bool = False
     last_ns: int = 0
     rank: int | None = None
-    lists: bool = False
+    findings: Sequence[str] = ()
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -84,9 +80,9 @@ class View:
             {"id": "dev.perfetto.PinTracksByRegex", "args": ["^(Findings|Critical path)(,|$)"]},
             {"id": "dev.perfetto.ExpandTracksByRegex", "args": [tracks]},
         ]
-        if self.lists:
-            query = " ".join(_FINDINGS.split())
-            commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [query, "Findings"]})
+        if self.findings:
+            command = "dev.perfetto.RunQueryAndShowTab"
+            commands.append({"id": command, "args": [_listing(self.findings), "Findings"]})
         shown = {"hideSidebar": "true", "startupCommands": json.dumps(commands)}
         if self.start_ns is not None:
             start_ns, end_ns = self._visible(self.start_ns)
@@ -108,6 +104,24 @@ class View:
         around_ns = min(int(_AROUND * dur_ns), last_ns - 1)
         first_ns = min(max(start_ns - dur_ns // 2, 1), last_ns - 1 - around_ns)
         return max(first_ns, 0), max(first_ns, 0) + around_ns
+
+
+def _listing(findings: Sequence[str]) -> str:
+    r"""Query of a table of findings.
+
+    Examples
+    --------
+    >>> _listing(["Data loading, costs 71%\nfix: don't"])
+    "select column1 as finding, column2 as fix from (values ('Data loading, costs 71%', 'don''t'))"
+    """
+    cards = [Card.of(text) for text in findings]
+    shown = [name for name in _LISTED if any(name in card.said for card in cards)]
+    names = ["finding", *shown]
+    columns = ", ".join(f"column{number} as {name}" for number, name in enumerate(names, start=1))
+    rows = ([card.title, *(card.said.get(name, "") for name in shown)] for card in cards)
+    quoted = (", ".join("'" + text.replace("'", "''") + "'" for text in row) for row in rows)
+    values = ", ".join(f"({row})" for row in quoted)
+    return f"select {columns} from (values {values})"  # noqa: S608  shown by the UI alone
 
 
 def offline_ui() -> Path:
@@ -186,7 +200,7 @@ class _Handler(SimpleHTTPRequestHandler):
         if at := _AT.fullmatch(self.path):
             start_ns, dur_ns = int(at[1]), int(at[2] or 0)
             end_ns, view = start_ns + dur_ns, self.server.view
-            shown = replace(view, start_ns=start_ns, end_ns=end_ns, selects=True, lists=False)
+            shown = replace(view, start_ns=start_ns, end_ns=end_ns, selects=True, findings=())
             return self._redirect(self.server.url(shown))
         if self.path == "/" and not self.server.ui:
             return self._redirect(self.server.url())

@@ -160,7 +160,8 @@ def _opening(trace: Path) -> View:
     if not trace.name.endswith(_PERFETTO):
         return View()
     try:
-        return View(**(found := read_opening(trace)), selects=True, lists="start_ns" in found)
+        opens, findings = read_opening(trace)
+        return View(**opens, selects=True, findings=findings)
     except (TraceError, TypeError):
         return View()  # the UI says what is wrong with it
 
@@ -184,8 +185,8 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
     said = verdict.by_cause
     out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=said)
     page = origin.folder(summary.name) / _PAGE
-    found = path.drawn(said).opening(path.origin_ns)
-    view = View(**found, selects=True, lists="start_ns" in found)
+    opens = path.drawn(said).opening(path.origin_ns)
+    view = View(**opens, selects=True, findings=[*said.values()])
     name = request.at or request.window
     if times := times_in(request.at):
         view = replace(view, start_ns=times[0], end_ns=times[1], selects=True)

@@ -17,7 +17,16 @@ from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
 from htagraph.model.units import human_duration, human_percent
 
-__all__ = ["DEFAULT_FAIL_ABOVE", "Check", "Checked", "Limits", "State", "check_run"]
+__all__ = [
+    "DEFAULT_FAIL_ABOVE",
+    "NAMES",
+    "RESULTS",
+    "Check",
+    "Checked",
+    "Limits",
+    "State",
+    "check_run",
+]
 
 State = Literal["passed", "broken", "withheld"]
 
@@ -27,7 +36,8 @@ DEFAULT_FAIL_ABOVE = 0.05
 Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_allowed_by_default`.
 """
 
-_DAMAGED = "the recording is damaged: record it again, or check it as it is (--accept-damage)"
+_DAMAGED = "the recording is damaged"
+_ACCEPT = " Record it again, or check it as it is: --accept-damage."
 
 NAMES = {
     "max-step": "step time",
@@ -37,6 +47,8 @@ NAMES = {
     "fail-above": "slowdown",
 }
 """What each limit is about, in words."""
+
+RESULTS: dict[State, str] = {"passed": "passed", "broken": "failed", "withheld": "unknown"}
 
 _MOST_STEPS = 1_000
 """Longest capture that a check suggests, in steps: a longer one is not practical.
@@ -88,12 +100,9 @@ class Checked:
         return human_duration(value) if self.limit == "max-step" else human_percent(value)
 
     def __str__(self) -> str:
-        """Its value and what is allowed; or why the value is unknown."""
-        if self.state == "withheld":
-            own = "" if self.said == _DAMAGED or self.limit == "fail-above" else NAMES[self.limit]
-            return ": ".join(filter(None, (own, self.said)))
-        measured = self.said or f"{NAMES[self.limit]} {self.in_words(self.value)}"
-        return f"{measured}, limit {self.in_words(self.allowed)}"
+        """The value and what is allowed; or why the value is unknown."""
+        measured = f"{NAMES[self.limit]} {self.in_words(self.value)}"
+        return self.said or f"{measured}, limit {self.in_words(self.allowed)}"
 
 
 @dataclass(frozen=True)
@@ -115,35 +124,22 @@ class Check:
         states = {one.state for one in self.limits}
         return next((one for one in ("broken", "withheld") if one in states), "passed")
 
-    @property
-    def outcome(self) -> str:
-        """Whether the limits are kept, with the figures of those that decide it."""
-        state = self.state
-        deciding = [one for one in self.limits if one.state == state]
-        if state == "passed" and len(deciding) > 1:
-            against = [str(one) for one in deciding if one.limit == "fail-above"]
-            return "; ".join([f"Passed: all {len(deciding)} limits", *against])
-        outcome = {"passed": "Passed", "broken": "Failed", "withheld": "Unknown"}[state]
-        return f"{outcome}: {'; '.join(dict.fromkeys(map(str, deciding)))}"
-
-    @property
-    def _is_of_change(self) -> bool:
-        """Whether the outcome is that of a comparison."""
-        is_known = self.diff is not None and not self.diff.not_comparable and not self.damage
-        return is_known and self.limits[-1].state == self.state
-
     def verdict(self) -> str:
-        """The result of the check in one line; if the baseline decides it, what changed."""
-        figures = f": {self.diff.figures}" if self.diff and self._is_of_change else ""
-        return f"{self.outcome}{figures}."
+        """The result of the check in one line, with the figures that decide it."""
+        said = list(dict.fromkeys(str(one) for one in self.limits if one.state == self.state))
+        if self.state == "passed" and len(said) > 1:
+            said = [f"all {len(said)} limits"]
+        accept = _ACCEPT if self.damage else ""
+        return f"{RESULTS[self.state].capitalize()}: {'; '.join(said)}.{accept}"
 
     @property
     def notes(self) -> list[str]:
-        """What is damaged, what changed if that is not the verdict, and what was checked."""
+        """What is damaged, what changed if the verdict does not tell it, and what was checked."""
         if self.diff is None:
             return [*self.run.damage, self.run.facts]
-        is_told = self._is_of_change or self.diff.not_comparable
-        return [*([] if is_told else [self.diff.verdict()]), *self.diff.notes]
+        changed = self.diff.verdict()
+        is_told = changed.partition(": ")[2].rstrip(".") in self.verdict()
+        return [*([] if is_told else [changed]), *self.diff.notes]
 
 
 def check_run(
@@ -212,7 +208,8 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
         if allowed is None:
             continue
         if value is None or few:
-            yield Checked(name, value, allowed, "withheld", few or why_not)
+            why = f"{NAMES[name]}: {few or why_not}"
+            yield Checked(name, value, allowed, "withheld", why)
         else:
             yield Checked(name, value, allowed, "broken" if value > allowed else "passed")
 
@@ -222,25 +219,26 @@ def _against(found: RunDiff, allowed: float) -> Checked:
 
     Withheld if noise alone exceeds what is allowed and no change is seen: it could hide one.
     """
-    share, noise, name = found.delta_share, found.noise_share, "fail-above"
-    said = f"{found.change[0].lower()}{found.change[1:]}"
-    if found.not_comparable:
-        return Checked(
-            name, share, allowed, "withheld", f"{said}: {'; '.join(found.not_comparable)}"
-        )
-    if found.is_change:
-        return Checked(name, share, allowed, "broken" if share > allowed else "passed", said)
-    if noise <= allowed:
-        return Checked(name, share, allowed, "passed", said)
-    if isinf(noise):
-        said = f"{said}: profile at least {FEWEST} typical steps"
-        return Checked(name, share, allowed, "withheld", said)
-    fewest = min(found.before.n_compared, found.after.n_compared)
-    enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
-    more = (
-        f"profile about {enough:,} typical steps each"
-        if enough < _MOST_STEPS
-        else "raise the limit"
+    share, noise, changed = found.delta_share, found.noise_share, found.verdict()
+    said = f"{changed[0].lower()}{changed[1:-1]}".replace(
+        ": ", f", limit {human_percent(allowed)}: ", 1
     )
-    said = f"{said}, which exceeds the limit of {human_percent(allowed)}: {more}"
-    return Checked(name, share, allowed, "withheld", said)
+    state: State = "passed"
+    if found.not_comparable:
+        state, said = "withheld", f"not comparable: {'; '.join(found.not_comparable)}"
+    elif found.is_change:
+        state = "broken" if share > allowed else "passed"
+    elif noise > allowed:
+        state, said = "withheld", _too_noisy(found, allowed)
+    return Checked("fail-above", share, allowed, state, said)
+
+
+def _too_noisy(found: RunDiff, allowed: float) -> str:
+    """Why a change may be hidden, and how many steps would show it."""
+    noise, fewest = found.noise_share, min(found.before.n_compared, found.after.n_compared)
+    if isinf(noise):
+        return f"noise is unknown: profile at least {FEWEST} typical steps"
+    enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
+    more = f"profile about {enough:,} typical steps each"
+    more = more if enough < _MOST_STEPS else "raise the limit"
+    return f"noise ({found.noise_in_words}) exceeds the limit of {human_percent(allowed)}: {more}"

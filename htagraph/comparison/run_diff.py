@@ -171,19 +171,12 @@ class RunDiff:
         Raises
         ------
         QueryError
-            If `by` is none of these, or a stored baseline does not have them.
+            If `by` is none of these.
         """
         if by not in KERNEL_PARTS:
             raise QueryError(
                 f"kernels cannot be compared by {by!r}.", hint=one_of(by, tuple(KERNEL_PARTS), "by")
             )
-        for side, run in (("before", self.before), ("after", self.after)):
-            parts = {part.part for part in run.parts}
-            if KERNEL_PARTS["name"] in parts and KERNEL_PARTS[by] not in parts:
-                raise QueryError(
-                    f"the run {side} has no kernels by {by}: it was stored by an earlier version.",
-                    hint="store it again with htagraph report TRACE --json FILE.",
-                )
         frame = self._table(KERNEL_PARTS[by])
         whole = self._table(KERNEL_PARTS["name"])
         off_ns = int(frame["delta_ns"].sum()) - int(whole["delta_ns"].sum())
@@ -204,35 +197,29 @@ class RunDiff:
 
     def verdict(self) -> str:
         """How much steps changed, and in what most of that is; or why that is unknown."""
-        return f"{self.change}: {self.figures}."
+        if self.not_comparable:
+            return f"Not comparable: {self.not_comparable[0]}."
+        before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
+        takes = f"{before}{' a step' * self._has_steps} is {after} now"
+        return f"{self._change}: {'; '.join(filter(None, [takes, self._causes.largest]))}."
 
     @property
-    def change(self) -> str:
+    def _change(self) -> str:
         """By how much steps changed, or why that is unknown."""
-        if self.not_comparable:
-            return "Not comparable"
-        if self.steps["change"] == "unknown":
+        share, change = self.delta_share, self.steps["change"]
+        if change == "unknown":
             n_before, n_after = (run.n_compared for run in self._runs)
             few = f"Too few steps ({n_before} before, {n_after} after)"
             return f"{few if self._has_steps else 'No steps'} to tell a change from noise"
-        if self.steps["change"] == "noise":
+        if change == "noise":
             of = " in the work that all steps share" if self.is_part else ""
-            return f"No change beyond noise ({self._noise}){of}"
-        what = "The work that all steps share" if self.is_part else "Steps"
-        share = self.delta_share
+            return f"No change beyond noise ({self.noise_in_words}){of}"
+        what, are, take = ("Steps", "are", "take")
+        if self.is_part:
+            what, are, take = ("The work that all steps share", "is", "takes")
         if share >= 1:
-            return f"{what} take{'s' * self.is_part} {human_number(1 + share)} times as long"
-        how = f"{human_percent(abs(share))} {'slower' if share > 0 else 'faster'}"
-        return f"{what} {'is' if self.is_part else 'are'} {how}"
-
-    @property
-    def figures(self) -> str:
-        """The length of steps before and after, and the largest cause; or why there are none."""
-        if self.not_comparable:
-            return self.not_comparable[0]
-        before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
-        takes = f"{before}{' a step' * self._has_steps} is {after} now"
-        return "; ".join(filter(None, [takes, self._causes.largest]))
+            return f"{what} {take} {human_number(1 + share)} times as long"
+        return f"{what} {are} {human_percent(abs(share))} {'slower' if share > 0 else 'faster'}"
 
     @property
     def _has_steps(self) -> bool:
@@ -240,8 +227,8 @@ class RunDiff:
         return self.before.unit == self.after.unit == "step"
 
     @property
-    def _noise(self) -> str:
-        """The largest difference that counts as noise, in words."""
+    def noise_in_words(self) -> str:
+        """The largest difference that counts as noise."""
         return human_duration(float(self.steps["noise_ns"]))
 
     @cached_property
@@ -259,7 +246,7 @@ class RunDiff:
         if self.not_comparable:
             others = "; ".join(self.not_comparable[1:])
             return f"Also: {others}." if others else ""
-        noise = f"Noise: {self._noise}{' a step' * self._has_steps}." if self.is_change else ""
+        noise = f"Noise: {self.noise_in_words} a step." if self.is_change else ""
         return " ".join(filter(None, [self._causes.where, noise, self._shared.said, *self._odd]))
 
     @property

@@ -334,7 +334,7 @@ class RunProfile:
         TraceFormatError
             If it has none, or one of another version.
         """
-        hint = "write it with htagraph report TRACE --json FILE."
+        hint = "htagraph report writes one: give it --json FILE."
         try:
             document = json.loads(_content(Path(path)), parse_int=_integer)
             json.dumps(document, ensure_ascii=False).encode()  # raises on half a surrogate pair

@@ -53,7 +53,7 @@ def main_causes(attributed_time: pd.DataFrame, n_parts: int = _N_PARTS) -> pd.Da
     ...     {"start_ns": [0, 7, 8], "dur_ns": [7, 1, 2], "cause": ["a", "b", "b"], "bound": "host"}
     ... )
     >>> main_causes(charged, 5).to_dict("list")
-    {'start_ns': [0, 6], 'dur_ns': [6, 4], 'cause': ['a', 'b'], 'bound': ['host', 'host']}
+    {'start_ns': [0, 8], 'dur_ns': [8, 2], 'cause': ['a', 'b'], 'bound': ['host', 'host']}
     """
     start_ns, dur_ns = (attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     (cause, causes), (bound, bounds) = (

@@ -283,8 +283,8 @@ class JobPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Title of each cause, and arguments on further lines, such as `Verdict.by_cause`.
-            `htagraph view` opens the file at the first.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
         ranks : collection of int, optional
             Ranks to write with the path; all by default.
 

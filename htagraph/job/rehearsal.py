@@ -158,8 +158,7 @@ class JobRehearsal:
             raise TraceLimitError(
                 f"the ranks have {n_events:,} events; up to {_MOST_EVENTS:,} can be replayed "
                 "together.",
-                hint="load fewer ranks, or replay one: hg.what_if(job[0], …), htagraph what-if "
-                "FILE.",
+                hint="load fewer ranks, or replay one: hg.what_if(job[0], …), or --rank 0.",
             )
         asked = replay_requests(timeline, window)
         ranks: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))

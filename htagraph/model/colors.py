@@ -93,8 +93,8 @@ COLORS = {
     Bound.WORK_FROM_BEFORE_THE_PROFILE: Color(
         "#f5b3b4", _BLACK, "-", "work from before the profile ahOY"
     ),
-    Bound.UNKNOWN_WAITS: Color("#a52d7b", _WHITE, "+", "unknown waits abD"),
-    Bound.WAITING_FOR_SMS: Color("#286954", _WHITE, ".", "waiting for sms jSg"),
+    Bound.UNKNOWN_WAITS: Color("#a52d7b", _WHITE, "+", "unknown waits Ce"),
+    Bound.WAITING_FOR_SMS: Color("#286954", _WHITE, ".", "waiting for sms Fn"),
     Bound.WAITING_FOR_WORK: Color("#3d4dd8", _WHITE, "", "waiting for work gG"),
 }
 """Color of each bound, wherever it is drawn.

@@ -231,7 +231,7 @@ READINGS = schema(
 FIRST_CHANGES = schema(
     "FIRST_CHANGES",
     {
-        "to_do": text("what one would do"),
+        "change": text("what one would do"),
         "saves_ns": "what the run is shorter by with this change alone, replayed",
         "saves_share": share("saves_ns / window", heading="share"),
     },

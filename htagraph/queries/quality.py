@@ -91,7 +91,7 @@ def _links(dag: Dag) -> list[_Check]:
             int(launches.has_work.sum()),
             len(launches.event),
             "The work of some launches was still queued when the profile ended, or its records "
-            "were lost: htagraph ask damage says when.",
+            "were lost: the question damage says when.",
         ),
         _Check(
             "correlation ids name one call",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 
@@ -96,12 +97,14 @@ def _rank(trace: Trace) -> Diagnosis:
 def _repairs(trace: Trace) -> Diagnosis:
     """Whether the file is intact."""
     n_repairs = sum(repair.n for repair in trace.recording.repairs)
+    file = quote(str(trace.path or "FILE"))
     return Diagnosis(
         "repairs",
         n_repairs,
         n_repairs == 0,
         consequence="what was left out is missing from every answer",
-        advice="`htagraph repair` writes a valid file; a newer PyTorch writes fewer broken ones",
+        advice=f"`htagraph repair {file} repaired.json.gz` writes a valid file; a newer PyTorch "
+        "writes fewer broken ones",
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isinf
 from typing import Any
 
 import pandas as pd
 
 from htagraph.comparison.causes import calls_in_words
-from htagraph.comparison.limits import NAMES, Check, Checked
+from htagraph.comparison.limits import NAMES, RESULTS, Check
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.kinds import bound_in_words
 from htagraph.reports.json_document import records
@@ -28,7 +29,6 @@ _TOP = 8
 _HEAD = (
     "Critical path per step, mean of similar steps; the differences add up to that of the steps:"
 )
-_RESULTS = {"passed": "passed", "broken": "failed", "withheld": "unknown"}
 
 
 def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
@@ -70,7 +70,7 @@ def limits_table(check: Check) -> pd.DataFrame:
             "limit": NAMES[one.limit],
             "measured": one.in_words(one.value),
             "allowed": one.in_words(one.allowed),
-            "result": _RESULTS[one.state],
+            "result": RESULTS[one.state],
             "said": one.said if one.state == "withheld" else "",
         }
         for one in check.limits
@@ -119,17 +119,6 @@ def markdown_check(check: Check) -> str:
         markdown_diff(check.diff) if check.diff else "\n\n".join(map(escaped, check.notes)),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
-
-
-def _checked(one: Checked) -> dict[str, Any]:
-    """A limit as plain values."""
-    return {
-        "limit": one.limit,
-        "value": one.value,
-        "allowed": one.allowed,
-        "state": one.state,
-        "said": one.said,
-    }
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -188,6 +177,6 @@ def check_document(check: Check) -> dict[str, Any]:
         "verdict": check.verdict(),
         "run": check.run.facts,
         "damage": list(check.damage),
-        "limits": [_checked(one) for one in check.limits],
+        "limits": [asdict(one) for one in check.limits],
         "diff": diff_document(check.diff) if check.diff else None,
     }

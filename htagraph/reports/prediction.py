@@ -27,7 +27,6 @@ __all__ = [
     "prediction_in_words",
     "ranks_of",
     "readings_of",
-    "trust_in_words",
 ]
 
 PREDICTION_SCHEMA = "htagraph.what_if"
@@ -75,24 +74,6 @@ def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 def ranks_of(scenario: JobScenario) -> pd.DataFrame:
     """The path by ``rank`` before and after, as `frames.PATH_DIFF`, largest change first."""
     return scenario.path_diff(by="rank").reset_index(names="rank")
-
-
-def trust_in_words(scenario: Scenario | JobScenario) -> str:
-    """How far predictions of this trace or job can be trusted, in one sentence.
-
-    Of a trace, how well its steps predict each other; of a job, how well its clocks are known.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph = hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ]")).compile()
-    >>> print(trust_in_words(hg.what_if(graph)))
-    No two steps do the same, so no step was predicted from another.
-    """
-    if isinstance(scenario, Scenario):
-        said = str(scenario.hold_out)
-        return f"{said[0].upper()}{said[1:]}."
-    return clocks_in_words(scenario.rehearsal.clock_error_ns)
 
 
 def prediction_in_words(scenario: Scenario | JobScenario) -> str:
@@ -144,18 +125,27 @@ def _within(saves: Saving, whole_ns: int) -> str:
 
 
 def caveats_of(scenario: Scenario | JobScenario) -> list[str]:
-    """What else to know of a prediction: other ranks, and how far it can be trusted."""
-    is_exact = isinstance(scenario, JobScenario) and not scenario.rehearsal.clock_error_ns
-    trust = [] if is_exact else [trust_in_words(scenario)]
-    saves = scenario.saves_ns
-    if saves is None or not scenario.changes:
-        return trust
-    alone_ns = dict(saves.readings).get(Assumption.OTHERS_LATE, saves.expected_ns)
-    if alone_ns >= saves.expected_ns:
-        return trust
-    share = max(alone_ns, 0) / max(scenario.rehearsal.window.dur_ns, 1)
-    does = f"saves {human_percent(share)}" if share else "saves nothing"
-    return [f"If the other ranks stay as they are, it {does}: they arrive no earlier.", *trust]
+    """What else to know of a prediction: other ranks, how well steps predict each other, clocks.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ]")).compile()
+    >>> caveats_of(hg.what_if(graph))
+    ['No two steps do the same, so no step was predicted from another.']
+    """
+    said, saves = [], scenario.saves_ns
+    if saves is not None and scenario.changes:
+        alone_ns = dict(saves.readings).get(Assumption.OTHERS_LATE, saves.expected_ns)
+        share = max(alone_ns, 0) / max(scenario.rehearsal.window.dur_ns, 1)
+        does = f"saves {human_percent(share)}" if share else "saves nothing"
+        if alone_ns < saves.expected_ns:
+            said = [f"If the other ranks stay as they are, it {does}: they arrive no earlier."]
+    if isinstance(scenario, Scenario):
+        trust = str(scenario.hold_out)
+        return [*said, f"{trust[0].upper()}{trust[1:]}."]
+    error_ns = scenario.rehearsal.clock_error_ns
+    return [clocks_in_words(error_ns)] if error_ns else []
 
 
 def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.reports.step_shares import step_shares
-from htagraph.reports.what_helps import first_changes, what_helps
+from htagraph.reports.what_helps import first_changes
 from htagraph.trace import Trace
 from htagraph.writers.answering import answers
 
@@ -128,15 +128,6 @@ class PathSummary(ABC):
     def weak_checks(self) -> pd.DataFrame:
         """Rows of `quality` that are not good."""
         return self.quality[self.quality["verdict"] != "good"]
-
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
-        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: it loads pandas
-
-        found = self.opportunities
-        shown = found.head(0) if self.verdict.withheld else found
-        return Answer(what_helps(shown, self.labels_of(shown["target"])))
 
     def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
         """Short names that are distinct in the trace, if it is one trace."""

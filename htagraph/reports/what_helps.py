@@ -1,10 +1,9 @@
-"""What would help, for people: the opportunities with one row for each thing that one could do."""
+"""What would help, for people: one row for each thing that one could do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,8 @@ __all__ = [
     "UNCHANGED",
     "clocks_in_words",
     "first_changes",
-    "notes_on",
-    "what_helps",
 ]
 
-_INTRO = (
-    "Predicted saving of each change alone, from replaying the run with it; at least and at most "
-    "allow for what the trace does not record. Savings do not add up."
-)
 ALONE = "What the run is shorter by with each change alone, replayed. Savings do not add up."
 NOT_REPLAYED = (
     "This job has too many events to be replayed for a report; htagraph what-if handles larger "
@@ -39,26 +32,6 @@ NOT_REPLAYED = (
 )
 UNCHANGED = "None of the changes tried makes this run shorter."
 
-_OTHER_RANKS = (
-    "A saving is smaller, or none, for this rank alone: if the other ranks do not change, its "
-    "collectives end no earlier, however early it arrives."
-)
-
-_KINDS = {
-    "kernel": "twice as fast",
-    "operator": "twice as fast",
-    "cause": "without",
-    "Python code": "without",
-    "allocation": "without",
-    "wait": "without wait",
-    "synchronous copy": "without wait",
-    "fusion": "fused",
-    "overlap": "overlapped",
-    "communication": "faster",
-    "launches": "as a graph",
-    "data loading": "prefetched",
-}
-"""What is done about a target, by the kind of change."""
 _PARTS = {
     "kernel": "{} twice as fast",
     "operator": "{} twice as fast",
@@ -75,51 +48,6 @@ Pinned by `test_what_helps.py::test_eight_changes_are_listed`.
 """
 _N_FUSED = 2
 """Kernels of a fusion that its name lists: chosen."""
-
-
-def what_helps(
-    opportunities: pd.DataFrame, labels: Mapping[str, str] = MappingProxyType({})
-) -> pd.DataFrame:
-    """Changes that would help, duplicates merged, kernels at twice their speed.
-
-    Parameters
-    ----------
-    labels : mapping of str to str, optional
-        Short names of targets, which `what_if` accepts.
-
-    Returns
-    -------
-    DataFrame
-        Columns of `answers.OPPORTUNITIES`; ``alone_ns`` only if other ranks make a difference.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
-    >>> what_helps(graph.opportunities())[["kind", "target", "saves_ns"]].head(1)
-          kind        target  saves_ns
-    0  without  data loading  17094049
-    """
-    kind, left = opportunities["kind"], opportunities["left_share"]
-    shown = opportunities[
-        (opportunities["saves_ns"] > 0) & ~((kind == "kernel") & (left != TWICE_AS_FAST))
-    ]
-    out = pd.DataFrame(
-        {
-            "kind": [_KINDS[kind] for kind in shown["kind"]],
-            "target": [
-                labels.get(said[1]) or _target(*said)
-                for said in zip(shown["kind"], shown["target"], strict=True)
-            ],
-            "saves_ns": shown["saves_ns"].to_numpy(np.int64),
-            "saves_share": shown["saves_share"].to_numpy(np.float64),
-            "low_ns": shown["low_ns"].to_numpy(np.int64),
-            "high_ns": shown["high_ns"].to_numpy(np.int64),
-            "alone_ns": shown["alone_ns"].to_numpy(np.int64),
-        }
-    )
-    is_told = (out["alone_ns"] != out["saves_ns"]).any()
-    return out if is_told else out.drop(columns="alone_ns")
 
 
 def first_changes(
@@ -160,7 +88,7 @@ def first_changes(
     times = np.array([saved_ns for saved_ns, *_ in first], dtype=np.int64)
     return FIRST_CHANGES.frame(
         {
-            "to_do": [
+            "change": [
                 _PARTS[kind].format(labels.get(target) or name_label(_target(kind, target)))
                 if kind
                 else target
@@ -170,11 +98,6 @@ def first_changes(
             "saves_share": times / max(verdict.dur_ns, 1),
         }
     )
-
-
-def notes_on(helpful: pd.DataFrame) -> str:
-    """How to read what `what_helps` returns."""
-    return f"{_INTRO} {_OTHER_RANKS}" if "alone_ns" in helpful else _INTRO
 
 
 def clocks_in_words(error_ns: int) -> str:

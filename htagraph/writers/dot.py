@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.codes import distinct, largest
 from htagraph.algorithms.intervals import sum_by_code
@@ -17,7 +18,7 @@ from htagraph.errors import QueryError
 from htagraph.model.arrays import I8, I64, Bools
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words
 from htagraph.model.labels import name_label, printable
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
@@ -145,29 +146,23 @@ def path_groups(
     bounds, names, dur_ns : ndarray of shape (n,)
         Of each segment; names are rows of `texts`.
     """
-    used, place = distinct(names), np.zeros(len(texts), dtype=np.int64)
-    bare = [*dict.fromkeys(without_step_number(texts[row]) for row in used.tolist())]
-    number = {name: row for row, name in enumerate(bare)}
-    place[used] = [number[without_step_number(texts[row])] for row in used.tolist()]
-    n = len(Bound)
-    code = place[names] * n + bounds
-    total_ns = sum_by_code(code, dur_ns, n * len(bare))
-    (groups,) = np.nonzero(np.bincount(code, minlength=len(total_ns)))
+    n, bare = len(Bound), np.array([*map(without_step_number, texts)], dtype=object)
+    number, shared = pd.factorize(bare)
+    code = number[names] * n + bounds
+    total_ns = sum_by_code(code, dur_ns, n * len(shared))
+    groups = distinct(code)
     longest = groups[largest(total_ns[groups], _N_NAMED)]
     rest = np.setdiff1d(groups, longest)
-    named = [
-        PathGroup(Bound(group % n), bare[group // n], 1, int(total_ns[group]))
-        for group in longest.tolist()
-    ]
-    return named + [
+    parts = [longest[at : at + 1] for at in range(len(longest))]
+    parts += [own for bound in Bound if len(own := rest[rest % n == bound])]
+    return [
         PathGroup(
-            bound,
-            bare[int(own[0]) // n] if len(own) == 1 else "",
+            Bound(own[0] % n),
+            shared[own[0] // n] if len(own) == 1 else "",
             len(own),
             int(total_ns[own].sum()),
         )
-        for bound in Bound
-        if len(own := rest[rest % n == bound])
+        for own in parts
     ]
 
 
@@ -175,29 +170,22 @@ def _card(bound: Bound, groups: Sequence[PathGroup], path_ns: int) -> str:
     """Bound with its time, and a row for each of its names."""
     color, dur_ns = COLORS[bound], sum(group.dur_ns for group in groups)
     share = dur_ns / max(path_ns, 1)
-    rows = [
-        f'<TR><TD COLSPAN="3" ALIGN="LEFT" BGCOLOR="{color.fill}">'
-        f'<FONT COLOR="{color.ink}" POINT-SIZE="{_LARGE + _GROWTH * share:.0f}">'
-        f"<B>{in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
-        "</FONT></TD></TR>"
-    ]
+    head = f"<B>{bound_in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
+    font = f'COLOR="{color.ink}" POINT-SIZE="{_LARGE + _GROWTH * share:.0f}"'
+    cell = f'COLSPAN="3" ALIGN="LEFT" BGCOLOR="{color.fill}"'
+    rows = [f"<TR><TD {cell}><FONT {font}>{head}</FONT></TD></TR>"]
     for group in groups:
         name = _as_html(group.name) if group.name else f"{group.n_names:,} others"
+        times = human_duration(group.dur_ns), f"{group.dur_ns / max(path_ns, 1):.1%}"
         if group.name or len(groups) > 1:
-            rows.append(
-                f'<TR><TD ALIGN="LEFT">{name}</TD>'
-                f'<TD ALIGN="RIGHT">{human_duration(group.dur_ns)}</TD>'
-                f'<TD ALIGN="RIGHT">{group.dur_ns / max(path_ns, 1):.1%}</TD></TR>'
-            )
+            right = "".join(f'<TD ALIGN="RIGHT">{text}</TD>' for text in times)
+            rows.append(f'<TR><TD ALIGN="LEFT">{name}</TD>{right}</TR>')
     table = 'BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="3"'
     return f"<<TABLE {table}>{''.join(rows)}</TABLE>>"
 
 
 def _passages(bounds: I8) -> dict[tuple[Bound, Bound], tuple[int, int]]:
-    """How often a path passes between two bounds, there and back: as many as connect all, and more.
-
-    The most frequent first.
-    """
+    """How often a path passes between two bounds, there and back: the most frequent passages."""
     n, at = len(Bound), np.flatnonzero(np.diff(bounds))
     pairs = bounds[at].astype(np.int64) * n + bounds[at + 1]
     times = np.bincount(pairs, minlength=n * n).reshape(n, n)
@@ -208,14 +196,13 @@ def _passages(bounds: I8) -> dict[tuple[Bound, Bound], tuple[int, int]]:
         if times[first, second] + times[second, first]
     ]
     found.sort(key=lambda pair: -int(times[pair] + times[pair[::-1]]))
-    part = {bound: {bound} for bound in Bound}
-    connects, more = [], []
+    connects: list[tuple[Bound, Bound]] = []
+    more: list[tuple[Bound, Bound]] = []
+    part = np.arange(n)
     for pair in found:
-        first, second = (part[bound] for bound in pair)
-        (more if first is second else connects).append(pair)
-        if first is not second:
-            first |= second
-            part |= dict.fromkeys(first, first)
+        first, second = part[[*pair]]
+        (more if first == second else connects).append(pair)
+        part[part == second] = first
     kept = [*connects, *more[:_N_MORE]]
     return {pair: (int(times[pair]), int(times[pair[::-1]])) for pair in kept}
 
@@ -260,7 +247,10 @@ def path_dot(
         look = {"fillcolor": _quoted("white"), "margin": _quoted("0.03"), "fontsize": _SMALL}
         graph.add_node(pydot.Node(bound.label, label=_card(bound, groups, path_ns), **look))
     columns = [shown for column in _COLUMNS if (shown := [one for one in column if one in cards])]
-    for column in columns if len(columns) > 1 else ():
+    if len(columns) == 1:
+        largest_one = max(cards, key=lambda bound: sum(group.dur_ns for group in cards[bound]))
+        columns = [[bound for bound in columns[0] if bound is not largest_one]]
+    for column in columns:
         together = pydot.Subgraph(rank="same")
         for bound in column:
             together.add_node(pydot.Node(bound.label))

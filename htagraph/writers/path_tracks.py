@@ -28,9 +28,8 @@ from htagraph.model.labels import name_label
 from htagraph.model.rules import Rule
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
-from htagraph.writers.wait_tracks import wait_slices
 
-__all__ = ["DrawnPath", "late_rank", "path_slices"]
+__all__ = ["Card", "DrawnPath", "late_rank", "path_slices"]
 
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
 _COLORS = {bound.label: color.perfetto for bound, color in COLORS.items()}
@@ -39,6 +38,27 @@ _FINDINGS = (
     "The main cause of each part of the run, neighbors merged. Select a slice for what it costs, "
     "and what to do."
 )
+
+
+class Card(NamedTuple):
+    """Title of a finding, and what else is said of it."""
+
+    title: str
+    said: Mapping[str, str]
+
+    @classmethod
+    def of(cls, text: str) -> Card:
+        r"""A card from its lines: the title, then ``name: text`` each.
+
+        Examples
+        --------
+        >>> Card.of("Data loading, costs 71%\nfix: load batches in workers")
+        Card(title='Data loading, costs 71%', said={'fix': 'load batches in workers'})
+        """
+        title, *lines = text.split("\n")
+        return cls(
+            title, {name: said for name, _, said in (line.partition(": ") for line in lines)}
+        )
 
 
 @dataclass(frozen=True)
@@ -53,8 +73,7 @@ class DrawnPath:
     causes : DataFrame
         As of `segment_causes.main_causes`: ``start_ns``, ``dur_ns``, ``cause``, ``bound``.
     findings : mapping of str to str
-        For each cause its title; on further lines its arguments, as ``name: text``. The first
-        finding first.
+        The card of each cause, as `Card.of` reads it; the first finding first.
     description : str
         Help text of the path's track.
     waits : DataFrame, optional
@@ -90,16 +109,12 @@ class DrawnPath:
         stretches = (self._stretches(label) for label in self.findings)
         shown = next((one for one in stretches if len(one)), None)
         if shown is not None:
-            first = shown.iloc[int(shown["dur_ns"].to_numpy().argmax())]
-            begin_ns = int(first["start_ns"])
-            found |= {
-                "start_ns": begin_ns - zero_ns,
-                "end_ns": begin_ns + first["dur_ns"] - zero_ns,
-            }
+            first: dict[Any, Any] = shown.iloc[int(shown["dur_ns"].to_numpy().argmax())].to_dict()
+            begin_ns = first["start_ns"] - zero_ns
+            found |= {"start_ns": begin_ns, "end_ns": begin_ns + first["dur_ns"]}
             if "rank" in self.segments:
-                row = np.searchsorted(start_ns, begin_ns, side="right") - 1
-                of_path = self.segments["rank"].to_numpy()[max(row, 0)]
-                found["rank"] = first.get("rank", of_path)
+                there = np.searchsorted(start_ns, first["start_ns"], side="right") - 1
+                found["rank"] = first.get("rank", self.segments["rank"].to_numpy()[there])
         return {name: int(value) for name, value in found.items()}
 
     def _stretches(self, label: str) -> pd.DataFrame:
@@ -220,19 +235,13 @@ def _finding_slices(drawn: DrawnPath, zero_ns: int, root: int, strings: Strings)
     """The main cause of each part of the run, with the title and the arguments of its card."""
     causes, n = drawn.causes, len(drawn.causes)
     cause, bound = _Texts.of(causes["cause"]), _Texts.of(causes["bound"])
-    lines = {label: text.split("\n") for label, text in drawn.findings.items()}
-    titles = {label: lines.get(label, [label])[0] for label in cause.texts}
-    said = {
-        label: dict(line.split(": ", 1) for line in more) for label, (_, *more) in lines.items()
-    }
+    cards = {label: Card.of(text) for label, text in drawn.findings.items()}
+    titles = {label: cards[label].title if label in cards else label for label in cause.texts}
     is_late = np.array([late_rank(label) >= 0 for label in cause.texts], dtype=bool)[cause.code]
     late, color = strings.add([LATE.perfetto]), bound.mapped(_COLORS).numbers(strings)
-    place = {label: number for number, label in enumerate(drawn.findings, start=1)}
-    number = np.array([place.get(label, 0) for label in cause.texts], dtype=np.int64)[cause.code]
-    at = np.flatnonzero(number)
-    args = [Arg("finding", at, number[at], "int")] if len(at) else []
-    for name in dict.fromkeys(name for one in said.values() for name in one):
-        texts = {label: one[name] for label, one in said.items() if name in one}
+    args = []
+    for name in dict.fromkeys(name for card in cards.values() for name in card.said):
+        texts = {label: card.said.get(name, "") for label, card in cards.items()}
         numbers = cause.mapped(texts).numbers(strings)
         if len(at := np.flatnonzero(numbers)):
             args.append(Arg(name, at, numbers[at], "text"))
@@ -250,14 +259,9 @@ def _finding_slices(drawn: DrawnPath, zero_ns: int, root: int, strings: Strings)
 
 
 def path_slices(
-    drawn: DrawnPath,
-    zero_ns: int,
-    tracks: Tracks,
-    strings: Strings,
-    flows: Flows,
-    first_id: int,
+    drawn: DrawnPath, zero_ns: int, tracks: Tracks, strings: Strings, flows: Flows
 ) -> list[Slices]:
-    """Findings, path and waits as slices of tracks.
+    """Findings and path as slices of two tracks.
 
     Parameters
     ----------
@@ -267,8 +271,6 @@ def path_slices(
         Get new entries.
     flows : Flows
         Ends of arrows at segments.
-    first_id : int
-        From which on ids of arrows are free.
     """
     segments = drawn.segments
     if segments.empty:
@@ -298,7 +300,4 @@ def path_slices(
         args=_args(segments, what, strings, n_stays),
         flows=Flows(flows.row + n_stays, flows.id),
     )
-    found = [_finding_slices(drawn, zero_ns, root, strings), path]
-    if drawn.waits is not None and len(drawn.waits):
-        found.append(wait_slices(drawn.waits, zero_ns, tracks, strings, first_id))
-    return found
+    return [_finding_slices(drawn, zero_ns, root, strings), path]

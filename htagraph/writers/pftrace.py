@@ -38,6 +38,7 @@ from htagraph.writers.slice_packets import (
     encode_slices,
 )
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
+from htagraph.writers.wait_tracks import wait_slices
 from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
 __all__ = ["CounterTrack", "write_pftrace"]
@@ -311,8 +312,10 @@ def write_pftrace(
     about = path.segments["event"].to_numpy(np.int64)
     links, first_id = links or _NO_ENDS, tracks.place * _FLOWS_PER_RANK
     event_arrows, path_arrows = _arrows(links, about, first_id, event_ends, segment_ends)
-    free_id = first_id + len(links[0]) + len(about)
-    batches = path_slices(path, zero_ns, tracks, strings, path_arrows, free_id)
+    batches = path_slices(path, zero_ns, tracks, strings, path_arrows)
+    if path.waits is not None and len(path.waits):
+        free_id = first_id + len(links[0]) + len(about)
+        batches.append(wait_slices(path.waits, zero_ns, tracks, strings, free_id))
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
     args = _event_args(events, critical, computed, strings)
     slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, args, event_arrows)
@@ -323,6 +326,7 @@ def write_pftrace(
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
     facts = {**recorded, "zero_ns": zero_ns, "opens_at": path.opening(zero_ns)}
+    facts["findings"] = [*path.findings.values()]
     supplement = _supplement(events, slices, facts, times)
     packed = Path(out).suffix != ".gz"
     with output_file(out) as file:

@@ -2,13 +2,14 @@
 
 ::
 
-    Critical path          root track
+    Findings               root track
+      Critical path
     GPU 0                  root track of the device
       stream 7               its streams, each with its counters below it
         queue length
       memory bandwidth       counters of the whole device
     python 1234            a process, and its threads: viewers show the id after the name
-    no process             root track for everything else, such as spans of the profiler
+      Spans: PyTorch ...     what is no process, such as spans of the profiler, in the first one
 
 Viewers cut ids to 32 bits, merge negative ones, and take equal ids for one process. So an id that
 no process can have becomes a track without one, and a process whose id is taken in another part of
@@ -63,7 +64,10 @@ class LaneTracks(NamedTuple):
 
 
 class Process(NamedTuple):
-    """The track of a process, its id in the file (0 if it cannot have one), and its name."""
+    """The track of a process, its id in the file, and its name.
+
+    The id is 0 if it is no process: in the track of another one, its threads have its name.
+    """
 
     uuid: int
     pid: int
@@ -163,7 +167,12 @@ class Tracks:
     def process(self, name: str, pid: int | str) -> Process:
         """New track of a process; what is none is drawn in the first process, if there is one."""
         if not _is_id(pid):
-            return Process(self._first or self.root(_named(name, pid)), 0, name)
+            called = _named(name, pid)
+            return (
+                Process(self._first, 0, called)
+                if self._first
+                else Process(self.root(called), 0, "")
+            )
         new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
         self._taken.add(new)
         descriptor = self._new("", None)
@@ -280,7 +289,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
                 processes[pid] = tracks.process(lanes.process[lane], pid)
             label = lanes.label(lane)
             if not processes[pid].pid:
-                label = ": ".join(filter(None, (_named(lanes.process[lane], pid), label)))
+                label = ": ".join(filter(None, (processes[pid].name, label)))
             uuids = tracks.thread(label, lanes.tid[lane], processes[pid], n_rows[lane])
         table[lane, : len(uuids)] = uuids
     return LaneTracks(table[events.lane, row], groups, streams)

@@ -83,10 +83,7 @@ def test_what_is_not_known_does_not_pass(run):
     assert code == 1
     assert document["state"] == "withheld"
     assert document["diff"]["noise_share"] is None
-    assert document["limits"][0]["said"] == (
-        "too few steps (3 before, 2 after) to tell a change from noise: profile at least 3 typical "
-        "steps"
-    )
+    assert document["limits"][0]["said"] == ("noise is unknown: profile at least 3 typical steps")
 
 
 def test_limits_by_themselves(run):
@@ -210,8 +207,8 @@ def test_a_damaged_run_is_refused_with_the_reason(run):
 
     assert code == 1
     assert " ".join(out.split()).startswith(
-        "Unknown: the recording is damaged: record it again, or check it as it is "
-        "(--accept-damage). The file is cut off (truncated): events of"
+        "Unknown: the recording is damaged. Record it again, or check it as it is: "
+        "--accept-damage. The file is cut off (truncated): events of"
     )
 
 

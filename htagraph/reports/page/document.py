@@ -23,8 +23,9 @@ from htagraph.reports.page.headline import first_screen
 from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.html_tables import short_rule
 from htagraph.reports.page.job_sections import job_sections
+from htagraph.reports.page.legend import legend
 from htagraph.reports.page.markup import section_html
-from htagraph.reports.page.panels import Section
+from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.rank_sections import rank_sections
 from htagraph.reports.page.segment_details import learnt, segment_details
@@ -82,11 +83,11 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         style=short_rule(),
         first=first_screen(summary, devices, commands, beside if perfetto_file else None),
         sections=body,
-        figures=_json({one.name: _figure(one.figure) for one in panels if one.figure}),
+        figures=_json({one.name: _figure(one, one.figure) for one in panels if one.figure}),
         segments=_json(segments),
         texts=_json(list(texts)),
         plotly=_packed_plotly(),
-        script=resource("page.js") + resource("segments.js"),
+        script="\n".join(map(resource, ("tables.js", "page.js", "segments.js"))),
     )
 
 
@@ -132,12 +133,10 @@ def _json(value: object) -> str:
     return as_json(value).replace("<", "\\u003c")
 
 
-def _figure(figure: Drawing) -> dict[str, Any]:
-    """Figure without its title, which is a heading of the page."""
+def _figure(panel: Panel, figure: Drawing) -> dict[str, Any]:
+    """Figure without its title, which is a heading of the page; and the legend, if that is told."""
     layout = dict(figure.layout)
     del layout["title"], layout["template"]
-    named = {one["name"] for one in figure.data if one.get("showlegend", True) and "name" in one}
-    has_legend = bool(layout.get("showlegend", len(named) > 1))
-    layout["showlegend"] = has_legend
-    layout["margin"] = layout["margin"] | {"t": 30 if has_legend else 10}
+    layout["showlegend"] = bool(panel.legend) and not legend(panel.legend)
+    layout["margin"] = layout["margin"] | {"t": 30 if layout["showlegend"] else 10}
     return {"data": figure.data, "layout": layout}

@@ -53,8 +53,7 @@ def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
         step_ns = whole_ns / n_steps
         yield Tile("step time", human_duration(step_ns), of, "steps", step_ns)
     else:
-        about = f"length of this {verdict.thing}"
-        yield Tile("length", human_duration(whole_ns), about, "numbers", whole_ns)
+        yield Tile("length", human_duration(whole_ns), f"of this {verdict.thing}", "path", whole_ns)
     if devices.empty:
         return
     busy, exposed = 1 - devices["idle_share"], devices["communication_share"]
@@ -68,7 +67,8 @@ def _of_devices(
 ) -> Tile:
     """The mean share of devices; of several, the extreme one is named."""
     mean = float(share.mean())
-    about = f"{human_duration(mean * devices['window_ns'].iloc[0])} of the time of the device"
+    window_ns = int(devices["window_ns"].iloc[0])
+    about = f"{human_duration(mean * window_ns)} of {human_duration(window_ns)}" if mean else "none"
     if len(devices) > 1:
         at = int(share.to_numpy().argmin() if extreme == "least" else share.to_numpy().argmax())
         by = "rank" if "rank" in devices.columns else "device"
@@ -83,7 +83,7 @@ def first_screen(
     commands: Commands,
     perfetto_file: Path | None,
 ) -> str:
-    """Headline, caveats, cards and smaller costs; beside them figures and commands."""
+    """Headline, caveats, cards and smaller costs; next to them figures and commands."""
     verdict = summary.verdict
     caveats = (*summary.window_caveats, *verdict.top_damage)
     notes = [one.text for one in verdict.paragraphs if one.role == "note"] + summary.notes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 from htagraph.model.colors import IDLE
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 
 __all__ = ["color_rules", "legend", "mark"]
@@ -32,14 +33,17 @@ def color_rules() -> str:
     )
 
 
-def legend(drawn: str) -> str:
-    """List of the bounds whose colors mark elements of HTML.
+def legend(names: Iterable[str]) -> str:
+    """List of bounds with their colors; empty if any name is no bound.
 
     Examples
     --------
-    >>> legend('<i data-key="host"></i>')
-    '<ul class="legend" aria-label="Colors"><li data-key="host">host</li></ul>'
+    >>> legend(["unknown waits"])
+    '<ul class="legend" aria-label="Colors"><li data-key="unknown_waits">unknown waits</li></ul>'
     """
-    used = [name for name in BOUND_COLORS if mark(name) in drawn]
-    items = "".join(f"<li{mark(name)}>{escape(in_words(name))}</li>" for name in used)
-    return f'<ul class="legend" aria-label="Colors">{items}</ul>' if used else ""
+    labels = {bound_in_words(name): name for name in BOUND_COLORS}
+    told = list(dict.fromkeys(map(bound_in_words, names)))
+    if not told or not labels.keys() >= set(told):
+        return ""
+    items = "".join(f"<li{mark(labels[name])}>{escape(name)}</li>" for name in told)
+    return f'<ul class="legend" aria-label="Colors">{items}</ul>'

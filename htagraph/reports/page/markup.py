@@ -9,6 +9,7 @@ from htagraph.model.units import human_count
 from htagraph.questions import QUESTIONS
 from htagraph.reports.page.commands import Commands
 from htagraph.reports.page.html_tables import html_table
+from htagraph.reports.page.legend import legend
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.texts import Texts
 
@@ -48,6 +49,7 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts, commands: Commands) -> st
         told = f'role="figure" aria-label="{escape(unescape(title))}"'
         height = f"height:{panel.figure.layout['height']}px"
         drawn = f'<div class="figure" data-figure="{panel.name}" {told} style="{height}"></div>'
+        drawn = legend(panel.legend) + drawn
     named = f"<h3>{title}</h3>" if title else ""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     table = html_table(

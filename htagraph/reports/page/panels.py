@@ -53,6 +53,15 @@ class Panel:
         object.__setattr__(self, "frame", first[told].copy())
 
     @property
+    def legend(self) -> list[str]:
+        """Names of the colors of the figure, if it needs a legend."""
+        if self.figure is None or not self.figure.layout.get("showlegend", True):
+            return []
+        traces = [one for one in self.figure.data if one.get("showlegend", True)]
+        named = list(dict.fromkeys(one["name"] for one in traces if "name" in one))
+        return named if len(named) > 1 or "showlegend" in self.figure.layout else []
+
+    @property
     def shown_segments(self) -> set[int]:
         """Segments of the path that can be opened from the figure or the table."""
         drawn = () if self.figure is None else self.figure.data

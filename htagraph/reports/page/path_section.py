@@ -7,7 +7,7 @@ import pandas as pd
 from htagraph.algorithms.codes import largest
 from htagraph.job.path import JobPath
 from htagraph.model import frames
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.path import CriticalPath
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
@@ -85,7 +85,7 @@ def numbers_section(summary: Summary | JobSummary) -> Section:
     panels = [_groups(frame, name, f"{headings[name]} on the path") for name, frame in by.items()]
     intro = f"Each table adds up to the path. {summary.inferred}".strip()
     first = summary.by_bound["share"].head(2)
-    fact = " and ".join(f"{share:.0%} {in_words(str(name))}" for name, share in first.items())
+    fact = " and ".join(f"{share:.0%} {bound_in_words(str(name))}" for name, share in first.items())
     return Section("numbers", "Critical path in numbers", intro, tuple(panels), fact)
 
 

@@ -38,6 +38,8 @@ _MAX_POINTS = 1_000
 """Points of a line: about one for each pixel of a wide figure."""
 _BINS_PER_DECADE = 8
 """Bins of durations: chosen, each a third wider than the one before."""
+_WORTH_SAYING = 0.05
+"""Share of launches that take longer than their work from which on the title says so: chosen."""
 _DASH = {"allocated": "solid", "reserved": "dash"}
 _HOST = 0
 """PyTorch's device type of host memory."""
@@ -87,10 +89,9 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
         for name, (column, color) in columns.items()
     ]
     shorter = float((frame["kernel_ns"] < frame["launch_ns"]).mean())
-    title = (
-        f"{shorter:.0%} of {len(frame):,} launches start work that is shorter than "
-        f"the call, which takes {human_duration(float(frame['launch_ns'].median()))} (median)"
-    )
+    title = f"A launch call takes {human_duration(float(frame['launch_ns'].median()))} (median)"
+    if shorter >= _WORTH_SAYING:
+        title += f", longer than its work in {shorter:.0%} of {len(frame):,} launches"
     y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
     figure = new_figure(
         lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"

@@ -11,7 +11,7 @@ from htagraph.job.stragglers import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import SERIES
 from htagraph.model.labels import distinct_names
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
@@ -37,7 +37,8 @@ _MAX_RANKS = 16
 _TOP = 12
 """Kernels compared across ranks: chosen, to fit a screen."""
 _SAME = 0.1
-"""Ratio to the median rank below which a rank is not called slower: chosen, less is a trifle."""
+"""Part of the median rank's time by which a rank has to differ to be named: chosen, less is a
+trifle."""
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"].fill]]
 
 
@@ -184,6 +185,14 @@ def step_spread(frame: pd.DataFrame) -> Drawing:
     differ = (spread["max"] - spread["min"]).to_numpy(np.int64)
     widest = spread.index[int(differ.argmax())]
     by = human_duration(int(differ.max()))
-    title = f"Ranks differ most in {label(widest, width=28)}, by {by}"
+    is_same = int(differ.max()) < _SAME * int(spread["median"].median())
+    title = (
+        f"Every rank takes as long as the others for each step, within {by}"
+        if is_same
+        else f"Ranks differ most in {label(widest, width=28)}, by {by}"
+    )
+    if (each["rank"] == each["rank"].iloc[0]).all():
+        ends = [human_duration(int(end)) for end in (spread["min"].min(), spread["max"].max())]
+        title = f"{human_count(len(spread), 'step')} take {ends[0]} to {ends[1]}"
     axis = {"title": {"text": f"length of the step, {unit.name}"}, "rangemode": "tozero"}
     return new_figure([bars], title, yaxis=axis, xaxis={"type": "category"})

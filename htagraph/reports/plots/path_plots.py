@@ -11,7 +11,7 @@ from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import Color
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.reports.plots.drawing import Drawing
@@ -38,8 +38,9 @@ _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
 _MAX_STEPS = 24
 """Steps with a bar: chosen, to fit a screen."""
-_MAX_BOUNDS = 8
-"""Bounds with a row of their own, and the others together in the last: chosen, to fit a screen."""
+_MAX_BOUNDS, _LEAST = 8, 0.01
+"""Most bounds with a row of their own, and their least share of the path; the others share the last
+row. Chosen, to fit a screen."""
 _MAX_RANKS = 16
 """Ranks with a row of their own: chosen."""
 _BAR = 0.86
@@ -64,7 +65,8 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
-    n_own = _MAX_BOUNDS if len(totals) > _MAX_BOUNDS + 1 else len(totals)
+    n_own = min(int((totals["share"] >= _LEAST).sum()), _MAX_BOUNDS)
+    n_own = len(totals) if len(totals) <= n_own + 1 else n_own
     rows = [
         # Rows are named, so no hatch has to tell the bound; it would look like more segments.
         _row(
@@ -77,7 +79,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [
-        f"{in_words(name)} {percent(share)}"
+        f"{bound_in_words(name)} {percent(share)}"
         for name, share in zip(totals.index[:n_own], totals["share"], strict=False)
     ]
     if len(totals) > n_own:
@@ -187,7 +189,7 @@ def _row(
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
-    name = in_words(bound)
+    name = bound_in_words(bound)
     x = unit.of(blocks.span_ns[at])
     return bars(name, np.full(len(at), row), x, color, hover) | {
         "base": unit.of(blocks.start_ns[at] - origin),
@@ -206,7 +208,7 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
     if segments.empty:
         return "The critical path is empty"
     longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
-    bound = in_words(longest["bound"])
+    bound = bound_in_words(longest["bound"])
     return (
         f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, "
         f"{label(longest['name'])}, at {human_duration(longest['start_ns'] - origin)}"
@@ -261,7 +263,7 @@ def steps(path: CriticalPath) -> Drawing:
     labels = Bound.labels()
     traces = [
         bars(
-            in_words(labels[bound]),
+            bound_in_words(labels[bound]),
             np.arange(len(shown)),
             unit.of(shown[:, bound]),
             color_of(BOUND_COLORS, labels[bound]),
