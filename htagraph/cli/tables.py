@@ -16,7 +16,6 @@ from htagraph.errors import QueryError, one_of
 from htagraph.model.colors import COLORS
 from htagraph.model.columns import heading
 from htagraph.model.labels import printable
-from htagraph.reports.markdown import markdown_table
 from htagraph.writers.cells import Columns, human_frame
 from htagraph.writers.table_layout import fitted
 
@@ -180,6 +179,8 @@ def print_frame(
 
             console.file.write(json.dumps(records(picked), indent=2, default=str) + "\n")
         case Format.MD:
+            from htagraph.reports.markdown import markdown_table  # noqa: PLC0415  deferred
+
             console.file.write(markdown_table(human_frame(picked)) + "\n")
 
 

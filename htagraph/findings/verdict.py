@@ -257,7 +257,6 @@ class Finding:
         Bounds of the attributed time, with their time in ns; largest first.
     evidence : tuple of Evidence
         Largest contributors.
-    fix : Fix
     ranks : tuple of (int, int), default=()
         Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str

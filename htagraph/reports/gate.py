@@ -32,26 +32,22 @@ _HEAD = (
 
 
 def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
-    """A table of differences for people: before, after, difference and noise.
+    """A table of differences for people: before, after, difference, noise and what changed.
 
-    ``noise_ns`` is NaN if it is not known. With `calls`, a column says whether work runs more often
+    ``noise_ns`` is NaN if it is not known. With `calls`, the change is whether work runs more often
     or takes longer.
     """
     is_label = frame["bound"] == frame["name"]
     has_bounds = not (is_label | (frame["bound"] == "")).all()
-    columns = ["name", *(["bound"] if has_bounds else []), "before_ns", "after_ns", "delta_ns"]
-    shown = frame[columns].assign(
+    order = ["name", "before_ns", "after_ns", "delta_ns", "noise_ns", "change"]
+    change = frame["change"].astype(str).replace({"noise": "", "unknown": "?"})
+    said = [calls_in_words(row) if calls else "" for row in frame.to_dict("records")]
+    shown = frame.assign(
         name=frame["name"].where(~is_label, frame["name"].map(bound_in_words)),
         noise_ns=frame["noise_ns"].where(frame["noise_ns"] < float("inf")),
-        change=frame["change"].astype(str).replace({"noise": "", "unknown": "?"}),
+        change=[one and (how or one) for one, how in zip(change, said, strict=True)],
     )
-    if calls:
-        said = [
-            calls_in_words(row) if change != "noise" else ""
-            for row, change in zip(frame.to_dict("records"), frame["change"], strict=True)
-        ]
-        shown = shown.assign(how=said)
-    return shown
+    return shown[[*order, *(["bound"] if has_bounds else [])]]
 
 
 def known_noise(frame: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,7 @@ LOADER = {"under": "enumerate(DataLoader)", "by": 1.06}
     [
         ({}, KERNEL, f" in {GEMM} (each "),
         ({"fault": "small_kernels"}, HOST, "CPU operators +176 us, +143 us of it in aten::add_"),
-        ({"fault": "dataloader", "loader_ns": 7_000_000}, LOADER, " in enumerate("),
+        ({"fault": "dataloader", "loader_ns": 7_000_000}, LOADER, " in DataLoader.__next__ "),
     ],
     ids=["kernels of one name", "host", "data loader"],
 )

@@ -54,7 +54,7 @@ def test_a_saving_that_all_readings_share_has_no_interval():
     ],
 )
 def test_an_interval_is_given_if_it_is_near_the_saving(low_ns: int, high_ns: int, said: str):
-    """Of 40 ns of 100; ranks that are not there do not count, and no more is saved than there is."""
+    """Of 40 ns of 100; ranks that are not there do not count, nor more than there is."""
     readings = ((Assumption.AS_BOUND, 40), (Assumption.LOOSE, low_ns), (Assumption.RIGID, high_ns))
     saves = Saving(min(low_ns, 0), 40, high_ns, (*readings, (Assumption.OTHERS_LATE, 0)))
 

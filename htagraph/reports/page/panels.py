@@ -82,7 +82,6 @@ class Section:
     fact : str
         What it says in one line, next to its title while it is folded; by default the title of its
         first figure.
-    is_folded : bool
     """
 
     name: str

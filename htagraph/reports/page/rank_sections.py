@@ -94,12 +94,7 @@ def checks_in_words(quality: pd.DataFrame) -> str:
 
 
 def rank_sections(summary: Summary, devices: pd.DataFrame) -> Iterator[Section]:
-    """Yield the sections of the page of one rank.
-
-    Parameters
-    ----------
-    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-    """
+    """Yield the sections of the page of one rank; `devices` is its `temporal_breakdown`."""
     graph, origin_ns = summary.graph, summary.graph.interval.start_ns
     yield path_section(summary)
     yield help_section(summary)
