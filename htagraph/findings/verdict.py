@@ -806,9 +806,20 @@ def _document(card: Card, *, is_card: bool) -> dict[str, Any]:
 def ordered(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings by cost, the largest first; a late rank, stage or group of experts may lead."""
     by_cost = sorted(found, key=lambda one: (-one.weight_ns, -one.path_ns, one.label))
-    most_ns = max((one.weight_ns for one in by_cost), default=0)
-    leads = next(
-        (one for one in by_cost if one.cause in LATE and 0 < _LEADS * most_ns <= one.weight_ns),
-        None,
-    )
+    leads = next((one for one in by_cost if _leads(one, found)), None)
     return (leads, *(one for one in by_cost if one is not leads)) if leads else tuple(by_cost)
+
+
+def _leads(one: Finding, found: tuple[Finding, ...]) -> bool:
+    """Whether a finding is on what all else waits for, and costs enough.
+
+    Stages of a pipeline work one after another: what one of them does too long is always less than
+    the work of all, so it is compared with what is not that.
+    """
+    alike = [
+        other.weight_ns
+        for other in found
+        if one.cause != Cause.PIPELINE or other.cause not in _BUSY
+    ]
+    is_large = one.share >= LEAST_CARD and one.weight_ns >= _LEADS * max(alike)
+    return one.cause in LATE and is_large

@@ -51,7 +51,7 @@ class JobSummary(PathSummary):
     --------
     >>> import htagraph as hg
     >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
-    'Rank 2 is late and keeps the others waiting'
+    'Rank 2 is late'
     """
 
     job: Job

@@ -8,6 +8,8 @@ import json
 import pytest
 
 import htagraph as hg
+from htagraph.lookup.find_window import WHOLE
+from htagraph.model.kinds import Bound
 from htagraph.reports.job_summary import JobSummary
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -37,31 +39,33 @@ def late_captures(tmp_path_factory: pytest.TempPathFactory) -> hg.Job:
 
 
 def test_a_job_is_judged_after_its_opening(late_captures: hg.Job) -> None:
-    """The report says for how long its devices ran what had been launched before."""
-    whole, rest = late_captures, late_captures.without_opening()
+    """The path of all of it is longer by about that time."""
+    path, whole = late_captures.critical_path(), late_captures.window(WHOLE).critical_path()
+    before = whole.segments["bound"] == Bound.WORK_FROM_BEFORE_THE_PROFILE.label
+    opening_ns = int(whole.segments.loc[before, "dur_ns"].sum())
 
-    assert whole.opening_ns > 0.2 * whole.critical_path().dur_ns
-    assert rest.critical_path().dur_ns < whole.critical_path().dur_ns - 0.8 * whole.opening_ns
-    assert repr(whole.verdict()) == repr(rest.verdict())
-    assert rest.without_opening() is rest
+    assert opening_ns > 0.2 * whole.dur_ns
+    assert path.dur_ns < whole.dur_ns - 0.8 * opening_ns
+    assert path.name == "2 steps"
 
 
 def test_the_report_on_a_job_leaves_the_opening_out_and_says_so(late_captures: hg.Job) -> None:
+    """For how long its devices ran what had been launched before."""
     part, all_of_it = (
-        JobSummary.of_answering(late_captures, "job", is_whole=is_whole)
-        for is_whole in (False, True)
+        JobSummary.of_answering(job, "job") for job in (late_captures, late_captures.window(WHOLE))
     )
 
-    assert part.caveats[0].startswith("The devices still ran work from before the profile for ")
-    assert not any("work from before the profile" in said for said in all_of_it.caveats)
-    assert all_of_it.path.dur_ns == late_captures.critical_path().dur_ns
+    assert part.caveats == ["Left out: 40.5 ms of work from before the profile (-w trace: all)."]
+    assert all_of_it.caveats == []
+    assert dict(part.verdict.apart) == {}
     apart = dict(all_of_it.verdict.apart)
     late_ns = sum(one.path_ns for one in all_of_it.verdict.findings if one.cause == "late rank")
     shown_ns = apart["work from before the profile"]
-    assert shown_ns <= late_captures.opening_ns <= shown_ns + late_ns
+    assert shown_ns <= 40_500_000 <= shown_ns + late_ns
 
 
-def test_a_job_without_an_opening_is_judged_as_a_whole() -> None:
+def test_a_job_without_an_opening_is_judged_by_all_of_its_steps() -> None:
     job = hg.load_job(hg.demo_trace("job"))
 
-    assert job.without_opening() is job
+    assert job.left_out == ()
+    assert job.critical_path().name == "3 steps"

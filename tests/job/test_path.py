@@ -108,7 +108,7 @@ def test_shares_by_rank_add_up_to_the_window() -> None:
     assert path.breakdown(by="rank")["dur_ns"].to_dict() == {2: 12_000, 1: 6_000}
     assert repr(path) == (
         "JobPath(job, 18.0 us, 4 segments: rank 2 67%, rank 1 33%; "
-        "communication 56%, launch 28%, sync 11%)"
+        "communication 56%, launch latency 28%, GPU synchronization 11%)"
     )
 
 
