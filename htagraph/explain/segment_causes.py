@@ -65,7 +65,8 @@ def main_causes(attributed_time: pd.DataFrame, n_parts: int = _N_PARTS) -> pd.Da
     bound_of = on_bound.reshape(len(causes), -1).argmax(axis=1) if len(causes) else cause
     ends = [start_ns[0], start_ns[-1] + dur_ns[-1]] if len(start_ns) else [0, 0]
     part_ns = ends[0] + (ends[1] - ends[0]) * np.arange(n_parts + 1) // n_parts
-    cut_ns = np.unique(np.concatenate([start_ns, part_ns]))
+    cut_ns = np.sort(np.concatenate([start_ns, part_ns]), kind="stable")  # two sorted runs
+    cut_ns = cut_ns[np.append(np.diff(cut_ns) > 0, True)]
     # Of pieces between two cuts: the row that it is of, and the part that it is in.
     row, part = (np.searchsorted(at, cut_ns[:-1], side="right") - 1 for at in (start_ns, part_ns))
     code = part * len(causes) + cause[row]

@@ -17,7 +17,6 @@ from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import can_capture, compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading, n_batches
-from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
@@ -277,7 +276,7 @@ def _overlapped_share(dag: Dag, window: Window) -> float:
 def _has_small_grids(dag: Dag, window: Window) -> bool:
     """Whether small grids leave most SMs empty while kernels compute."""
     sums = ("busy", "communication", "small")
-    found = [sm_activity(dag, window, device).whole(*sums) for device in devices_of(dag).tolist()]
+    found = [one.whole(*sums) for one in sm_activity(dag, window)]
     computing_ns = sum(one["busy"] - one["communication"] for one in found)
     return sum(one["small"] for one in found) > _MOST * computing_ns
 

@@ -90,7 +90,7 @@ def trials_on(
     return Trials(rehearsal, charges, causes, parts, n_threads)
 
 
-def _sequences(dag: Dag, window: Window, most: int) -> list[tuple[str, ...]]:
-    """Sequences of kernels that recur on a stream, by the idle time between them."""
+def _sequences(dag: Dag, window: Window, most: int) -> Iterator[tuple[str, ...]]:
+    """Yield sequences of kernels that recur on a stream, by the idle time between them."""
     found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=most)
-    return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]
+    yield from map(tuple, found.loc[found["gap_ns"] > 0, "pattern"])

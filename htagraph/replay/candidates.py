@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -87,7 +87,7 @@ class Candidate(NamedTuple):
 def of_parts(
     segments: pd.DataFrame,
     attributed: pd.DataFrame,
-    sequences: Sequence[tuple[str, ...]] = (),
+    sequences: Iterable[tuple[str, ...]] = (),
     *,
     is_large: bool = False,
     done: Collection[str] = (),
@@ -96,8 +96,8 @@ def of_parts(
 
     Parameters
     ----------
-    sequences : sequence of tuple of str
-        Names of kernels that recur one after the other.
+    sequences : iterable of tuple of str
+        Names of kernels that recur one after the other; used last.
     done : collection of str
         Kinds of change that the run has already, see `kinds_done`.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,9 @@ _PARTS = {
     "Python code": "no time in {}",
     "wait": "no wait in {}",
     "synchronous copy": "no wait in {}",
-    "fusion": "{} as one kernel",
 }
-"""Changes to a part of a run, in words; those to all of it are the fixes of findings."""
+"""Changes to a part of a run, in words; those to all of it are the fixes of findings, and fusions
+take longer to find."""
 _N_FIRST = 8
 """Rows of `first_changes`. A limit of the screen: `opportunities` has all.
 
@@ -76,14 +77,12 @@ def first_changes(
     least_ns = max(LEAST_ALSO * verdict.dur_ns, 1)
     fixes = [one.fix for one in verdict.top_findings if one.fix.saves_ns is not None]
     said = [(fix.saves_ns or 0, "", fix.do.rstrip(".")) for fix in fixes]
-    for one in trials.of_parts():
+    for one in takewhile(lambda one: one.kind != "fusion", trials.of_parts()):
         if one.kind in _PARTS and (one.kind != "kernel" or one.left == TWICE_AS_FAST):
             with suppress(QueryError):
                 saved_ns = round(by * trials.rehearsal.saved_ns(one.changes))
                 said.append((saved_ns, one.kind, one.target))
-    found = sorted((one for one in said if one[0] >= least_ns), key=lambda one: -one[0])
-    fusions = [one for one in found if one[1] == "fusion"]  # of the same kernels, mostly
-    first = [one for one in found if one not in fusions[1:]][:_N_FIRST]
+    first = sorted((one for one in said if one[0] >= least_ns), key=lambda one: -one[0])[:_N_FIRST]
     labels = labels_of(target for _, kind, target in first if kind)
     times = np.array([saved_ns for saved_ns, *_ in first], dtype=np.int64)
     return FIRST_CHANGES.frame(

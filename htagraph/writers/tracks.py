@@ -45,6 +45,7 @@ _MAX_ID = (1 << 31) - 1
 _ROOTS_PER_RANK = 1_000
 """Range of the order of root tracks of each rank."""
 
+_NUMBER = re.compile(r"\b(thread )?(\d+)\b")
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
@@ -191,7 +192,7 @@ class Tracks:
         else:
             descriptor = self._new("", process.uuid)
             descriptor.thread.pid, descriptor.thread.tid = process.pid, int(tid)
-            bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
+            bare = _NUMBER.sub(lambda at: "" if at[2] == str(tid) else at[0], label).strip(" ()")
             name = "thread" if bare == process.name else bare or "thread"
             descriptor.thread.thread_name = utf8(name)
             first = int(descriptor.uuid)

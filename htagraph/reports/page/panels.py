@@ -47,7 +47,8 @@ class Panel:
 
     def __post_init__(self) -> None:
         """Keep what the table shows, and count the rest: whole tables are large."""
-        first = self.frame[self.schema.shown(self.frame)].head(KEPT_ROWS)
+        plain = pd.DataFrame(self.frame.head(KEPT_ROWS))  # an `Answer` is slow to take apart
+        first = plain[self.schema.shown(plain)]
         told = [name for name in first if first[name].dtype != object or (first[name] != "").any()]
         object.__setattr__(self, "n_rows", self.n_rows or len(self.frame))
         object.__setattr__(self, "frame", first[told].copy())

@@ -106,7 +106,8 @@ def rank_sections(summary: Summary, devices: pd.DataFrame) -> Iterator[Section]:
     )
     yield communication_section(found)
     yield kernels_section(found["kernels by name"])
-    yield _speed_of_light(summary)
+    if len(devices):
+        yield _speed_of_light(summary)
     yield launches_section(over_time, origin_ns)
     yield _memory(summary)
     yield _quality(summary)

@@ -32,7 +32,7 @@ from htagraph.reports.plots.thinning import Line, thin_line
 
 __all__ = ["launch_stats", "memory_bandwidth", "memory_timeline", "queue_length"]
 
-_MAX_TRACKS = 6
+_MAX_TRACKS = 4
 """Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000
 """Points of a line: about one for each pixel of a wide figure."""
@@ -120,19 +120,14 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawin
     rows = frame.groupby(["device", "stream"])
     busiest = rows["value"].max().sort_values(ascending=False, kind="stable")
     tracks = {
-        (device, stream): f"stream {stream}, device {device}" for device, stream in busiest.index
+        f"stream {stream}, device {device}": rows.get_group((device, stream))
+        for device, stream in busiest.index[:_MAX_TRACKS]
     }
-    first = tracks[busiest.index[0]]
-    most = int(busiest.iloc[0])
+    first, most = next(iter(tracks)), int(busiest.iloc[0])
     title = (
         f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
     )
-    return _levels(
-        {tracks[key]: rows.get_group(key) for key in busiest.index},
-        title,
-        "launches outstanding",
-        origin_ns,
-    )
+    return _levels(frame, tracks, len(busiest), (title, "launches outstanding"), origin_ns)
 
 
 @of_frame(answers.COUNTERS)
@@ -157,12 +152,13 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
     tracks = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
     # 1e9 bytes a second for a nanosecond is a byte.
     moved = {name: float((part["value"] * part["dur_ns"]).sum()) for name, part in tracks.items()}
-    tracks = dict(sorted(tracks.items(), key=lambda item: -moved[item[0]]))
-    first, part = next(iter(tracks.items()))
+    busiest = sorted(tracks, key=lambda name: -moved[name])[:_MAX_TRACKS]
+    first, part = busiest[0], tracks[busiest[0]]
     busy_ns = int(part.loc[part["value"] > 0, "dur_ns"].sum())
     rate = moved[first] / max(busy_ns, 1)
     title = f"{first} moves {_human_bytes(moved[first])}, at {rate:.3g} GB/s while it runs"
-    return _levels(tracks, title, "GB/s", origin_ns)
+    drawn = {name: tracks[name] for name in busiest}
+    return _levels(frame, drawn, len(tracks), (title, "GB/s"), origin_ns)
 
 
 @of_frame(answers.MEMORY_TIMELINE)
@@ -270,15 +266,18 @@ def _note(n_drawn: int, n_all: int, lines: Iterable[Line]) -> str:
 
 
 def _levels(
-    tracks: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
+    frame: pd.DataFrame,
+    tracks: dict[str, pd.DataFrame],
+    n_all: int,
+    words: tuple[str, str],
+    origin_ns: int | None,
 ) -> Drawing:
-    """Figure of levels over time, of the busiest tracks."""
-    shown = dict(list(tracks.items())[:_MAX_TRACKS])
-    begin = min(int(part["ts_ns"].min()) for part in tracks.values())
-    end = max(int((part["ts_ns"] + part["dur_ns"]).max()) for part in tracks.values())
+    """Figure of levels over time, of the busiest tracks of a frame; words are title and unit."""
+    title, unit_name = words
+    begin, end = int(frame["ts_ns"].min()), int((frame["ts_ns"] + frame["dur_ns"]).max())
     origin = begin if origin_ns is None else origin_ns
     unit = TimeUnit.fitting(end - origin)
-    drawn = {name: _line(part) for name, part in shown.items()}
+    drawn = {name: _line(part) for name, part in tracks.items()}
     value = f"%{{y:,.4~g}} {unit_name}"
     return new_figure(
         [
@@ -289,5 +288,5 @@ def _levels(
         xaxis=time_axis(unit, end - origin),
         yaxis={"title": {"text": unit_name}, "rangemode": "tozero"},
         showlegend=True,
-        meta={"note": _note(len(shown), len(tracks), drawn.values())},
+        meta={"note": _note(len(drawn), n_all, drawn.values())},
     )
