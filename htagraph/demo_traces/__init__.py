@@ -38,7 +38,7 @@ def demo_trace(name: str) -> Path:
     --------
     >>> import htagraph as hg
     >>> hg.load(hg.demo_trace("dataloader")).compile()
-    TraceGraph(rank=0, 516 events, 1,154 edges, 3 steps, 24.0 ms)
+    TraceGraph(rank=0, 507 events, 1,134 edges, 3 steps, 23.8 ms)
     """
     path = _FOLDER / ("job" if name == "job" else f"{name}{_SUFFIX}")
     if not path.exists():

@@ -78,7 +78,7 @@ def default_window(dag: Dag) -> DefaultWindow:
     >>> import htagraph as hg
     >>> found = default_window(hg.load(hg.demo_trace("none")).compile().dag)
     >>> found.window.name, found.window.dur_ns
-    ('3 steps', 13260000)
+    ('3 steps', 13249940)
     """
     rest, said = dag.span, []
     if may_open_long(dag) and (found := _after_opening(dag)) is not None:

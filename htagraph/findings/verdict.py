@@ -448,8 +448,8 @@ class Verdict:
     Examples
     --------
     >>> import htagraph as hg
-    >>> print(hg.load(hg.demo_trace("dataloader")).compile().verdict())
-    Data loading costs 71% of this run: ...
+    >>> hg.load(hg.demo_trace("dataloader")).compile().verdict().headline
+    'Data loading costs 72% of this run: 7.92 ms a step would be 2.22 ms without it.'
     """
 
     findings: tuple[Finding, ...]

@@ -55,7 +55,6 @@ _WORTH_PACKING, _PACKED = 1 << 20, 1
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 _NOTHING_COMPUTED: Mapping[str, tuple[I64, npt.NDArray[Any]]] = MappingProxyType({})
 _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-_NO_PATH = DrawnPath(frames.SEGMENTS.empty(), pd.DataFrame(), MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ def write_pftrace(
     events: EventTable,
     *,
     rank: int | None = None,
-    path: DrawnPath = _NO_PATH,
+    path: DrawnPath | None = None,
     links: Ends | None = None,
     critical_events: npt.ArrayLike = (),
     computed: Mapping[str, tuple[I64, npt.NDArray[Any]]] = _NOTHING_COMPUTED,
@@ -300,6 +299,7 @@ def write_pftrace(
     recorded_ns : tuple of two ndarrays of shape (n_events,), dtype=int64, optional
         Starts and durations of events as they were recorded, if changed since.
     """
+    path = path or DrawnPath(frames.SEGMENTS.empty(), pd.DataFrame(), MappingProxyType({}))
     first_ns = _first_ns(events, path.segments, counters)
     zero_ns = first_ns if origin_ns is None else origin_ns
     if zero_ns > first_ns:
