@@ -99,26 +99,26 @@ def test_three_names_are_evidence():
     assert [item.label for item in compute.evidence] == ["gemm", "conv", "bmm"]
 
 
-def full_device(n_steps=8):
-    """Steps in which ready work finds no room beside a kernel that fills the device."""
+def full_device(rest_ns=0):
+    """Eight steps in which ready work finds no room beside a kernel that fills the device."""
     body = tuple(
         action
-        for step in range(n_steps)
+        for step in range(8)
         for action in (
             Launch(Work("fills", 500_000 + 40_000 * step, n_blocks=1_000, n_threads=1_024)),
             Spend(20_000 + 7_000 * step),
             Launch(Work("ready", 20_000, n_blocks=4, n_threads=128), 20),
             Synchronize(),
+            *([Spend(rest_ns)] if rest_ns else []),
         )
     )
     machine = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)
-    program = Program(body, machine, sync_records=False)
-    return Trace.from_events(simulate(program).events).compile().critical_path()
+    return Trace.from_events(simulate(Program(body, machine, sync_records=False)).events)
 
 
 def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
     """Either name alone does not say which two kernels are in each other's way."""
-    path = full_device()
+    path = full_device().compile().critical_path()
 
     (full,) = (
         found
@@ -134,7 +134,7 @@ def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
 
 def test_a_full_device_saves_no_more_than_its_kernels_leave():
     """Work that goes first delays the kernel that it waited for: the device computes as long."""
-    path = full_device()
+    path = full_device().compile().critical_path()
 
     (full,) = (
         found
