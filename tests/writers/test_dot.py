@@ -70,10 +70,10 @@ def cards(text: str) -> list[list[str]]:
 def test_a_path_has_a_box_per_bound_with_its_names(graph: TraceGraph) -> None:
     """Each with its time and its share of the window, the longest first."""
     assert cards(graph.critical_path().to_dot()) == [
-        ["compute 37.0 us 56.9%", "kernel 21.0 us 32.3%", "kernel2 16.0 us 24.6%"],
-        ["host 16.0 us 24.6%", "aten::relu 14.0 us 21.5%", "aten::linear 2.00 us 3.1%"],
-        ["sync 7.00 us 10.8%", "cudaDeviceSynchronize 7.00 us 10.8%"],
-        ["launch 3.00 us 4.6%", "kernel 3.00 us 4.6%"],
+        ["GPU compute 37.0 us 56.9%", "kernel 21.0 us 32.3%", "kernel2 16.0 us 24.6%"],
+        ["CPU operators 16.0 us 24.6%", "aten::relu 14.0 us 21.5%", "aten::linear 2.00 us 3.1%"],
+        ["GPU synchronization 7.00 us 10.8%", "cudaDeviceSynchronize 7.00 us 10.8%"],
+        ["launch latency 3.00 us 4.6%", "kernel 3.00 us 4.6%"],
         ["untraced code 2.00 us 3.1%", "(host gap) 2.00 us 3.1%"],
     ]
 
