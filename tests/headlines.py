@@ -161,7 +161,7 @@ def answer(source: Path) -> Answer:
     return Answer(
         first=next(_headlines(found[0])),
         near=heads,
-        is_balanced=bool(verdict.balance),
+        is_balanced=verdict.pair is not None,
         withheld="",
         said=frozenset(said),
         in_tables=frozenset(tables),

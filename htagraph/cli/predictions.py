@@ -56,7 +56,7 @@ def print_opportunities(
         return
     saves = [f"{human_percent(share):>5}" for share in found["saves_share"]]
     print_sentence(console, f"What would help {of}:", style="bold")
-    print_frame(console, found[["to_do"]].assign(saves=saves), form)
+    print_frame(console, found[["change"]].assign(saves=saves), form)
     print_notes(console, ["Each change alone: savings do not add up.", *caveats_of(scenario)])
 
 

@@ -58,7 +58,7 @@ class HoldOut:
             return "no two steps do the same, so no step was predicted from another"
         worst = max(map(abs, self.errors))
         return (
-            f"steps predict each other to within {self.error:.1%} (at worst {worst:.1%}, of "
+            f"steps predict each other within {self.error:.1%} (worst {worst:.1%}, of "
             f"{len(self.errors)}); typical steps differ by {self.spread:.1%}"
         )
 

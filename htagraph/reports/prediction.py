@@ -116,9 +116,9 @@ def _within(saves: Saving, whole_ns: int) -> str:
     own_ns = [one_ns for reading, one_ns in saves.readings if reading != Assumption.OTHERS_LATE]
     error_ns = saves.high_ns - max(one_ns for _, one_ns in saves.readings)
     low_ns, high_ns = min(own_ns) - error_ns, min(saves.high_ns, whole_ns)
-    if low_ns == high_ns or saves.expected_ns < 0:
-        return ""
     low, high = (human_percent(max(end_ns, 0) / max(whole_ns, 1)) for end_ns in (low_ns, high_ns))
+    if low == high or saves.expected_ns < 0:
+        return ""
     if low_ns >= _NEAR * saves.expected_ns and high_ns <= (2 - _NEAR) * saves.expected_ns:
         return f" ({low} to {high})"
     return f", at most {high}"

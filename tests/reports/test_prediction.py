@@ -73,7 +73,7 @@ def test_other_ranks_are_one_caveat():
     said, trust = caveats_of(hg.what_if(graph, hg.prefetch()))
 
     assert said == "If the other ranks stay as they are, it saves nothing: they arrive no earlier."
-    assert trust.startswith("Steps predict each other to within 0.0% (at worst ")
+    assert trust.startswith("Steps predict each other within 0.0% (worst ")
 
 
 def test_nothing_is_predicted_of_what_is_not_explained():
