@@ -37,8 +37,8 @@ from htagraph.explain.default_window import default_window
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
 from htagraph.findings.light import light_on
-from htagraph.findings.verdict import Verdict
-from htagraph.findings.window_bounds import told_of
+from htagraph.findings.verdict import Paragraph, Verdict, lines_of
+from htagraph.findings.window_bounds import find_bounds, told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.done_steps import device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
@@ -231,9 +231,15 @@ class Stepwise:
     n_steps: int
     n_parts: int
 
+    @property
+    def paragraphs(self) -> tuple[Paragraph, ...]:
+        """The verdict in words, and what reading in parts means for it."""
+        said = self.verdict.rests_on
+        return (*self.verdict.paragraphs, *([Paragraph("note", said)] if said else []))
+
     def __repr__(self) -> str:
         """The verdict as the terminal shows it."""
-        return repr(self.verdict)
+        return "\n".join(lines_of(self.paragraphs))
 
 
 def stepwise_verdict(
@@ -528,9 +534,10 @@ class _Run:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(labels, self.n_parts)
         path = self._path(number, parts[number + 1 :]).path
+        if self.n_parts == 1:
+            return find_bounds(path)
         context = find_context(path.dag, path.window)
-        if self.n_parts > 1:
-            path = _sample(path)
+        path = _sample(path)
         opportunities = path.excerpt.scaled(path.trials.causes)
         if len(opportunities):
             context = replace(context, compute=light_on(path))
@@ -539,8 +546,8 @@ class _Run:
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
         verdict = charged(labels, called, total_ns, told_of(path, context, costs))
-        if self.n_parts == 1:
-            return replace(verdict, rests_on=path.excerpt.sentence)
+        n_warm_up = parts[-1].n_warm_up
+        verdict = replace(verdict, n_steps=len(self.steps) - n_warm_up if n_warm_up >= 0 else 0)
         name = path.window.name
         where = ("" if name == WHOLE else f"{name} of ") + f"part {number + 1}"
         said = [_READ_IN_PARTS, self._learned_in_words, _joined_in_words(parts)]

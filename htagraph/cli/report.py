@@ -204,7 +204,7 @@ def _report_parts(
         markup=False,
     )
     console.print()
-    print_paragraphs(console, found.verdict.paragraphs)
+    print_paragraphs(console, found.paragraphs)
     print_titled(console, "The critical path by bound", found.by_bound.reset_index())
     print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
     step = f"htagraph report {shlex.quote(str(path))} -w STEP"

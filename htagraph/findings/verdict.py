@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ __all__ = [
     "State",
     "Verdict",
     "cause_label",
+    "lines_of",
     "ordered",
     "percent",
 ]
@@ -701,11 +702,7 @@ class Verdict:
 
     def lines(self, width: int = _WIDTH) -> list[str]:
         """The verdict as lines of at most so many columns; nothing is cut."""
-        out: list[str] = []
-        for one in self.paragraphs:
-            out += [""] if one.opens else []
-            out += wrapped(one, width)
-        return out
+        return lines_of(self.paragraphs, width)
 
     def document(self) -> dict[str, Any]:
         """The verdict as plain values, for programs.
@@ -743,6 +740,15 @@ class Verdict:
             f"{escaped(f'{one.text}: {one.cost}' if one.cost else one.text)}</div>"
             for one in self.paragraphs
         )
+
+
+def lines_of(paragraphs: Iterable[Paragraph], width: int = _WIDTH) -> list[str]:
+    """Paragraphs as lines of at most so many columns; nothing is cut."""
+    out: list[str] = []
+    for one in paragraphs:
+        out += [""] if one.opens else []
+        out += wrapped(one, width)
+    return out
 
 
 def wrapped(paragraph: Paragraph, width: int) -> list[str]:

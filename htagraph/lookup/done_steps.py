@@ -98,12 +98,13 @@ class DoneSteps(NamedTuple):
     def of_window(self, start_ns: int, end_ns: int) -> slice | None:
         """The steps that stand for a window: at least two whole ones, of at least half of it.
 
-        Without the first of the trace, up to a typical one, if three typical ones remain; None if
-        there are none.
+        Without the first of the trace, up to a typical one, if three typical ones remain: without
+        the first one only, or with all, if what is left is less. None if there are none.
         """
         inside = self.inside(start_ns, end_ns)
-        rows = np.flatnonzero(inside)
-        for some in (rows[self._n_warming_up(inside) :], rows):
+        rows, n_warming_up = np.flatnonzero(inside), self._n_warming_up(inside)
+        for n_left_out in (n_warming_up, min(n_warming_up, 1), 0):
+            some = rows[n_left_out:]
             if len(some) < _FEWEST:
                 continue
             first, last = int(some[0]), int(some[-1])

@@ -91,7 +91,7 @@ def test_a_slow_host_is_named_as_a_machine(tmp_path: Path) -> None:
     """Its two ranks are late together: neither is alone to blame, and both are repaired."""
     longer = [0, 0, 300_000, 310_000]
     simulated = four(lambda rank, _: 100_000 + longer[rank])
-    job = on_hosts(simulated, tmp_path, "node-0", "node-0", "node-1", "node-1")
+    job = on_hosts(simulated, tmp_path, "node-0", "node-0", "node-1", "node-1").window(WHOLE)
     [found] = [one for one in job.verdict().findings if one.cause == "late rank"]
     assert found.title == "Host node-1 (ranks 2 to 3) is late"
     assert found.fix.do.startswith("Check this machine")
