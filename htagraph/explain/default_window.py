@@ -58,14 +58,7 @@ Chosen. Pinned by `test_default_window.py::test_what_is_less_than_a_hundredth_is
 
 
 class DefaultWindow(NamedTuple):
-    """The window that answers are about by default.
-
-    Parameters
-    ----------
-    window : Window
-    left_out : tuple of str, default=()
-        What of the trace is left out, in order of time; empty for nothing of note.
-    """
+    """The window that answers are about by default, and what of the trace it leaves out."""
 
     window: Window
     left_out: tuple[str, ...] = ()
@@ -135,10 +128,12 @@ def left_out_in_words(parts: Sequence[str]) -> str:
 def may_open_long(dag: Dag) -> bool:
     """Whether work from before the profile may limit the trace for long at first.
 
-    Told from times alone, since a path takes longer.
+    Told from times alone, since a path takes longer. Not where no launch is recorded at all.
     """
-    events, edges = dag.events, dag.edges
-    unlinked = np.flatnonzero(events.is_device & (dag.launch < 0))
+    events, edges, is_linked = dag.events, dag.edges, dag.launch >= 0
+    if not is_linked.any():
+        return False
+    unlinked = np.flatnonzero(events.is_device & ~is_linked)
     first = edges.head[edges.rule == Rule.FIRST_DEVICE_WORK]
     begin_ns, host_ns = dag.span.start_ns, events.ts_ns[events.is_host]
     last_ns = events.node_ts_ns[np.append(2 * unlinked + 1, first)].max(initial=begin_ns)

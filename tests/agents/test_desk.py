@@ -109,8 +109,8 @@ def test_a_verdict_has_findings_and_a_path_that_adds_up(desk):
     answer = ask(desk, "verdict", path=SLOW, max_tokens=4_000)
 
     assert answer["findings"][0]["title"] == "Data loading"
-    assert answer["window"]["dur_ns"] == 23_968_985
-    assert sum(row["dur_ns"] for row in rows(answer["path_by_bound"])) == 23_968_985
+    assert answer["window"]["dur_ns"] == 23_756_800
+    assert sum(row["dur_ns"] for row in rows(answer["path_by_bound"])) == 23_756_800
     assert rows(answer["evidence"])[0]["name"].startswith("enumerate(DataLoader)")
 
 

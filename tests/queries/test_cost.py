@@ -105,7 +105,7 @@ def test_without_stacks_nothing_is_said_of_modules() -> None:
 @given(events=any_events, cut=st.tuples(st.integers(0, 100), st.integers(1, 100)))
 def test_a_cost_is_the_replay_without_the_event(events, cut) -> None:
     """Of every event with nothing under it, in the trace and in a part of it."""
-    graph = hg.Trace.from_events(events).compile()
+    graph = hg.Trace.from_events(events).compile().window("trace")
     dag, span = graph.dag, graph.interval
     is_leaf = dag.events.is_host | dag.events.is_device
     for above in (dag.parent, dag.launch):

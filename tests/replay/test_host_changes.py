@@ -21,7 +21,7 @@ def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_
 
     assert graph.dur_ns == 66_000
     assert saved_us(graph, hg.prefetch()) == 16
-    assert hg.what_if(graph, hg.prefetch(), on="window").saves_ns[:3] == (0, 16_000, 16_000)
+    assert hg.what_if(graph, hg.prefetch()).saves_ns[:3] == (0, 16_000, 16_000)
 
 
 def test_a_batch_that_an_earlier_change_shortened_is_prefetched_as_short():
@@ -52,7 +52,7 @@ def test_a_batch_costs_a_handoff_or_half_of_its_loading_at_most(
     drawing = "cpu 1 |" + "{data_loading}[work              ]" * 3
     graph = hg.Trace.from_events(timeline(drawing, us_per_column=us_per_column)).compile()
 
-    saving = hg.what_if(graph, hg.prefetch(), on="window").saves_ns
+    saving = hg.what_if(graph, hg.prefetch()).saves_ns
 
     assert dict(saving.readings)[Assumption.RIGID] == 2 * saved_us * 1_000
 

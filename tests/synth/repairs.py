@@ -80,10 +80,10 @@ class Repair:
 def dur_ns(program: Program | JobProgram) -> int:
     """Length of the whole window of a simulated program."""
     if isinstance(program, Program):
-        return Trace.from_events(simulate(program).events).compile().dur_ns
+        return Trace.from_events(simulate(program).events).compile().window("trace").dur_ns
     with tempfile.TemporaryDirectory() as folder:
         simulate_job(program).write(folder)
-        return load_job(folder).critical_path().dur_ns
+        return load_job(folder).window("trace").critical_path().dur_ns
 
 
 Made = tuple[Change, Program]

@@ -89,7 +89,7 @@ def test_the_truth_tiles_the_trace(program: Program) -> None:
 def test_the_path_of_a_training_run_is_the_true_one(fault: Fault) -> None:
     """Whatever is wrong with the run."""
     rank = simulate(training_rank(steps=2, layers=3, fault=fault))
-    found = Trace.from_events(rank.events).compile().critical_path()
+    found = Trace.from_events(rank.events).compile().window("trace").critical_path()
 
     assert rank.n_ties == 0
     assert joined(found.segments) == joined(rank.truth)

@@ -130,7 +130,7 @@ def test_an_empty_answer_says_so() -> None:
 
 
 def test_the_window_of_predictions_is_told(graph: hg.TraceGraph) -> None:
-    assert repr(graph.opportunities()).splitlines()[-1] == "Of the whole trace (4.22 ms)."
+    assert repr(graph.opportunities()).splitlines()[-1] == "Of 2 steps (4.01 ms)."
 
 
 def test_damage_is_told_below_every_answer() -> None:
