@@ -181,8 +181,8 @@ class TraceGraph(Questions):
         WindowNotFoundError
             If nothing has this name; the hint lists the steps.
         QueryError
-            If the times are in the wrong order, the pattern is no regular expression, or too few
-            steps are alike for a median one.
+            If the times are in the wrong order, the pattern is no regular expression, or typical
+            steps are too few for a median one.
 
         Warns
         -----

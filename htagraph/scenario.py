@@ -15,9 +15,11 @@ from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_runs
+from htagraph.queries.opportunities import trials_on
 from htagraph.queries.quality import unknown_in_words
-from htagraph.replay.changes import Change
+from htagraph.replay.changes import Change, Without
 from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
+from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
 
@@ -52,7 +54,21 @@ class Scenario:
 
         None if the prediction is withheld.
         """
-        return None if self.withheld else self.rehearsal.saving(self.changes)
+        if self.withheld:
+            return None
+        match self.changes:
+            case (Without(cause=cause),):
+                return self._trials.cost(cause, self._path_before.attributed_labels)
+        return self.rehearsal.saving(self._trials.made(self.changes))
+
+    @cached_property
+    def _path_before(self) -> CriticalPath:
+        return self.before.critical_path()
+
+    @cached_property
+    def _trials(self) -> Trials[Rehearsal]:
+        path = self._path_before
+        return trials_on(path.dag, path.window, path.coded, path.attributed)
 
     @property
     def hold_out(self) -> HoldOut:
@@ -64,12 +80,12 @@ class Scenario:
         """Why the prediction is withheld; empty if it is not."""
         if self.hold_out.is_too_large:
             return f"{self.hold_out}: above {HOLD_OUT_LIMIT:.0%}, nothing is predicted"
-        return unknown_in_words(self.before.critical_path().unknown_share)
+        return unknown_in_words(self._path_before.unknown_share)
 
     @cached_property
     def graph(self) -> TraceGraph:
         """The graph of the changed run in the same window; it answers every question."""
-        run = self.rehearsal.run(self.changes)
+        run = self.rehearsal.run(self._trials.made(self.changes))
         dag = retimed(self.before.dag, run.replay, run.lag_ns, run.times_ns)
         window = self.rehearsal.replay.window_in(run.times_ns, self.before.interval)
         return replace(self.before, dag=dag, asked=window)
@@ -104,7 +120,7 @@ class Scenario:
             If a change names nothing in the trace.
         """
         changes = ", ".join(map(str, self.changes))
-        before, after = self.before.critical_path(), self.critical_path()
+        before, after = self._path_before, self.critical_path()
         origin_ns = min(before.origin_ns, after.origin_ns)
         runs = {"as it was": before, f"what if: {changes}": after}
         return write_runs(out, runs, [origin_ns, origin_ns])
@@ -112,7 +128,7 @@ class Scenario:
     def __repr__(self) -> str:
         """The changes, the window, and the saving."""
         changes = ", ".join(map(str, self.changes)) or "as it was"
-        where = f"{self.before.critical_path().window_name}, {changes}"
+        where = f"{self._path_before.window_name}, {changes}"
         if self.saves_ns is None:
             return f"Scenario({where}: withheld, as {self.withheld})"
         return (
@@ -138,8 +154,9 @@ def what_if(run: TraceGraph | Job, *changes: Change) -> Scenario | JobScenario:
         In its window.
     *changes : Change
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
-        `prefetch`, and of a job `equalise`; applied in order, throughout the trace. In a job they
-        apply to every rank that has what they name; ``change.on_rank(3)`` to one.
+        `prefetch`, `at_roof`, `without`, and of a job `equalise`; applied in order, throughout the
+        trace. In a job they apply to every rank that has what they name; ``change.on_rank(3)`` to
+        one.
 
     Returns
     -------

@@ -36,9 +36,9 @@ from htagraph.explain.critical_path import path_edges
 from htagraph.explain.default_window import default_window
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
-from htagraph.findings.light import compute_in_words
+from htagraph.findings.light import light_on
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.window_bounds import told_of, with_low_ends
+from htagraph.findings.window_bounds import told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.done_steps import device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
@@ -106,8 +106,8 @@ _FAR = 1 << 62
 
 
 _READ_IN_PARTS = (
-    "Read in parts, with an eighth more around each: a wait for something before that is "
-    "unexplained, and what threads wait for is learned from each part by itself."
+    "Read in parts, with an eighth more around each: a wait for something before that is an "
+    "unknown wait, and what threads wait for is learned from each part by itself."
 )
 
 
@@ -533,13 +533,12 @@ class _Run:
             path = _sample(path)
         opportunities = path.excerpt.scaled(path.trials.causes)
         if len(opportunities):
-            context = replace(context, compute=compute_in_words(path))
+            context = replace(context, compute=light_on(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
         there = _attributed(path).groupby("cause", observed=True)["dur_ns"].sum()
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
         verdict = charged(labels, called, total_ns, told_of(path, context, costs))
-        verdict = with_low_ends(verdict, opportunities)
         if self.n_parts == 1:
             return replace(verdict, rests_on=path.excerpt.sentence)
         name = path.window.name

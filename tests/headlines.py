@@ -161,7 +161,7 @@ def answer(source: Path) -> Answer:
     return Answer(
         first=next(_headlines(found[0])),
         near=heads,
-        is_balanced=bool(verdict.balance),
+        is_balanced=verdict.pair is not None,
         withheld="",
         said=frozenset(said),
         in_tables=frozenset(tables),
@@ -183,7 +183,7 @@ def _without_numbers(sentence: str) -> str:
 
 
 def _size_ns(finding: Finding) -> int:
-    return finding.dur_ns if finding.cost_ns is None else finding.cost_ns
+    return finding.path_ns if finding.cost_ns is None else finding.cost_ns
 
 
 def _headlines(finding: Finding) -> Iterator[Headline]:

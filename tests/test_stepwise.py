@@ -28,7 +28,7 @@ _FAULTS: tuple[Fault, ...] = (
     "dataloader",
     "sync_in_loop",
     "small_kernels",
-    "blocking_copy",
+    "synchronous_copy",
     "full_queue",
     "recompile",
 )
@@ -40,7 +40,7 @@ def _trace(folder: Path, fault: Fault = "dataloader", steps: int = 9) -> Path:
 
 def _times(verdict: object) -> dict[str, tuple[int, int, int]]:
     findings = getattr(verdict, "findings")  # noqa: B009
-    return {one.cause: (one.dur_ns, one.n_segments, one.longest_ns) for one in findings}
+    return {one.cause: (one.path_ns, one.n_segments, one.longest_ns) for one in findings}
 
 
 @pytest.mark.parametrize("fault", _FAULTS)

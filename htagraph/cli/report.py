@@ -28,12 +28,18 @@ from htagraph.cli.runs import (
     windowed,
 )
 from htagraph.cli.sources import Source, given
-from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_paragraphs, print_titled
+from htagraph.cli.tables import (
+    BAR_WIDTH,
+    bar,
+    print_paragraphs,
+    print_titled,
+    print_verdict,
+)
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.frames import WORKER_SAVINGS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.native.memory import returns_memory
@@ -124,13 +130,15 @@ def report(
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
-                summary, origin = (
+                about = source.path if source.is_job else lasting(source.file(number))
+                origin = ReportOrigin.of(about, window, number if source.is_job else "latest")
+                if out is not None:
+                    origin.check(out)
+                summary = (
                     _job_summary(source, window, number, reading, executor, has_page=files)
                     if source.is_job
                     else _trace_summary(source, window, number, reading)
                 )
-                if out is not None:
-                    origin.check(out)
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
@@ -235,7 +243,7 @@ def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
 
 def _trace_summary(
     source: Source, window: str, capture: CaptureName, reading: LoadOptions
-) -> tuple[Summary, ReportOrigin]:
+) -> Summary:
     """Read the one trace, and find what limits it."""
     loaded, graph = loaded_trace(source, capture, reading, window)
     begin_stage("Finding the critical path")
@@ -243,7 +251,7 @@ def _trace_summary(
     begin_stage("Finding what limits it")
     returns_memory()
     _ = summary.verdict
-    return summary, ReportOrigin.of(lasting(source.file(capture)), window)
+    return summary
 
 
 def _job_summary(
@@ -254,7 +262,7 @@ def _job_summary(
     executor: Executor | None,
     *,
     has_page: bool,
-) -> tuple[JobSummary, ReportOrigin]:
+) -> JobSummary:
     """Read all ranks, and find what limits the job."""
     from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
     from htagraph.reports.report_files import page_work  # noqa: PLC0415  deferred: only for pages
@@ -266,7 +274,7 @@ def _job_summary(
     _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict
-    return summary, ReportOrigin.of(source.path, window, capture)
+    return summary
 
 
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
@@ -284,7 +292,7 @@ def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
         if isinstance(summary, Summary)
         else partial(_print_job_tables, summary=summary)
     )
-    head = partial(print_head, summary=summary, brief=not tables)
+    head = partial(print_verdict, summary=summary)
     for part in (head, behind) if tables else (head,):
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
@@ -341,12 +349,12 @@ def _print_next(
 ) -> None:
     """Print what to ask next, as commands to copy."""
     aside = notices(quiet=quiet)
-    name, verb = shlex.join(map(str, source.given)), next_question(summary)
+    name, (verb, more) = shlex.join(map(str, source.given)), next_question(summary)
     if source.rank is not None:
         name += f" --rank {source.rank}"
     part = f" -w {shlex.quote(window)}" if window else ""
     of = "" if verb == "info" else part  # it is of the whole trace
-    aside.print(f"Next: htagraph {verb} {name}{of}", markup=False)
+    aside.print(f"\nNext: htagraph {verb} {name}{of} {more}".rstrip(), markup=False)
     if not tables:
         aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim", markup=False)
 
@@ -397,7 +405,7 @@ def _bound_table(summary: Summary, width: int) -> Table:
     """The path by bound, as a table, with bars where there is room."""
     frame = summary.by_bound
     rows = [
-        (in_words(bound), human_duration(dur_ns), f"{share:.1%}")
+        (bound_in_words(bound), human_duration(dur_ns), f"{share:.1%}")
         for bound, dur_ns, share in zip(
             frame.index.astype(str), frame["dur_ns"].tolist(), frame["share"].tolist(), strict=True
         )

@@ -172,7 +172,7 @@ def loaded_run(
         if window or rank is not None:
             raise QueryError(
                 f"{paths[0]} is a stored baseline: its window and ranks are fixed.",
-                hint="store another with htagraph report --window … --rank … --json FILE.",
+                hint="store another: htagraph report has the options --window, --rank and --json.",
             )
         return RunProfile.read(paths[0])
     # Stacks as in a report, which stores baselines: they name the code of host gaps.

@@ -29,7 +29,7 @@ _VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "mo
 class _WorkIn:
     """Kernels, operators and device states of a rank in some of its steps, or in a window.
 
-    `gaps` are edges of the job's path in which host code ran between events.
+    `gaps` are edges of the job's path in which untraced code ran between events.
     """
 
     steps: tuple[tuple[str, int, int], ...]
@@ -38,7 +38,7 @@ class _WorkIn:
     gaps: tuple[int, ...]
 
     def __call__(self, graph: TraceGraph) -> tuple[list[Part], dict[int, str]]:
-        """The parts of a rank, and the places of its host code on the path."""
+        """The parts of a rank, and the places of its untraced code on the path."""
         frame = pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
         rows, kind, gaps = (
             np.array(one, dtype=np.int64) for one in (self.rows, self.kind, self.gaps)
@@ -47,7 +47,7 @@ class _WorkIn:
 
 
 def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
-    """The samples of a job: its steps that are alike, else the window of the path."""
+    """The samples of a job: its typical steps, else the window of the path."""
     inside = steps.inside(path.start_ns, path.end_ns)
     if not inside.any():
         return one_sample(path.name, path.start_ns, path.dur_ns)

@@ -1,7 +1,7 @@
-"""Samples: the stretches of a run that a comparison covers, usually its steps that are alike.
+"""Samples: the stretches of a run that a comparison covers, usually its typical steps.
 
 Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
-has alike steps of its own. A step lasts from when the one before was done until it is done
+has typical steps of its own. A step lasts from when the one before was done until it is done
 (`htagraph.lookup.done_steps`).
 """
 

@@ -29,12 +29,12 @@ _USUAL_FACTOR = 4
 
 def most_overlap(structure: Structure) -> int:
     """Most by which an end can be late, in ns."""
-    return structure.calibration.launch_floor_ns // _MOST_FACTOR
+    return structure.calibration.launch_latency_ns // _MOST_FACTOR
 
 
 def usual_overlap(structure: Structure) -> int:
     """How late ends usually are, in ns: at least the resolution of the times, if that is short."""
-    usual = structure.calibration.launch_floor_ns // _USUAL_FACTOR
+    usual = structure.calibration.launch_latency_ns // _USUAL_FACTOR
     return max(usual, min(structure.resolution_ns, most_overlap(structure)))
 
 

@@ -28,5 +28,5 @@ def launch_edges(structure: Structure) -> EdgeTable:
     call = launch[device]
     delay = events.ts_ns[device] - events.ts_ns[call]
     rule = np.where(structure.replays[call], Rule.GRAPH_REPLAY, Rule.CORRELATION)
-    lag = np.clip(delay, 0, structure.calibration.launch_floor_ns)
+    lag = np.clip(delay, 0, structure.calibration.launch_latency_ns)
     return EdgeTable.of(rule, start_node(call), start_node(device), lag_ns=lag, event=device)

@@ -128,7 +128,7 @@ _READING = [
 
 
 class _Waits(NamedTuple):
-    """Pieces that are charged to the host wait before them: their rows, its call, and how long."""
+    """Pieces charged to the synchronization before them: their rows, its call, and how long."""
 
     row: I64
     call: I64
@@ -250,7 +250,7 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     long = long_calls(dag)
     tail = gather(dag.edges.tail, pieces.edge) >> 1
     call = np.where(pieces.bound == Bound.LAUNCH, tail, event)  # a launch is its call's time
-    cause[is_host & gather(long.is_first_use, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
+    cause[is_host & gather(long.is_setup, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
     cause[runs_call & gather(long.is_full_queue, event, default=False)] = _CODE[Cause.FULL_QUEUE]
     cause[runs_call & gather(long.is_wait, event, default=False)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]
@@ -304,7 +304,7 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
     """Code of the cause that each blocking call is charged with.
 
-    A call that only ends a gap in which its thread waited is a host wait, but of an allocator.
+    A call that only ends a gap in which its thread waited synchronizes, but for an allocator's.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, READS
@@ -334,7 +334,7 @@ def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
 
 
 def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """Where code ran outside operators, and which kernel waited for room on a full device."""
+    """Where code ran outside operators, and which kernel waited for free SMs."""
     full = np.flatnonzero(cause == _CODE[Cause.WAITING_FOR_SMS])
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)

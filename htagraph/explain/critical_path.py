@@ -3,7 +3,7 @@
 The walk follows binding edges from the end of the window back to its start (see
 `htagraph.algorithms.binding`). Work that began before the window is clipped at its start. Each edge
 splits at its lag into a part that could not have been shorter, and a residual; a residual longer
-than usual is unknown waits, not overhead.
+than usual is an unknown wait, not overhead.
 
 The code checks that segments tile the window to the nanosecond: shares of a path are shares of
 measured time only if nothing is counted twice or missing.
@@ -159,7 +159,7 @@ class Openings:
     def _host_opens_ns(self) -> int:
         """Time of the first host event, if device work without a recorded launch precedes it.
 
-        Until then the device worked on what was from before the profile.
+        Until then the device ran work from before the profile.
         """
         dag, events = self.dag, self.dag.events
         begins = int(events.ts_ns[events.is_host].min())
@@ -177,7 +177,7 @@ class Openings:
         """Two segments before the first edge of a path: end of the first, end, bound and event.
 
         What released the first node is not recorded. The first segment, often empty, is what lies
-        before the capture saw the host.
+        before the profile saw the host.
         """
         if first_node < 0:
             return window.start_ns, window.end_ns, Bound.UNKNOWN_WAITS, -1

@@ -58,7 +58,13 @@ Chosen. Pinned by `test_default_window.py::test_what_is_less_than_a_hundredth_is
 
 
 class DefaultWindow(NamedTuple):
-    """The window that answers are about by default, and what of the trace it leaves out."""
+    """The window that answers are about by default.
+
+    Parameters
+    ----------
+    left_out : tuple of str, default=()
+        What of the trace is left out, in order of time; empty for nothing of note.
+    """
 
     window: Window
     left_out: tuple[str, ...] = ()
@@ -97,12 +103,19 @@ def ends_in_words(steps: DoneSteps, some: slice, rest: tuple[int, int]) -> list[
     least_ns = _SAID_FROM * (end_ns - start_ns)
     said = [f"{human_duration(before_ns)} before the first step"] if before_ns >= least_ns else []
     if some.start > first:
-        number = step_number(str(steps.names[first]))
-        name = f"step {number}" if number >= 0 else str(steps.names[first])
-        said.append(f"{name}, the first of the trace")
+        name = _step_in_words(str(steps.names[first]))
+        more = some.start - 1 - first
+        others = f" and {more:,} more" if more else ""
+        said.append(f"{name}{others}, the first of the trace")
     if after_ns >= least_ns:
         said.append(f"{human_duration(after_ns)} after the last step")
     return said
+
+
+def _step_in_words(name: str) -> str:
+    """A step by its number, if it has one."""
+    number = step_number(name)
+    return f"step {number}" if number >= 0 else name
 
 
 def opening_in_words(opening_ns: int) -> str:

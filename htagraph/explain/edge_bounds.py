@@ -57,7 +57,7 @@ _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SY
 
 
 class BoundRules(NamedTuple):
-    """What limits of edges follow from, for compiled code.
+    """What the bounds of edges follow from, for compiled code.
 
     Only the events of a path are read, so that each of many short windows costs little.
 
@@ -157,7 +157,7 @@ def _is_loading(event: int, rules: BoundRules) -> bool:
 
 @inlined
 def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
-    """Bound of the time of an edge, before anything is called unexplained."""
+    """Bound of the time of an edge, before anything is an unknown wait."""
     kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
     waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
     bound: int = rules.of_edge[kind]
@@ -214,14 +214,14 @@ def _fill_explained(edges: EdgeColumns, rules: BoundRules, out: I64) -> None:
 
 
 def edge_bounds(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I8:
-    """Bound of the time of each edge, before anything is called unexplained; rules of the graph."""
+    """Bound of the time of each edge, before anything is an unknown wait; rules of the graph."""
     bound = np.empty(len(edges), dtype=np.int8)
     _fill_bounds(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), bound)
     return bound
 
 
 def explained_until(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I64:
-    """Time until which each edge's own mechanism explains the wait; later is unknown waits.
+    """Time until which each edge's own mechanism explains the wait; later is an unknown wait.
 
     A launch is explained while its call still runs; beyond that, and for gaps between work that was
     already enqueued, up to the usual size of such a delay in this trace.

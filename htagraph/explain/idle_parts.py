@@ -145,7 +145,7 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
 
 
 def _edge_causes(dag: Dag, rules: BoundRules, edges: EdgeTable) -> tuple[I8, I8]:
-    """Causes of the explained and of the unexplained part of each edge's time."""
+    """Causes of what explains each edge's time, and of the rest."""
     kind, head = edges.kind, edges.head >> 1
     cause = _CAUSE_OF_BOUND[edge_bounds(dag, edges, rules)]
     into_device = dag.events.is_device[head]

@@ -40,7 +40,7 @@ LABELS = ("bound", "kind", "name", "op", "track", "rule")
 
 NO_EVENT_NAMES = {
     Bound.UNTRACED_CODE: "(host gap)",
-    Bound.WORK_FROM_BEFORE_THE_PROFILE: "(before the capture)",
+    Bound.WORK_FROM_BEFORE_THE_PROFILE: "(before the profile)",
     Bound.UNKNOWN_WAITS: "(unknown wait)",
     Bound.WAITING_FOR_WORK: "(waits for work)",
 }

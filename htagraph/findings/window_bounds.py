@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from shlex import quote
 
 import numpy as np
 import pandas as pd
 
 from htagraph.explain.replay_time import replay_time
-from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import Context, find_context
-from htagraph.findings.findings import Told, charged
-from htagraph.findings.light import compute_in_words
+from htagraph.findings.findings import (
+    Told,
+    advice_off_path,
+    charged,
+    costs_by_cause,
+    roof_in_words,
+)
+from htagraph.findings.light import light_on
 from htagraph.findings.replays import replays_in_words
+from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.worth import predicted
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -32,7 +38,7 @@ from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNKNOWN_LIMIT
 
-__all__ = ["find_bounds", "told_of", "with_low_ends"]
+__all__ = ["find_bounds", "told_of"]
 
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
@@ -51,7 +57,7 @@ def find_bounds(
     Parameters
     ----------
     costs : DataFrame, schema `answers.OPPORTUNITIES`, optional
-        What each cause costs and its repair saves; by default they are replayed.
+        What each cause costs; by default that is replayed.
 
     Returns
     -------
@@ -90,17 +96,19 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
     if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:
-        context = replace(context, compute=compute_in_words(path))
-    told = told_of(path, context, found)
-    verdict = with_low_ends(charged(labels, path.window_name, path.dur_ns, told), found)
+        context = replace(context, compute=light_on(path))
+    verdict = charged(labels, path.window_name, path.dur_ns, told_of(path, context, found))
+    verdict = replace(verdict, n_steps=path.n_steps, roof=roof_in_words(context.compute))
+    if verdict.withheld:
+        return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
     if len(found):
+        advise = partial(advice_off_path, context, path.dur_ns)
+        verdict = completed(verdict, path.trials, advise, by=path.excerpt.factor)
         verdict = replace(verdict, rests_on=path.excerpt.sentence)
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
-    if not verdict.withheld:
-        return verdict
-    return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
+    return verdict
 
 
 def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:
@@ -108,15 +116,8 @@ def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:
     return Told(
         context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
-        worth=predicted(costs),
+        costs=costs_by_cause(costs),
     )
-
-
-def with_low_ends(verdict: Verdict, costs: pd.DataFrame) -> Verdict:
-    """The verdict, which says so if savings of its findings depend on other ranks."""
-    causes = {finding.cause for finding in verdict.top_findings}
-    waits = costs["cause"].isin(causes) & (costs["alone_ns"] < costs["saves_ns"])
-    return replace(verdict, low_ends=OTHER_RANKS) if waits.any() else verdict
 
 
 def _next_command(path: CriticalPath) -> str:

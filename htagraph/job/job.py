@@ -75,6 +75,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.token_surplus import Balance
 from htagraph.writers.answering import answer_of, answers
@@ -201,7 +202,7 @@ class Job(Questions):
         ----------
         window : str or (int, int)
             A name, glob or regex; a step by its number (``"5"``), ``"first"``, ``"last"`` or
-            ``"median"``: the one of median length, over all ranks, of those that are alike on each;
+            ``"median"``: the one of median length, over all ranks, of those typical on each;
             ``"trace"`` for all; or times, on the clock of each rank.
 
         Raises
@@ -209,7 +210,7 @@ class Job(Questions):
         WindowNotFoundError
             If there is no such step; for a name, at the first question.
         QueryError
-            If a word stands for different steps on different ranks, or no step is alike on all.
+            If a word stands for different steps on different ranks, or no step is typical on all.
 
         Warns
         -----
@@ -548,21 +549,24 @@ class Job(Questions):
         path, rehearsal = self.critical_path(), self.rehearsal
         timeline, summaries = self.timeline, self.summaries.values()  # not the job, which keeps it
 
-        def causes() -> Iterator[Candidate]:
+        def charges() -> Charges:
+            return rehearsal.charges(path.segments, path.attributed_time)
+
+        def causes(charges: Charges) -> Iterator[Candidate]:
             return of_causes(
                 path.segments,
                 path.attributed_time,
-                rehearsal.charges(path.segments, path.attributed_time),
+                charges,
                 balance=Balance(rehearsal.token_surplus),
                 machines=timeline.late_hosts,
             )
 
         def parts() -> Iterator[Candidate]:
             run = Context.of_job([rank.context for rank in summaries])
-            done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+            done = kinds_done(can_capture=run.can_capture, loading=run.loading)
             return of_parts(path.segments, path.attributed_time, done=done)
 
-        return Trials(rehearsal, causes, parts)
+        return Trials(rehearsal, charges, causes, parts)
 
     @answers(STRAGGLERS)
     def stragglers(self, *, by: PartKey = "rank") -> pd.DataFrame:
@@ -750,10 +754,10 @@ class Job(Questions):
             aligned. If the job is too large to replay, causes are ranked by share.
         """
         self.visit(Question.of("kernel_breakdown", by="name"))
-        costs = self.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
+        trials = self.trials if self.is_replayed else None
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, costs, self.pipeline_causes)
+        found = find_job_bounds(path, late, kernels, trials, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     @cached_property

@@ -124,7 +124,7 @@ class RankSummary:
     called_like_words : tuple of str
         Annotations whose names are also words for a window: ``last``, ``5``.
     alike_ns : mapping of str to int, unit=ns
-        Lengths of the steps that are alike (`SteadySteps.compared_ns`), by name.
+        Lengths of the typical steps (`SteadySteps.compared_ns`), by name.
     first_ns : int, unit=ns
         First time in the trace, including events that are not work.
     ready : Readiness

@@ -25,7 +25,7 @@ from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.queries.quality import unknown_in_words
-from htagraph.replay.changes import Change
+from htagraph.replay.changes import Change, Without
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.retimed import retimed
@@ -63,7 +63,7 @@ class JobScenario:
 
     @cached_property
     def _run(self) -> JobRun:
-        return self.rehearsal.run(self.changes)
+        return self.rehearsal.run(self.before.trials.made(self.changes))
 
     @property
     def dur_ns(self) -> int:
@@ -76,7 +76,13 @@ class JobScenario:
 
         None where the prediction is withheld.
         """
-        return None if self.withheld else self.rehearsal.saving(self.changes)
+        if self.withheld:
+            return None
+        trials = self.before.trials
+        match self.changes:
+            case (Without(cause=cause),):
+                return trials.cost(cause, self.path_before.attributed_time)
+        return self.rehearsal.saving(trials.made(self.changes))
 
     @cached_property
     def withheld(self) -> str:

@@ -90,12 +90,12 @@ def listed(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def _median(summaries: Mapping[int, RankSummary]) -> str:
-    """The step of median length over all ranks, of the steps that are alike on each."""
+    """The step of median length over all ranks, of the steps that are typical on each."""
     alike = [summary.alike_ns for summary in summaries.values()]
     common = [name for name in alike[0] if all(name in other for other in alike)]
     if not common:
         raise QueryError(
-            "there is no median step: no step is alike on every rank.",
+            "there is no median step: no step is typical on every rank.",
             hint=f"name a step, or take {FIRST} or {LAST}; steady_state shows why.",
         )
     lengths = sorted((sum(of_rank[name] for of_rank in alike), name) for name in common)

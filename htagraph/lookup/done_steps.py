@@ -98,12 +98,12 @@ class DoneSteps(NamedTuple):
     def of_window(self, start_ns: int, end_ns: int) -> slice | None:
         """The steps that stand for a window: at least two whole ones, of at least half of it.
 
-        Without the first of the trace if three that are alike remain; None if there are none.
+        Without the first of the trace, up to a typical one, if three typical ones remain; None if
+        there are none.
         """
         inside = self.inside(start_ns, end_ns)
         rows = np.flatnonzero(inside)
-        warm = rows[1:] if len(rows) and self._warms_up(inside) else rows
-        for some in (warm, rows):
+        for some in (rows[self._n_warming_up(inside) :], rows):
             if len(some) < _FEWEST:
                 continue
             first, last = int(some[0]), int(some[-1])
@@ -120,13 +120,13 @@ class DoneSteps(NamedTuple):
         times = int(self.start_ns[first]), int(self.end_ns[last])
         return Window(*times, human_count(n, "step"), int(self.anchor[last]), n)
 
-    def _warms_up(self, inside: Bools) -> bool:
-        """Whether the first step of the trace is among some, and unlike three that are alike."""
-        if not inside[0] or inside.sum() <= FEWEST_ALIKE:
-            return False
+    def _n_warming_up(self, inside: Bools) -> int:
+        """Steps of some before the first typical one, from the first of the trace on."""
+        if not inside.any() or not inside[0]:
+            return 0
         found = alike_steps(self, inside)
         typical = found.kept & ~np.isin(found.kind, found.outliers)
-        return not typical[0] and bool(typical.sum() >= FEWEST_ALIKE)
+        return int(typical[inside].argmax()) if typical.sum() >= FEWEST_ALIKE else 0
 
 
 class Alike(NamedTuple):
@@ -135,7 +135,7 @@ class Alike(NamedTuple):
     Parameters
     ----------
     kept : ndarray of bool
-        Of each kind those of alike length, unless they are few.
+        Of each kind those of typical length, unless they are few.
     kind : ndarray of int64
         Kind of each step; one for all if they vary.
     varies : bool
@@ -204,10 +204,10 @@ def done_steps(dag: Dag, found: SteadySteps | None = None) -> DoneSteps:
 
 
 def alike_steps(steps: DoneSteps, inside: Bools) -> Alike:
-    """Steps inside a window to compare: of each kind those of alike length, unless they are few.
+    """Steps inside a window to compare: of each kind those of typical length, unless they are few.
 
     If their work varies, so does their length. The first of the trace is left out if enough others
-    are alike: its device starts idle, and no gap between steps precedes it.
+    are typical: its device starts idle, and no gap between steps precedes it.
     """
     varies, lengths_ns = _all_differ(steps.kind[inside]), steps.lengths_ns
     kind = np.zeros_like(steps.kind) if varies else steps.kind

@@ -594,15 +594,8 @@ OPPORTUNITIES = schema(
         "alone_ns": duration(
             "saving if no other rank changes; saves_ns in a trace", heading="alone"
         ),
-        "then_bound": label(
-            "largest bound afterwards; empty beyond the first ten",
-            dtype="object",
-            heading="next bottleneck",
-        ),
-        "together_ns": "saving together with all rows above for other targets",
-        "shares_with": identifier("first row above whose saving overlaps, -1 for none", unit="row"),
     },
-    first="kind target left_share saves_ns low_ns high_ns saves_share then_bound change cause",
+    first="kind target left_share saves_ns low_ns high_ns saves_share change cause",
 )
 
 SLACK = schema(

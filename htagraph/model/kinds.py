@@ -27,6 +27,7 @@ __all__ = [
     "SlotUse",
     "Vocabulary",
     "among",
+    "bound_in_words",
     "codes",
     "in_words",
 ]
@@ -82,7 +83,7 @@ class Vocabulary(IntEnum):
         <EdgeKind.LAUNCH: 2>
         """
         for member in cls:
-            if member.label == text.lower():
+            if member.label.lower() == text.lower():
                 return member
         raise QueryError(f"{text!r} is no {cls.__name__}.", hint=one_of(text, cls.labels()))
 
@@ -198,7 +199,7 @@ class Bound(Vocabulary):
     UNTRACED_CODE = 7  #: a host thread does what was not recorded (Python, untraced code)
     SYNC = 8  #: the host, or a stream, resumes after what it waited for
     WORK_FROM_BEFORE_THE_PROFILE = (
-        9  #: device work whose launch was not captured: enqueued before the capture began
+        9  #: device work whose launch was not recorded: enqueued before the profile began
     )
     UNKNOWN_WAITS = 10  #: no recorded dependency explains the wait
     WAITING_FOR_SMS = (
@@ -239,3 +240,25 @@ class Cause(StrEnum):
     CPU_OPERATORS = "CPU operators"
     SMALL_OPERATORS = "small operators"
     HOST_CODE = "Python code"
+
+
+_BOUNDS = {
+    Bound.COMPUTE.label: Cause.COMPUTE,
+    Bound.MEMORY.label: Cause.COPIES,
+    Bound.LAUNCH.label: "launch latency",
+    Bound.KERNEL_GAP.label: Cause.GAPS_BETWEEN_KERNELS,
+    Bound.HOST.label: Cause.CPU_OPERATORS,
+    Bound.SYNC.label: Cause.GPU_SYNCHRONIZATION,
+    Bound.WAITING_FOR_SMS.label: Cause.WAITING_FOR_SMS,
+}
+
+
+def bound_in_words(label: object) -> str:
+    """The label of a bound for people, in the words of causes.
+
+    Examples
+    --------
+    >>> bound_in_words("kernel_gap"), bound_in_words("untraced_code")
+    ('gaps between kernels', 'untraced code')
+    """
+    return str(_BOUNDS.get(str(label), in_words(label)))

@@ -74,14 +74,14 @@ class Rule(Vocabulary):
     WINDOW_START = 14, EdgeKind.SOURCE, _DEFINITION
     """The first known activity of a thread."""
     WORK_FROM_BEFORE_THE_PROFILE = 15, EdgeKind.SOURCE, _DEFINITION, "work from before the profile"
-    """Device work whose launch was not captured."""
+    """Device work whose launch was not recorded."""
     RENDEZVOUS = 16, EdgeKind.COLLECTIVE, _DEFINITION
     """No rank leaves a collective before the last one has come."""
     GRAPH_REPLAY = 17, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
     FIRST_DEVICE_WORK = 18, EdgeKind.SOURCE, _INFERRED
-    """The first work recorded on a device began long after its launch: until then the device worked
-    off what had been from before the profile."""
+    """The first work recorded on a device began long after its launch: until then the device ran
+    work from before the profile."""
     NO_FREE_SMS = 19, EdgeKind.CONTENTION, _INFERRED, "no free SMs"
     """Ready work started as the last blocks of a long kernel on another stream drained."""
     RECURRING_IN_REPLAYS = 20, EdgeKind.SYNC, _INFERRED

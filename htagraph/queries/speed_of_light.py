@@ -9,13 +9,14 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
+from htagraph.lookup.work_groups import by_shape
 from htagraph.model.answers import SPEED_OF_LIGHT
 from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.operators.work import Family
-from htagraph.queries.roofline import by_shape, main_limit
+from htagraph.queries.roofline import main_limit
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
@@ -39,13 +40,13 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     -----
     The window is replayed with the device work of each operator at its roof (`roofline`), as by
     `at_roof`; and at the share of the roof that the best operator of its family reaches in this
-    trace, which is attainable. Kernels alone get faster: launches and host code stay.
+    trace, which is attainable. Kernels alone get faster: launches and CPU code stay.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
     if not roofs.has_peaks:
         return SPEED_OF_LIGHT.empty()
-    joined, groups = roofs.work, by_shape(dag, work.event, roofs)
+    joined, groups = roofs.work, by_shape(dag, work.event, roofs.work)
     is_modelled = joined.call >= 0
     of_call = np.full(len(joined.event), -1, dtype=np.int64)
     of_call[joined.call[is_modelled]] = groups.code[is_modelled]

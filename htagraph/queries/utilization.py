@@ -45,7 +45,7 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
 
     All but the first are estimates from launch geometry: they assume that blocks of a kernel last
     equally long, and that concurrent kernels add up. ``grid_coverage`` is the share of kernel time
-    with recorded grids; the rest is assumed to be alike. Below a half there is no estimate.
+    with recorded grids; the rest is assumed to be the same. Below a half there is no estimate.
 
     Parameters
     ----------

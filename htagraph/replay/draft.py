@@ -269,7 +269,7 @@ class Draft:
         self._at_once(np.concatenate([2 * events, 2 * events + 1]))
 
     def no_waits(self, rows: I64 | Bools) -> None:
-        """Remove edges that make the host wait; its calls then take their usual time."""
+        """Remove edges at which the host waits; its calls then take their usual time."""
         self.drop(rows)
         self._at_once(self.replay.node[self.replay.head[rows]])
 

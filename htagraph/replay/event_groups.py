@@ -103,7 +103,7 @@ COPIES_THAT_BLOCK = EventGroup(
     "synchronous copies", lambda dag: _waiting(dag, copies=True) & ~_reading(dag)
 )
 """Calls that wait for the copy they enqueue, except to read a value."""
-HOST_WAITS = EventGroup("host waits", _waits)
+HOST_WAITS = EventGroup("GPU synchronization", _waits)
 """All other events that wait for the device, with the operators that read a value."""
 
 

@@ -65,6 +65,11 @@ class Excerpt:
         return cls(dag, window, window)
 
     @property
+    def factor(self) -> float:
+        """How many times as much time the window has: steps that each replayed one stands for."""
+        return self.n_alike / self.n_steps if self.n_steps else 1.0
+
+    @property
     def sentence(self) -> str:
         """Which steps predictions are based on; empty for the whole graph."""
         if not self.n_steps:
@@ -88,7 +93,7 @@ class Excerpt:
         """
         if not self.n_steps:
             return found
-        by = self.n_alike / self.n_steps
+        by = self.factor
         times = {
             name: np.rint(found[name] * by).astype(np.int64)
             for name in found.columns

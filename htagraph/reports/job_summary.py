@@ -16,11 +16,11 @@ from htagraph.job.rank_work import Question
 from htagraph.job.ranks import Work
 from htagraph.job.verdict import find_job_bounds
 from htagraph.model.answers import OPPORTUNITIES
-from htagraph.model.frames import FAILURES
+from htagraph.model.frames import FAILURES, FIRST_CHANGES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import url_of
 from htagraph.reports.summary import NOT_INFERRED, PathSummary, inferred_in_words
-from htagraph.reports.what_helps import clocks_in_words, notes_on
+from htagraph.reports.what_helps import first_changes
 
 __all__ = ["JobSummary"]
 
@@ -51,7 +51,7 @@ class JobSummary(PathSummary):
     --------
     >>> import htagraph as hg
     >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
-    'Rank 2 is late and keeps the others waiting'
+    'Rank 2 is late'
     """
 
     job: Job
@@ -130,8 +130,8 @@ class JobSummary(PathSummary):
         """What limits the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
-        costs = self._visited.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
-        found = find_job_bounds(self.path, self.stragglers, kernels, costs, pipeline)
+        trials = self._visited.trials if self.is_replayed else None
+        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline)
         return replace(found, damage=self.damage)
 
     @property
@@ -144,12 +144,12 @@ class JobSummary(PathSummary):
         """What would help, schema `answers.OPPORTUNITIES`; empty where nothing is replayed."""
         return self._visited.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
 
-    @property
-    def help_notes(self) -> str:
-        """How to read it; empty where there is nothing to read."""
-        if self.what_helps.empty:
-            return ""
-        return f"{notes_on(self.what_helps)} {clocks_in_words(self.job.rehearsal.clock_error_ns)}"
+    @cached_property
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first; empty where nothing is replayed."""
+        if self.verdict.withheld or not self.is_replayed:
+            return FIRST_CHANGES.empty()
+        return first_changes(self.verdict, self._visited.trials, self.labels_of)
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -166,7 +166,12 @@ class JobSummary(PathSummary):
 
     @property
     def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
+
+    @property
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the job, its window and its graphs."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
         if job.left_out:

@@ -94,8 +94,8 @@ def report(
     capture : int or "latest", default="latest"
         Which capture of a folder with several.
     stacks : bool, optional
-        Whether Python stacks are read. By default those of small files, and where code between
-        operators is the largest part of the path.
+        Whether Python stacks are read. By default those of small files, and where untraced code
+        is the largest part of the path.
     infer : bool
         As for `Trace.compile`.
     executor : concurrent.futures.Executor, optional

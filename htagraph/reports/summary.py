@@ -19,7 +19,7 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
-from htagraph.model.frames import SPEED_UPS, STEP_SHARES
+from htagraph.model.frames import FIRST_CHANGES, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.labels import labels_among
 from htagraph.model.schema import categorical
@@ -27,10 +27,8 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
-from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.replay.curves import speed_ups
 from htagraph.reports.step_shares import step_shares
-from htagraph.reports.what_helps import notes_on, what_helps
+from htagraph.reports.what_helps import first_changes
 from htagraph.trace import Trace
 from htagraph.writers.answering import answers
 
@@ -40,23 +38,21 @@ if TYPE_CHECKING:
 __all__ = ["NOT_INFERRED", "PathSummary", "Summary", "inferred_in_words"]
 
 NOT_INFERRED = (
-    "Nothing was inferred (--no-infer): waits without a record stay unknown waits or count as host "
-    "time."
+    "Nothing was inferred (--no-infer): waits without a record stay unknown or count as host time."
 )
 """Caveat of a report on graphs without inferred edges."""
-
-_N_CURVES = 6
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
-each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
 
+_MUCH_INFERRED = 0.25
+"""Share of the path on inferred edges from which on the first screen says so: chosen. Pinned by
+`test_summary.py::test_a_path_of_which_a_quarter_is_inferred_says_so`."""
+
 _LEAST_SHARE = 0.0005
 """Share of the path below which inferred time is not mentioned: it would read 0.0%."""
 _ONE_OF_MANY = (
-    "waiting for a late rank counts as communication here; give the folder with the traces of all "
-    "ranks to tell them apart."
+    "its communication includes waiting for slower ranks; give the traces of all ranks to tell."
 )
 
 
@@ -80,6 +76,11 @@ class PathSummary(ABC):
 
     @cached_property
     @abstractmethod
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
+
+    @cached_property
+    @abstractmethod
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
 
@@ -92,6 +93,16 @@ class PathSummary(ABC):
     def unmatched_files(self) -> tuple[str, ...]:
         """Companion files that match nothing in the trace, each with why."""
         return ()
+
+    @property
+    @abstractmethod
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the window and its graph."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What one has to know beyond the window."""
+        return []
 
     @property
     def window_name(self) -> str:
@@ -117,15 +128,6 @@ class PathSummary(ABC):
     def weak_checks(self) -> pd.DataFrame:
         """Rows of `quality` that are not good."""
         return self.quality[self.quality["verdict"] != "good"]
-
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
-        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: it loads pandas
-
-        found = self.opportunities
-        shown = found.head(0) if self.verdict.withheld else found
-        return Answer(what_helps(shown, self.labels_of(shown["target"])))
 
     def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
         """Short names that are distinct in the trace, if it is one trace."""
@@ -212,13 +214,18 @@ class Summary(PathSummary):
         return repairs[repairs["damage"] == ""]
 
     @property
-    def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
-        said = self.window_caveats
+    def notes(self) -> list[str]:
+        """What one has to know beyond the window: other ranks, files that match nothing."""
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
-        if waits and (self.world_size or 1) > 1:
-            said.append(f"One rank of {self.world_size}: {_ONE_OF_MANY}")
-        return said
+        one_of_many = waits and (self.world_size or 1) > 1
+        said = [f"One of {self.world_size} ranks: {_ONE_OF_MANY}"] if one_of_many else []
+        is_inferred = self.path.inferred_share >= _MUCH_INFERRED
+        return [*said, *([self.inferred] if is_inferred else []), *self.unmatched_files]
+
+    @property
+    def caveats(self) -> list[str]:
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
 
     @property
     def facts(self) -> str:
@@ -253,24 +260,15 @@ class Summary(PathSummary):
         """Short names that are distinct in the trace."""
         return labels_among(names, self.graph.dag.events.symbols.texts)
 
-    @property
-    def help_notes(self) -> str:
-        """How to read it."""
-        said = [notes_on(self.what_helps), self.path.excerpt.sentence]
-        return " ".join(filter(None, said))
-
     @cached_property
-    @answers(SPEED_UPS)
-    def speed_ups(self) -> pd.DataFrame:
-        """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
-        rehearsal = self.path.trials.rehearsal  # that of the opportunities, unless they are known
-        found = self.opportunities
-        self.path.__dict__.pop("trials", None)
-        is_name = found["kind"].isin(("kernel", "operator")) & (
-            found["left_share"] == TWICE_AS_FAST
-        )
-        targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
-        return self.path.excerpt.scaled(speed_ups(rehearsal, targets.tolist()))
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
+        if self.verdict.withheld:
+            return FIRST_CHANGES.empty()
+        trials, by = self.path.trials, self.path.excerpt.factor
+        found = first_changes(self.verdict, trials, self.labels_of, by=by)
+        del self.path.__dict__["trials"]  # they are larger than the graph
+        return found
 
     @cached_property
     def inferred(self) -> str:

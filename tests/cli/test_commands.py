@@ -15,7 +15,7 @@ import pytest
 
 from htagraph.cli.main import main
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -233,7 +233,7 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
     assert "Rank 2 is late and keeps the others waiting" in out
     assert "critical.pftrace" in err
     assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [
-        "blocking_copy",
+        "synchronous_copy",
         "captured",
         "dataloader",
         "exposed_allreduce",
@@ -270,7 +270,7 @@ def test_bars_on_a_terminal_have_the_colors_of_figures(trace):
     )
     bars = re.findall(r"(?m)^(\w[\w ]+?)  .*\x1b\[38;2;(\d+);(\d+);(\d+)m[█▏▎▍▌▋▊▉]", done.stdout)
     drawn = {name: "#{:02x}{:02x}{:02x}".format(*map(int, rgb)) for name, *rgb in bars}
-    table = {in_words(bound.label): color.fill for bound, color in COLORS.items()}
+    table = {bound_in_words(bound.label): color.fill for bound, color in COLORS.items()}
 
     assert len(drawn) > 2
     assert drawn == {name: table[name] for name in drawn}

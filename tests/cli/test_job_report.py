@@ -18,7 +18,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
-from htagraph.reports.page.shared_sections import help_section
+from htagraph.reports.page.path_section import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
 from tests.real_traces import located
 from tests.synth.simulator import simulate_job

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
+from htagraph.cli.sources import Source
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -125,3 +126,27 @@ def test_the_page_of_a_report_is_opened(run, folder, tmp_path, monkeypatch) -> N
     code, _, _ = run("report", folder, "--rank", 0, "--out", tmp_path / "here", "--open", "-q")
 
     assert (code, opened) == (0, [(tmp_path / "here" / "report.html").as_uri()])
+
+
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (["run/a-0.json", "run/a-1.json", "run/b c.json"], "run/"),
+        (["run/a-0.json", "run/a-1.json"], "run/a-*.json"),
+        (["run/a-0.json", "run/b c.json"], "run/a-0.json 'run/b c.json'"),
+        (["run/a-1.json", "run/a-0.json"], "run/a-1.json run/a-0.json"),
+        (["run"], "run/"),
+        (["run/a-*"], "'run/a-*'"),
+        (["run/b c.json"], "'run/b c.json'"),
+    ],
+)
+def test_a_source_is_typed_as_short_as_it_can_be(tmp_path, monkeypatch, given, typed) -> None:
+    """A folder of no other traces, a glob of no other files in this order; else every path."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for rank, name in enumerate(["a-0.json", "a-1.json", "b c.json"]):
+        trace = {"traceEvents": [], "distributedInfo": {"rank": rank, "world_size": 3}}
+        (tmp_path / "run" / name).write_text(json.dumps(trace))
+
+    assert Source.of([Path(one) for one in given]).typed == typed
+    assert Source.of([Path(one) for one in given], rank=0).typed == f"{typed} --rank 0"

@@ -38,7 +38,7 @@ def test_later_host_time_is_charged_to_a_wait_for_as_long_as_it_blocked():
         us       |0         10        20        30        40        50
         cpu 1    |[launch >a][sync               ]  [aten::add ][launch >b]
         stream 7 |     [kernel <a          ]                       [kernel <b      ]
-    """) == {"host": 13, "compute": 38, "GPU synchronization": 15}
+    """) == {"CPU work": 13, "GPU compute": 38, "GPU synchronization": 15}
 
 
 def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
@@ -50,7 +50,7 @@ def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
         stream 7 |     [kernel <a            ][Memcpy <c]
         """,
         names={"Memcpy": "Memcpy DtoH (Device -> Pageable)"},
-    ) == {"host": 5, "compute": 23, "GPU synchronization": 22}
+    ) == {"CPU work": 5, "GPU compute": 23, "GPU synchronization": 22}
 
 
 @pytest.mark.parametrize("operator", ["aten::nonzero", "aten::item"])
@@ -64,7 +64,7 @@ def test_reading_a_value_of_a_host_tensor_waits_for_nothing(operator):
         stream 7 |     [k <a]                                    [k <b]
         """,
         names=names,
-    ) == {"host": 47, "compute": 6}
+    ) == {"CPU work": 47, "GPU compute": 6}
     assert attributed("cpu 1    |[read                         ]", names=names) == {
         "CPU operators": 31
     }
@@ -130,7 +130,7 @@ def test_time_before_a_short_operator_is_the_operators_and_code_says_where_it_ru
     ("name", "found"),
     [
         ("dynamo", {"compilation": 57, "GPU synchronization": 10}),
-        ("save_checkpoint", {"checkpointing": 28, "compute": 29, "GPU synchronization": 10}),
+        ("save_checkpoint", {"checkpointing": 28, "GPU compute": 29, "GPU synchronization": 10}),
     ],
 )
 def test_what_runs_on_the_device_while_code_is_compiled_is_compilation(
@@ -204,7 +204,9 @@ def test_a_python_frame_says_what_the_code_below_it_is_for(frame, cause):
         """,
         frames=(frame,),
         names={"frame": frame},
-    ) == {"host": 32, "compute": 8} | ({cause: 21} if cause != "Python code" else {"host": 53})
+    ) == {"CPU work": 32, "GPU compute": 8} | (
+        {cause: 21} if cause != "Python code" else {"CPU work": 53}
+    )
 
 
 def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
@@ -216,7 +218,7 @@ def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
         stream 7 |   [Memcpy <c ]
         """,
         names={"Memcpy": "Memcpy HtoD (Pageable -> Device)"},
-    ) == {"host": 4, "synchronous copy": 27}
+    ) == {"CPU work": 4, "synchronous copies": 27}
 
 
 def test_data_loading_keeps_what_it_took_also_after_a_wait():
@@ -228,7 +230,7 @@ def test_data_loading_keeps_what_it_took_also_after_a_wait():
         stream 7 |     [kernel <a    ]
         """,
         names={"load": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
-    ) == {"host": 5, "compute": 15, "GPU synchronization": 5, "data loading": 17}
+    ) == {"CPU work": 5, "GPU compute": 15, "GPU synchronization": 5, "data loading": 17}
 
 
 def test_allocating_device_memory_is_no_ordinary_host_work():
@@ -236,7 +238,7 @@ def test_allocating_device_memory_is_no_ordinary_host_work():
     assert attributed("""
         cpu 1    |[aten::empty [cudaMalloc  ]][launch >a]
         stream 7 |                                  [kernel <a ]
-    """) == {"host": 20, "GPU memory allocation": 14, "compute": 12}
+    """) == {"CPU work": 20, "GPU memory allocation": 14, "GPU compute": 12}
 
 
 def test_a_launch_that_takes_milliseconds_loads_code():
@@ -247,10 +249,10 @@ def test_a_launch_that_takes_milliseconds_loads_code():
         stream 7 |    [k <a]
         """,
         us_per_column=1000,
-    ) == {"one-time setup": 11_000, "host": 10_000}
+    ) == {"one-time setup": 11_000, "CPU work": 10_000}
 
 
-def test_what_recurs_is_no_first_use():
+def test_what_recurs_is_no_setup():
     """The kernel was launched before, by another operator, and that took as long: it is loaded."""
     assert attributed(
         """
@@ -258,7 +260,7 @@ def test_what_recurs_is_no_first_use():
         cpu 1    |[launch >a][aten::mm][relu [launch >b]][aten::mm]
         """,
         us_per_column=1000,
-    ) == {"host": 49_000}
+    ) == {"CPU work": 49_000}
 
 
 def test_a_first_launch_is_long_only_once():
@@ -269,10 +271,10 @@ def test_a_first_launch_is_long_only_once():
         stream 7 |           [k <a]                    [k <b]
         """,
         us_per_column=1000,
-    ) == {"one-time setup": 23_000, "host": 31_000}
+    ) == {"one-time setup": 23_000, "CPU work": 31_000}
 
 
-@pytest.mark.parametrize(("us_per_column", "cause"), [(500, "host"), (501, "one-time setup")])
+@pytest.mark.parametrize(("us_per_column", "cause"), [(500, "CPU work"), (501, "one-time setup")])
 def test_calls_of_up_to_5_ms_are_not_examined(us_per_column: int, cause: str) -> None:
     """The first launch takes 10 columns: 5.00 ms or 5.01 ms."""
     found = attributed("cpu 1    |[graph >a]\nstream 7 |  [k <a]", us_per_column=us_per_column)
@@ -280,8 +282,8 @@ def test_calls_of_up_to_5_ms_are_not_examined(us_per_column: int, cause: str) ->
     assert found == {cause: 10 * us_per_column}
 
 
-@pytest.mark.parametrize(("first", "cause"), [(" " * 7, "host"), (" " * 16, "one-time setup")])
-def test_a_first_use_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
+@pytest.mark.parametrize(("first", "cause"), [(" " * 7, "CPU work"), (" " * 16, "one-time setup")])
+def test_setup_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
     """Later launches take 11 ms, the first one 18 ms or 27 ms."""
     gap = " " * len(first)
     found = attributed(
@@ -333,10 +335,10 @@ def test_a_launch_that_is_held_up_by_a_busy_device_waits_for_it():
         stream 7 |  [k <a                                ]
         """,
         us_per_column=1000,
-    ) == {"one-time setup": 11_000, "GPU synchronization": 31_000, "host": 10_000}
+    ) == {"one-time setup": 11_000, "GPU synchronization": 31_000, "CPU work": 10_000}
 
 
-def test_loading_code_is_a_first_use_each_time():
+def test_loading_code_is_setup_each_time():
     """Each call loads another module, and so does the launch, until its kernel starts."""
     assert attributed(
         """
@@ -344,7 +346,7 @@ def test_loading_code_is_a_first_use_each_time():
         stream 7 |                                         [k <a     ]
         """,
         us_per_column=1000,
-    ) == {"one-time setup": 41_000, "compute": 11_000}
+    ) == {"one-time setup": 41_000, "GPU compute": 11_000}
 
 
 def _full_queue(copy_name: str) -> dict[str, int]:
@@ -362,18 +364,18 @@ def _full_queue(copy_name: str) -> dict[str, int]:
     )
 
 
-def test_a_waiting_copy_is_a_blocking_copy_before_it_is_a_full_queue():
+def test_a_waiting_copy_is_synchronous_before_it_is_a_full_queue():
     """The call waits for its own copy from pageable memory; room in the queue is not enough."""
     found = _full_queue("Memcpy HtoD (Pageable -> Device)")
 
-    assert (found["synchronous copy"], found.get("full launch queue")) == (100, None)
+    assert (found["synchronous copies"], found.get("full launch queue")) == (100, None)
 
 
 def test_a_copy_that_does_not_wait_may_meet_a_full_queue():
     """A copy from pinned memory needs nothing but room."""
     found = _full_queue("Memcpy HtoD (Pinned -> Device)")
 
-    assert (found["full launch queue"], found.get("synchronous copy")) == (100, None)
+    assert (found["full launch queue"], found.get("synchronous copies")) == (100, None)
 
 
 def test_a_launch_that_work_from_before_the_capture_holds_up_met_a_full_queue():
@@ -386,7 +388,7 @@ def test_a_launch_that_work_from_before_the_capture_holds_up_met_a_full_queue():
         stream 9 |            [new <a]
         """,
         us_per_column=1000,
-    ) == {"full launch queue": 11_000, "host": 3_011_000}
+    ) == {"full launch queue": 11_000, "CPU work": 3_011_000}
 
 
 def test_an_empty_trace_has_no_attributed_time():
@@ -403,7 +405,7 @@ def test_a_window_of_an_empty_trace_is_unexplained() -> None:
     found = attributed_time(dag, segment_frame(dag, segments))
 
     assert found[["cause", "place", "step", "event", "dur_ns"]].to_numpy().tolist() == [
-        ["unknown_waits", "", "", -1, 30_000]
+        ["unknown waits", "", "", -1, 30_000]
     ]
 
 
@@ -423,7 +425,7 @@ def test_a_wait_for_what_is_not_recorded_is_a_cause_of_its_own():
     assert attributed("""
         cpu 1    |[launch >a][op      ][sync                                            ][op ]
         stream 7 |     [k1 <a ]
-    """) == {"host": 26, "unrecorded wait": 50}
+    """) == {"CPU work": 26, "unrecorded waits": 50}
 
 
 def test_a_short_synchronization_that_need_not_wait_is_host_time():
@@ -431,7 +433,7 @@ def test_a_short_synchronization_that_need_not_wait_is_host_time():
     assert attributed("""
         cpu 1    |[launch >a][op      ][sync ][op ]
         stream 7 |     [k1 <a ]
-    """) == {"host": 33}
+    """) == {"CPU work": 33}
 
 
 def test_frames_say_nothing_of_time_on_the_device() -> None:
@@ -442,4 +444,4 @@ def test_frames_say_nothing_of_time_on_the_device() -> None:
         cpu 1    |  [frame         ]
         """,
         frames=("frame",),
-    ) == {"compute": 23}
+    ) == {"GPU compute": 23}

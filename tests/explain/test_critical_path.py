@@ -208,7 +208,7 @@ def test_before_its_first_host_event_a_capture_saw_only_the_device():
     assert _path("""
         cpu 1    |          [aten::mm    ]
         stream 7 |[k   ]
-    """) == [("work_from_before_the_profile", "(before the capture)", 10), ("host", "aten::mm", 14)]
+    """) == [("work_from_before_the_profile", "(before the profile)", 10), ("host", "aten::mm", 14)]
 
 
 def test_time_until_a_thread_of_a_pool_begins_is_a_wait_for_work():

@@ -22,7 +22,7 @@ def causes(drawing: str, frames: tuple[str, ...] = (), **names: str) -> dict[str
     events = timeline(drawing, names=names)
     kind = np.where(np.isin(events.names(), frames), EventKind.PYTHON, events.kind)
     events = replace(events, kind=kind.astype(np.int8))
-    time = Trace.from_events(events).compile().critical_path().attributed_time
+    time = Trace.from_events(events).compile().window("trace").critical_path().attributed_time
     by_cause = time.groupby("cause", sort=False)["dur_ns"].sum() // 1000
     return {str(cause): int(dur_us) for cause, dur_us in by_cause.items()}
 

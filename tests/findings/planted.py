@@ -15,13 +15,13 @@ from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job
 
 CAUSES = {
-    "none": "compute",
+    "none": "GPU compute",
     "straggler": "late rank",
     "dataloader": "data loading",
     "sync_in_loop": "GPU synchronization",
-    "small_kernels": "host",
+    "small_kernels": "CPU work",
     "exposed_allreduce": "communication",
-    "blocking_copy": "synchronous copy",
+    "synchronous_copy": "synchronous copies",
     "full_queue": "full launch queue",
     "recompile": "recompilation",
 }
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
         compute is necessary.
         """
         found = self.verdict.findings
-        if self.fault == "full_queue" and found and found[0].cause == "compute":
+        if self.fault == "full_queue" and found and found[0].cause == "GPU compute":
             found = found[1:]
         return found[0] if found else None
 
@@ -125,4 +125,4 @@ def repair_loader(seed: int) -> Repair:
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )
-    return Repair(loading.dur_ns, loading.cost_ns or 0, paths[0].dur_ns - paths[1].dur_ns)
+    return Repair(loading.path_ns, loading.cost_ns or 0, paths[0].dur_ns - paths[1].dur_ns)

@@ -33,7 +33,7 @@ def test_the_command_reports_on_the_part_before_an_unexplained_wait() -> None:
     assert found is not None
     assert 50 <= int(found[1]) < 80
     part = find_bounds(windowed(graph, found[2]).critical_path())
-    assert (part.withheld, part.findings[0].cause) == ("", "host")
+    assert (part.withheld, part.findings[0].cause) == ("", "CPU work")
 
 
 def test_where_no_part_can_be_judged_the_checks_come_next() -> None:

@@ -54,7 +54,7 @@ def test_what_was_planted_is_said_first(expected):
     assert first.cause == cause
     assert evidence in first.evidence[0].label
     if planted:
-        assert first.dur_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
+        assert first.path_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
 
 
 def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before():
@@ -66,9 +66,9 @@ def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before():
         sum(steps[step][f"{part}_ms"] for part in ("forward", "backward")) for step in ("3", "4")
     )
 
-    assert findings[0].dur_ns / 1e6 == pytest.approx(planted - before, rel=0.01)
-    assert 'TORCH_LOGS="recompiles"' in findings[0].to_try
-    assert not any("torch.compile" in finding.to_try for finding in findings)
+    assert findings[0].path_ns / 1e6 == pytest.approx(planted - before, rel=0.01)
+    assert 'TORCH_LOGS="recompiles"' in findings[0].fix.do
+    assert not any("torch.compile" in finding.fix.do for finding in findings)
 
 
 def test_a_checkpoint_without_stacks_is_code_in_a_place_of_one_step():
@@ -85,4 +85,4 @@ def test_computation_on_the_cpu_is_no_wait_for_a_device():
     for name in ("maskindex2", "optimizer", "baseline", "../features/et"):
         findings, _ = capture(name, stacks=False)
         assert "GPU synchronization" not in {finding.cause for finding in findings}
-        assert not any("ProfilerActivity.CUDA" in finding.to_try for finding in findings)
+        assert not any("ProfilerActivity.CUDA" in finding.fix.do for finding in findings)

@@ -29,9 +29,9 @@ def test_findings_on_a_job_never_share_more_than_its_window(fault: str) -> None:
     """All attributed time and unknown waits are the window."""
     outcome = diagnose(fault, N_JOBS)
 
-    assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
+    assert sum(finding.path_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
     assert all(
-        sum(dur for _, dur in finding.ranks) == finding.dur_ns
+        sum(dur for _, dur in finding.ranks) == finding.path_ns
         for finding in outcome.verdict.findings
     )
 

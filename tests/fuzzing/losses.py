@@ -30,7 +30,7 @@ _RANKS = {
     "data loader": {"fault": "dataloader"},
     "syncs": {"fault": "sync_in_loop"},
     "small kernels": {"fault": "small_kernels"},
-    "synchronous copies": {"fault": "blocking_copy"},
+    "synchronous copies": {"fault": "synchronous_copy"},
     "all-reduce": {"fault": "exposed_allreduce"},
 }
 _JOBS = {

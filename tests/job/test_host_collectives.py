@@ -170,7 +170,7 @@ def test_a_monitored_barrier_is_a_rendezvous(tmp_path: Path) -> None:
 def test_a_job_on_the_host_has_no_devices(tmp_path: Path) -> None:
     """A late rank is named, and nothing is said of GPUs."""
     summary = JobSummary(written(tmp_path, late_on_rank_1(), groups=[(0, 1)], hosts=["a", "a"]))
-    assert summary.verdict.findings[0].title == "Rank 1 is late and keeps the others waiting"
+    assert summary.verdict.findings[0].title == "Rank 1 is late"
     assert summary.verdict.findings[0].share == pytest.approx(15.0 / 26.6, abs=0.001)
 
 

@@ -375,7 +375,7 @@ def test_a_job_can_be_loaded_without_inference(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("stacks", "label"),
     [
-        (None, "Python at single.py:44 in parse_features"),
+        (None, "single.py:44 in parse_features"),
         (False, "Python not read (--stacks) after aten::layer_norm"),
     ],
 )

@@ -162,6 +162,6 @@ def test_findings_never_add_up_to_more_than_the_window(name: str) -> None:
     )
 
     assert (
-        sum(finding.dur_ns for finding in summary.verdict.findings) + unexplained_ns
+        sum(finding.path_ns for finding in summary.verdict.findings) + unexplained_ns
         == summary.path.dur_ns
     )

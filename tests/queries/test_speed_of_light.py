@@ -46,7 +46,8 @@ def test_attainable_is_what_the_best_of_the_family_reaches():
 def test_nobody_waits_for_the_kernel():
     """The host's work is longer: the device has nothing to give."""
     short = Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)])
-    found = recorded(short, OTHER, OTHER, OTHER, is_awaited=True).window("trace").speed_of_light()
+    graph = recorded(short, OTHER, OTHER, OTHER, is_awaited=True).window("trace")
+    found = graph.speed_of_light()
 
     assert found["cost_ns"].tolist() == [0, 0]
 

@@ -81,5 +81,5 @@ def test_device_work_hangs_on_its_calls_and_the_path_on_records(ranks):
         unexplained_ns = segments.loc[segments["bound"] == "unknown_waits", "dur_ns"].sum()
 
         assert quality.loc["device work linked to its launch", "share"] > 0.99
-        assert quality.loc["long host waits matched with device work", "verdict"] == "good"
+        assert quality.loc["long synchronizations matched with device work", "verdict"] == "good"
         assert unexplained_ns < 0.02 * segments["dur_ns"].sum()

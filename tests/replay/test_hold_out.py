@@ -42,7 +42,7 @@ def test_steps_that_are_the_same_predict_each_other():
 
     assert found.error == 0
     assert found.spread == 0
-    assert "0.0% off" in str(found)
+    assert "within 0.0%" in str(found)
 
 
 def test_host_time_of_a_step_is_its_own():

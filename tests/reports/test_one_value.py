@@ -7,11 +7,11 @@ from collections import defaultdict
 from typing import get_args
 
 import pytest
+from htagraph.reports.page.key_figures import key_figures
 
 import htagraph as hg
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
-from htagraph.reports.page.key_figures import key_figures
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate
 from tests.synth.training import Fault, training_rank

@@ -172,7 +172,7 @@ def test_a_trace_without_events_is_a_page_that_says_so(tmp_path: Path) -> None:
     """Every section is there with what is missing."""
     text = page_of(summary_of(hg.load(b'{"traceEvents": []}')), tmp_path)
     assert text.count('<p class="absent">') == 7
-    assert "Nothing was recorded in this window." in text
+    assert "Nothing was recorded here." in text
 
 
 def test_a_trace_of_the_host_alone_has_a_path_and_no_devices(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_trace_of_the_host_alone_has_a_path_and_no_devices(tmp_path: Path) -> 
         tmp_path,
     )
     assert 'data-figure="critical-path"' in text
-    assert text.count("No device work in this window. If the whole trace has none, profile") == 2
+    assert text.count("No device work here. If the whole trace has none, profile") == 2
 
 
 def test_a_window_that_touches_no_step_says_so(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from htagraph.reports.page.key_figures import KeyFigure, key_figures
+from htagraph.reports.page.step_views import job_step_choice, step_choice
 
 import htagraph as hg
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.key_figures import KeyFigure, key_figures
 from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.step_views import job_step_choice, step_choice
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate_job
@@ -55,10 +55,10 @@ def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
     told = [(figure.name, figure.text, figure.about) for figure in figures_of(two_steps)]
 
     assert told[:6] == [
-        ("step time", "20.0 us", "mean of 2 steps"),
-        ("device busy", "57.5%", "23.0 us of the window, 40.0 us"),
-        ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
-        ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),
+        ("step time", "20.0 us", "median of 2 steps, no three typical"),
+        ("device busy", "57.5%", "23.0 us of the run, 40.0 us"),
+        ("exposed communication", "32.5%", "13.0 us of the run, 40.0 us"),
+        ("device idle", "42.5%", "17.0 us of the run, 40.0 us"),
         ("SM activity, estimate", "–", "neither grids nor multiprocessors are known"),
         ("unknown_waits", "0.0%", "of the critical path, 40.0 us"),
     ]
@@ -72,14 +72,14 @@ def test_the_saving_is_that_of_the_first_change(two_steps: Summary) -> None:
     assert saving.value == first["saves_share"]
     assert (first["saves_ns"], first["low_ns"], first["high_ns"]) == (9_000, 0, 10_000)
     assert (saving.text, saving.section) == ("22.5%", "help")
-    assert saving.about == "of the window, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
+    assert saving.about == "of the run, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
 
 
 def test_what_is_not_known_is_no_zero() -> None:
     """A trace of the host alone, without steps."""
     told = {figure.name: (figure.text, figure.about) for figure in figures_of(drawn("cpu 1 |[a ]"))}
 
-    assert told["step time"] == ("–", "this window is not made of steps")
+    assert told["step time"] == ("–", "no whole step in this time")
     assert told["device idle"] == ("–", "no device work recorded")
 
 
@@ -92,20 +92,21 @@ def test_figures_of_a_job_name_the_extreme_rank(job: JobSummary) -> None:
 
     assert told["device idle"].value == idle.mean()
     assert told["device idle"].about == (
-        f"of the window, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
+        f"of the run, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
     )
-    assert told["step time"].value == job.path.step_ns
+    assert told["step time"].about.startswith("median of 3 ranks, ")
 
 
 def test_steps_add_up_to_the_path(two_steps: Summary, job: JobSummary) -> None:
-    """Each step has its time of the path: cut where it is done, or in which a rank's code began."""
+    """Each step has its time of the path: cut at its bounds, or in which a rank's code began."""
     choice = step_choice(two_steps.path, "all")
     by_step = two_steps.by_step.set_index("step")["dur_ns"]
     assert {view.name: view.dur_ns for view in choice.views} == by_step.to_dict()
-    assert dict(zip(*choice.views[0].bounds[["bound", "dur_ns"]].T.to_numpy(), strict=True)) == {
-        "launch": 14_000,
+    assert dict(zip(*choice.views[1].bounds[["bound", "dur_ns"]].T.to_numpy(), strict=True)) == {
         "communication": 13_000,
-        "host": 11_000,
+        "launch": 5_000,
+        "sync": 1_000,
+        "untraced_code": 1_000,
     }
 
     path = job.path
@@ -116,8 +117,8 @@ def test_steps_add_up_to_the_path(two_steps: Summary, job: JobSummary) -> None:
 
 
 def test_of_many_steps_the_longest_and_the_usual_can_be_chosen() -> None:
-    """14 steps after the first of the trace: 12 are shown in order, two are named."""
-    steps = "".join(f"{{ProfilerStep#{n}{' ' * (20 if n == 12 else 4)}}}" for n in range(9, 24))
+    """14 steps, the second to last is long: 12 are shown in order, two are named."""
+    steps = "".join(f"{{ProfilerStep#{n}{' ' * (20 if n == 12 else 4)}}}" for n in range(10, 24))
     choice = step_choice(drawn(f"cpu 1 |{steps}").path, "all", usual="ProfilerStep#23")
     names = [view.name for view in choice.views]
 
@@ -147,7 +148,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
         "start": "+25.0 us",
         "duration": "13.0 us",
         "on": "stream 7",
-        "waited for": "ncclK (launch)",
+        "waited for": "ncclK (launch latency)",
         "rule": "duration",
         "evidence": "recorded by the profiler",
     }

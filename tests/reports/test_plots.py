@@ -32,7 +32,7 @@ from htagraph.model.answers import (
 from htagraph.model.colors import INFERRED
 from htagraph.model.frames import SPEED_UPS
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
-from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.kinds import Bound, KernelClass, bound_in_words
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
@@ -72,10 +72,10 @@ def test_the_path_as_one_bar_is_the_breakdown(step: hg.TraceGraph) -> None:
     figure = plots.critical_path(path)
     shares = path.breakdown()["share"]
     assert bars(figure) == {
-        name.replace("_", " "): [share * 100] for name, share in shares.items() if share
+        bound_in_words(name): [share * 100] for name, share in shares.items() if share
     }
     first, second = (
-        f"{share:.0%} {name.replace('_', ' ')}" for name, share in shares.head(2).items()
+        f"{share:.0%} {bound_in_words(name)}" for name, share in shares.head(2).items()
     )
     assert (
         figure.layout.title.text
@@ -155,7 +155,7 @@ def test_what_a_device_does_adds_up_to_the_window(step: hg.TraceGraph) -> None:
     compute, idle = frame["compute_share"][0], frame["idle_share"][0]
     assert (
         figure.layout.title.text
-        == f"Device 0 computes {compute:.0%} of the window and is idle {idle:.0%}"
+        == f"Device 0 computes {compute:.0%} of the run and is idle {idle:.0%}"
     )
 
 
@@ -169,7 +169,7 @@ def test_ranks_of_a_job_have_a_row_each() -> None:
     figure = plots.temporal_breakdown(frame)
     assert list(figure.data[0].y) == ["rank 0, device 0", "rank 1, device 0"]
     assert figure.layout.title.text == (
-        "Devices compute 62% of the window and are idle 38% on average; "
+        "Devices compute 62% of the run and are idle 38% on average; "
         "rank 1, device 0 is idle most (50%)"
     )
 
@@ -326,7 +326,7 @@ def test_what_a_speed_up_saves_is_stated() -> None:
     figure = plots.speed_ups(frame)
     band, curve = figure.data
 
-    assert figure.layout.title.text == "gemm twice as fast saves 20.0% of the window"
+    assert figure.layout.title.text == "gemm twice as fast saves 20.0% of the run"
     assert (list(curve.x), list(curve.y)) == ([0, 50, 100], [0, 20, 20])
     assert list(band.y) == [0, 20, 20, 10, 10, 0]
 
@@ -451,7 +451,7 @@ def test_inferred_segments_are_cross_hatched() -> None:
     ]
 
     ((bound, said),) = crossed
-    assert bound == "sync"
+    assert bound == "GPU synchronization"
     assert said.endswith("<br>inferred: host polls")
     assert figure.layout.meta["note"].startswith("Cross-hatched segments are inferred")
 

@@ -31,7 +31,7 @@ def test_a_change_that_is_also_a_repair_is_told_once():
     found = what_helps(
         asked(
             kind=["repair", "launches", "operator"],
-            target=["host", "each step captured as a CUDA graph", "aten::mm"],
+            target=["host", "each step captured as a graph", "aten::mm"],
             change=["graphed()", "graphed()", "scale('aten::mm', by=0.5)"],
             cause=["host", "", ""],
             shares_with=[-1, -1, 0],
@@ -39,7 +39,7 @@ def test_a_change_that_is_also_a_repair_is_told_once():
     )
 
     assert found[["row", "kind", "target", "shares_with"]].to_numpy().tolist() == [
-        [1, "as a CUDA graph", "each step captured as a CUDA graph", ""],
+        [1, "as a graph", "each step captured as a graph", ""],
         [2, "twice as fast", "aten::mm", "1"],
     ]
 

@@ -20,7 +20,7 @@ FAULTS = (
     "sync_in_loop",
     "small_kernels",
     "exposed_allreduce",
-    "blocking_copy",
+    "synchronous_copy",
 )
 
 

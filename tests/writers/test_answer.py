@@ -35,9 +35,9 @@ def graph() -> hg.TraceGraph:
 
 def test_values_have_units_and_columns_and_labels_their_names_in_code() -> None:
     assert repr(Answer(FRAME)).splitlines() == [
-        "name              bound        dur_ns",
+        "name              bound           dur_ns",
         "void f<int>(int)  untraced_code  1.50 ms",
-        "g                 host          20 ns",
+        "g                 host             20 ns",
     ]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.arrays import I64
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import name_label
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
@@ -89,7 +89,7 @@ def segment_details(
     causes = pd.Series(segment_causes(attributed, n_segments)[shown]).astype(object)
     starts, durs = ((of[name]).tolist() for name in ("start_ns", "dur_ns"))
     fields = {
-        "bound": [in_words(bound) for bound in columns["bound"]],
+        "bound": [bound_in_words(bound) for bound in columns["bound"]],
         "cause": causes.fillna("").tolist(),
         "operator": columns["op"],
         "Python": _code(attributed, shown),
@@ -142,11 +142,11 @@ def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
         "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
     ]
     return [
-        "the start of the window"
+        "the start of the run"
         if not row
-        else f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
+        else f"{name_label(str(name), width=_WIDTH)} ({bound_in_words(bound)}{elsewhere})"
         if is_known
-        else f"unknown: the {human_duration(dur_ns)} before are unknown waits"
+        else f"unknown: the {human_duration(dur_ns)} before are an unknown wait"
         for row, name, bound, elsewhere, is_known, dur_ns in zip(
             rows.tolist(), names, bounds, where, known, durs, strict=True
         )

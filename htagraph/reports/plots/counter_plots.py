@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64, I64
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.reports.no_rows import EMPTY_ANSWERS
 from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
@@ -35,11 +36,31 @@ _MAX_TRACKS = 6
 """Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000
 """Points of a line: about one for each pixel of a wide figure."""
+_BINS_PER_DECADE = 8
+"""Bins of durations: chosen, each a third wider than the one before."""
+_WORTH_SAYING = 0.05
+"""Share of launches that take longer than their work from which on the title says so: chosen."""
 _DASH = {"allocated": "solid", "reserved": "dash"}
 _HOST = 0
 """PyTorch's device type of host memory."""
 _NO_TOTALS = "No totals of memory were recorded, only changes: they need a newer PyTorch"
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def _log_bins(longest_ns: int) -> F64:
+    """Edges of bins of equal ratio, from 1 ns on."""
+    decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
+    return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
+
+
+def _duration_line(name: str, dur_ns: I64, edges: F64, line: dict[str, Any]) -> dict[str, Any]:
+    """Line of steps, of a color and a dash: how many durations lie in each bin."""
+    count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
+    used = np.flatnonzero(count)
+    first, last = (used[0], used[-1] + 1) if len(used) else (0, 0)
+    # An empty bin on both sides: the line begins and ends at zero.
+    inside = slice(max(first - 1, 0), min(last + 1, len(count)))
+    return stepped(name, edges[:-1][inside], count[inside], line, "%{y:,}", width=2)
 
 
 @of_frame(answers.LAUNCH_STATS)
@@ -57,9 +78,9 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
         "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["launch"]),
         "its work": ("kernel_ns", BOUND_COLORS["compute"]),
     }
-    edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
+    edges = _log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
-        duration_line(
+        _duration_line(
             name,
             frame.loc[frame[column] > 0, column].to_numpy(np.int64),
             edges,
@@ -68,10 +89,9 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
         for name, (column, color) in columns.items()
     ]
     shorter = float((frame["kernel_ns"] < frame["launch_ns"]).mean())
-    title = (
-        f"{shorter:.0%} of {len(frame):,} launches start work that is shorter than "
-        f"the call, which takes {human_duration(float(frame['launch_ns'].median()))} (median)"
-    )
+    title = f"A launch call takes {human_duration(float(frame['launch_ns'].median()))} (median)"
+    if shorter >= _WORTH_SAYING:
+        title += f", longer than its work in {shorter:.0%} of {len(frame):,} launches"
     y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
     figure = new_figure(
         lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"

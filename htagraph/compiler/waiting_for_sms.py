@@ -43,7 +43,7 @@ __all__ = ["waiting_for_sms"]
 
 _DRAIN = 0.03
 """Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;
-``tests/compiler/test_device_full.py``)."""
+``tests/compiler/test_waiting_for_sms.py``)."""
 _DRAIN_OF_LARGE = 0.1
 """The same of a kernel that is known to be larger than the device."""
 _ALL_BUT = 0.9
