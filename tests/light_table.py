@@ -44,7 +44,7 @@ def light_row(name: str) -> dict[str, object] | None:
         return {"name": name, "device": ", ".join(graph.dag.events.device_names) or "not recorded"}
     every, rest = light.iloc[0], light.iloc[1:]
     rest = rest[rest["limit"] != "unknown"]
-    at_roof = hg.what_if(graph, hg.at_roof(), on="window").breakdown(by="bound")
+    at_roof = hg.what_if(graph, hg.at_roof()).breakdown(by="bound")
     return {
         "name": name,
         "device": roofline.attrs.get("peaks", {}).get("device", "several"),

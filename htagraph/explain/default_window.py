@@ -141,10 +141,12 @@ def left_out_in_words(parts: Sequence[str]) -> str:
 def may_open_long(dag: Dag) -> bool:
     """Whether work from before the profile may limit the trace for long at first.
 
-    Told from times alone, since a path takes longer.
+    Told from times alone, since a path takes longer. Not where no launch is recorded at all.
     """
-    events, edges = dag.events, dag.edges
-    unlinked = np.flatnonzero(events.is_device & (dag.launch < 0))
+    events, edges, is_linked = dag.events, dag.edges, dag.launch >= 0
+    if not is_linked.any():
+        return False
+    unlinked = np.flatnonzero(events.is_device & ~is_linked)
     first = edges.head[edges.rule == Rule.FIRST_DEVICE_WORK]
     begin_ns, host_ns = dag.span.start_ns, events.ts_ns[events.is_host]
     last_ns = events.node_ts_ns[np.append(2 * unlinked + 1, first)].max(initial=begin_ns)

@@ -295,10 +295,11 @@ def test_a_job_without_inference_says_so(capsys, folder, tmp_path):
 
 
 def test_all_of_a_job_can_be_asked_for(folder):
-    """`-w trace` is the whole job."""
+    """`-w trace` is the whole job; by default, its steps are judged."""
     job = load_job(folder)
 
-    assert windowed(job, "trace") is job
+    assert windowed(job, "trace").rank_window is None
+    assert (str(job.rank_window), job.n_steps) == ("3 steps", 3)
 
 
 def test_ranks_without_work_are_reported(capsys, tmp_path):

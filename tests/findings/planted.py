@@ -120,7 +120,8 @@ def repair_loader(seed: int) -> Repair:
     delay_ns = int(layers * _LAYER_NS * source.uniform(0.2, 4))
     jobs = [training_job(**options, delay_ns=delay, seed=seed) for delay in (delay_ns, 0)]
     ranks = [simulate(job.ranks[0]) for job in jobs]
-    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in ranks]
+    graphs = [Trace.from_events(rank.events).compile().window("trace") for rank in ranks]
+    paths = [graph.critical_path() for graph in graphs]
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )

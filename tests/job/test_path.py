@@ -51,7 +51,7 @@ def as_edges(path: JobPath) -> list[list[int]]:
 def merged(job: Job) -> pd.DataFrame:
     """The path of all ranks as one graph."""
     clocks = {rank: job.clock(rank) for rank in job}
-    ends = {rank: summary.ends for rank, summary in job.summaries.items()}
+    ends = dict(job._rank_ends())  # noqa: SLF001  of the window that the path has
     return merged_path({rank: job[rank].dag for rank in job}, job.collectives(), clocks, ends)
 
 
@@ -64,7 +64,7 @@ def on_true_clocks(job: Job, simulated: SimulatedJob) -> JobPath:
     known = Clocks(fits, dict.fromkeys(fits, -1), dict.fromkeys(fits, (0, 0)))
     timeline = Timeline(job.graphs)
     vars(timeline)["fitted"] = known
-    return replace(job, timeline=timeline).critical_path()
+    return replace(job, timeline=timeline).window("trace").critical_path()
 
 
 def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:

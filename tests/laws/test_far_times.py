@@ -37,7 +37,7 @@ def test_the_only_launch_on_an_idle_stream_may_take_a_century() -> None:
 
     graph = asked(Trace.from_events(_moved(events, is_far, _LAST_NS)))
 
-    assert graph.dur_ns == _LAST_NS - int(events.ts_ns.min())
+    assert graph.window("trace").dur_ns == _LAST_NS - int(events.ts_ns.min())
 
 
 @pytest.mark.parametrize("by_ns", [_LAST_NS, 10**18, -_LAST_NS])

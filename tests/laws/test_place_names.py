@@ -47,7 +47,7 @@ def test_a_place_has_one_name_everywhere(neighbour: str) -> None:
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_a_place_can_be_removed_by_its_name(neighbour: str) -> None:
     """It takes 2 ms in each of four steps."""
-    graph = stepping(neighbour, 2_000)
+    graph = stepping(neighbour, 2_000).window("trace")
     saves = hg.what_if(graph, hg.remove(hg.code(f"after {neighbour}"))).saves_ns
 
     assert saves is not None

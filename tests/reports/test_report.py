@@ -105,8 +105,8 @@ def test_a_verdict_reads_like_the_terminal():
     lines = repr(verdict.compile().verdict()).splitlines()
 
     assert lines[:2] == [
-        "What limits the whole trace (24.0 ms)",
-        "  1. Data loading: 82.4% of the path (19.7 ms)",
+        "What limits 3 steps (23.8 ms)",
+        "  1. Data loading: 83.1% of the path (19.7 ms)",
     ]
     assert any(line.startswith("     try: ") for line in lines)
     assert max(map(len, lines)) <= 100

@@ -83,7 +83,7 @@ def dur_ns(program: Program | JobProgram) -> int:
         return Trace.from_events(simulate(program).events).compile().window("trace").dur_ns
     with tempfile.TemporaryDirectory() as folder:
         simulate_job(program).write(folder)
-        return load_job(folder).critical_path().dur_ns
+        return load_job(folder).window("trace").critical_path().dur_ns
 
 
 Made = tuple[Change, Program]
