@@ -43,7 +43,7 @@ def legend(drawn: str) -> str:
     Examples
     --------
     >>> legend('<i data-key="host"></i>')
-    '<ul class="legend" aria-label="Colors"><li data-key="host">host</li></ul>'
+    '<ul class="legend" aria-label="Colors"><li data-key="host">CPU operators</li></ul>'
     """
     used = [name for name, color in _COLORS.items() if color.fill in drawn or mark(name) in drawn]
     items = "".join(f"<li{mark(name)}>{escape(bound_in_words(name))}</li>" for name in used)
