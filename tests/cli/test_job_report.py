@@ -18,7 +18,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
-from htagraph.reports.page.shared_sections import help_section
+from htagraph.reports.page.path_section import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
 from tests.real_traces import located
 from tests.synth.simulator import simulate_job
@@ -129,7 +129,7 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
     assert job_document(summary)["opportunities"] == []
     assert "What would help" not in markdown_job_summary(summary)
-    assert (section.panels, section.absent) == ((), NOT_REPLAYED)
+    assert (section.panels, section.intro) == ((), NOT_REPLAYED)
 
 
 @pytest.mark.public("hta/trace_filter")
