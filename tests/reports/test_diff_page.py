@@ -64,10 +64,10 @@ def test_a_change_that_ends_below_none_is_left_of_the_line(tmp_path: Path) -> No
 
 
 def test_the_verdict_is_the_first_line_below_the_names(tmp_path: Path) -> None:
-    """Before what is compared, and the menu."""
+    """Before what is compared, the bars, and what is folded."""
     run = profile({"compute": [30 * MS] * 5})
     text = write_diff_page(tmp_path / "diff.html", RunDiff(run, run)).read_text("utf-8")
-    places = ("<h1>", 'class="lead"', 'class="facts"', "<nav", "<main")
+    places = ("<h1>", 'class="lead"', 'class="facts"', 'class="bars"', 'class="section"')
     at = [text.index(place) for place in places]
 
     assert at == sorted(at)
