@@ -45,7 +45,8 @@ _FENCE = re.compile(
 )
 _COMMAND = re.compile(
     r"(?P<call>.*?)"
-    r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p|(?P<code>; echo \$\?))?"
+    r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p"
+    r"| \| grep '(?P<part>[^']+)'|(?P<code>; echo \$\?))?"
 )
 _LANGUAGES = ("bash", "console", "python")
 _ROOT = Path(__file__).parents[1]
@@ -157,7 +158,7 @@ def _run(command: str) -> str:
             main(words[1:])
         except SystemExit as ended:
             code = int(ended.code or 0)
-    lines = output.getvalue().splitlines()
+    lines = [line for line in output.getvalue().splitlines() if (parts["part"] or "") in line]
     if parts["code"]:
         lines.append(str(code))
     elif code:

@@ -153,7 +153,7 @@ DRAWINGS = {
                 Box(160, 180, "", _B.LAUNCH),
                 Box(180, 430, "compute", _B.COMPUTE),
                 Box(430, 440, "", _B.SYNC),
-                Box(440, 490, "gap", _B.PYTHON_GAP),
+                Box(440, 490, "gap", _B.UNTRACED_CODE),
             ],
         },
         ((0, 160, 1, 180, True), (1, 430, 0, 440, True)),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
-    from htagraph.replay.changes import insert, no_wait, remove, scale
+    from htagraph.replay.changes import insert, no_wait, remove, scale, without
     from htagraph.replay.collective_changes import bandwidth, equalise
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
@@ -103,6 +103,7 @@ __all__ = [
     "stepwise_verdict",
     "synth",
     "what_if",
+    "without",
     "write_page",
 ]
 
@@ -162,13 +163,14 @@ _HOMES = {
     "scale": "replay.changes",
     "stepwise_verdict": "stepwise",
     "what_if": "scenario",
+    "without": "replay.changes",
     "write_page": "reports.page",
 }
 _ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
 
 
 def __getattr__(name: str) -> object:
-    """A public name, imported on first use: the command starts, and can be stopped, at once."""
+    """A public name, imported when first asked for: the command starts, and stops, at once."""
     if name in _ROOMS:
         value: object = import_module(f"htagraph.{_ROOMS[name]}")
     elif name in _HOMES:

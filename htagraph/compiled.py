@@ -54,7 +54,7 @@ class LoadOptions:
     Parameters
     ----------
     stacks : bool, optional
-        Load Python stacks, too. None: if the file is small, or code between operators is the
+        Load Python stacks, too. None: if the file is small, or untraced code is the
         largest part of its critical path.
     infer : bool
         Infer waits that were not recorded.
@@ -81,9 +81,9 @@ class LoadOptions:
 
 
 def _gaps_lead(graph: TraceGraph) -> bool:
-    """Whether code between operators is the largest part of the critical path."""
+    """Whether untraced code is the largest part of the critical path."""
     by_bound = graph.critical_path().breakdown(by="bound")
-    return bool(len(by_bound)) and by_bound.index[0] == Bound.PYTHON_GAP.label
+    return bool(len(by_bound)) and by_bound.index[0] == Bound.UNTRACED_CODE.label
 
 
 def load_graph(
@@ -107,7 +107,7 @@ def load_graph(
     ----------
     source : str or Path
     stacks : bool, optional
-        None: if the file is small, or code between operators is the largest part of its path.
+        None: if the file is small, or untraced code is the largest part of its path.
     class_rules : iterable of ClassRule, optional
     infer : bool, default=True
     beside : iterable of str or Path, optional
@@ -187,7 +187,7 @@ def opened(kept: Path, path: Path) -> Compiled | None:
         dag, recording = read_compiled(kept, path)
     except TraceFormatError:
         return None
-    return Compiled(Trace(recording), TraceGraph(dag, dag.span, recording.rank, recording.origin))
+    return Compiled(Trace(recording), TraceGraph(dag, None, recording.rank, recording.origin))
 
 
 def saved(made: Compiled, kept: Path) -> Path:

@@ -46,6 +46,7 @@ from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
     from htagraph.algorithms.reach import PyDiGraph
+    from htagraph.explain.default_window import DefaultWindow
     from htagraph.findings.verdict import Verdict
 
 __all__ = ["TraceGraph"]
@@ -61,17 +62,43 @@ class TraceGraph(Questions):
     Parameters
     ----------
     dag : Dag
-    interval : Window
-        The window that questions are answered for.
+    asked : Window, optional
+        The window that questions are answered for; by default whole steps, as `interval` says.
     rank : int
     origin : Origin, optional
         The file that the trace was read from.
     """
 
     dag: Dag
-    interval: Window
+    asked: Window | None = None
     rank: int = 0
     origin: Origin | None = None
+
+    @cached_property
+    def _default(self) -> DefaultWindow:
+        from htagraph.explain.default_window import default_window  # noqa: PLC0415  deferred
+
+        return default_window(self.dag)
+
+    @property
+    def interval(self) -> Window:
+        """The window that questions are answered for.
+
+        By default its whole steps, without the first if that is unlike the others, without work
+        from before the profile, and without what surrounds lost records; without steps, the rest.
+        ``window("trace")`` is all of the trace.
+        """
+        return self._default.window if self.asked is None else self.asked
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the default window leaves out of the trace; empty if a window was asked for."""
+        return self._default.left_out if self.asked is None else ()
+
+    @property
+    def n_steps(self) -> int:
+        """Whole steps that the window consists of, 0 if it is not made of steps."""
+        return self.interval.n_steps
 
     @property
     def dur_ns(self) -> int:
@@ -154,8 +181,8 @@ class TraceGraph(Questions):
         WindowNotFoundError
             If nothing has this name; the hint lists the steps.
         QueryError
-            If the times are in the wrong order, the pattern is no regular expression, or too few
-            steps are alike for a median one.
+            If the times are in the wrong order, the pattern is no regular expression, or typical
+            steps are too few for a median one.
 
         Warns
         -----
@@ -171,7 +198,7 @@ class TraceGraph(Questions):
         >>> graph.window("1ms:3ms").dur_ns
         2000000
         """
-        return replace(self, interval=find_window(self.dag, window, on=on, instance=instance))
+        return replace(self, asked=find_window(self.dag, window, on=on, instance=instance))
 
     def select(
         self,
@@ -277,7 +304,7 @@ class TraceGraph(Questions):
     @cached_property
     def _damage(self) -> tuple[str, ...]:
         """What of the window is damaged, worst first: below every answer."""
-        from htagraph.queries.damage import damage_of  # noqa: PLC0415  deferred: not for a path
+        from htagraph.lookup.damage import damage_of  # noqa: PLC0415  deferred: not for a path
 
         return damage_in_words(damage_of(self.dag, self.interval))[:_N_DAMAGED]
 
@@ -313,7 +340,7 @@ class TraceGraph(Questions):
         from htagraph.readers.graph_file import read_graph  # noqa: PLC0415  deferred: few need it
 
         dag, rank, origin = read_graph(path)
-        return cls(dag, dag.span, rank, origin)
+        return cls(dag, None, rank, origin)
 
     def to_rustworkx(self) -> PyDiGraph:
         """The window's graph with one source and one sink as a rustworkx graph.
@@ -384,48 +411,25 @@ class TraceGraph(Questions):
             title=self.interval.name,
         )
 
-    @property
-    def judged(self) -> TraceGraph:
-        """The graph of the window that `verdict`, `opportunities` and `what_if` are about.
-
-        Of a whole trace that opens with work launched before the capture, the rest; of one with
-        lost device work, its longest part without, if that is a third of it or more.
-        """
-        # Itself is not kept: what refers to itself stays in memory after its last use.
-        return self if self._judged is None else self._judged
-
-    @cached_property
-    def _judged(self) -> TraceGraph | None:
-        from htagraph.findings.judged import judged  # noqa: PLC0415  deferred: large
-
-        if self.interval != self.dag.span:
-            return None
-        window = judged(self.critical_path()).window
-        return None if window == self.interval else replace(self, interval=window)
-
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the window shorter, each with its predicted saving.
 
-        The graph is replayed with each change; `what_if` replays others. Of a whole trace, those
-        for `judged`.
+        The graph is replayed with each change; `what_if` replays others.
         """
-        window = self.judged
-        answer = super(TraceGraph, window).opportunities()
+        answer = super().opportunities()
         answer.attrs["notes"] = (
-            f"Of {window.critical_path().window_name} ({human_duration(window.dur_ns)}).",
+            f"Of {self.critical_path().window_name} ({human_duration(self.dur_ns)}).",
             *answer.attrs.get("notes", ()),
         )
         return answer
 
     def verdict(self) -> Verdict:
-        """What bounds the window, its cost, and what to try: the causes of its critical path.
-
-        Of a whole trace, what bounds `judged`.
+        """What limits the window, its cost, and what to try: the causes of its critical path.
 
         Returns
         -------
         Verdict
-            Withheld if too much of the path is unexplained.
+            Withheld if too much of the path is unknown waits.
 
         Examples
         --------
@@ -435,14 +439,15 @@ class TraceGraph(Questions):
         """
         from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415  deferred: large
 
-        return find_bounds(self.judged.critical_path())
+        return find_bounds(self.critical_path())
 
     def __repr__(self) -> str:
         """Summary in one line."""
-        where = "" if self.interval.name == self.dag.span.name else f"{self.interval.name}, "
+        where = "" if self.asked in (None, self.dag.span) else f"{self.asked.name}, "
         return (
             f"TraceGraph(rank={self.rank}, {where}{human_count(len(self._event_rows), 'event')}, "
-            f"{human_count(len(self._edge_rows), 'edge')}, {human_count(len(self.steps), 'step')}, "
+            f"{human_count(len(self._edge_rows), 'edge')}, "
+            f"{human_count(self.n_steps or len(self.steps), 'step')}, "
             f"{human_duration(self.dur_ns)})"
         )
 

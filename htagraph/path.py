@@ -15,14 +15,13 @@ from htagraph.errors import MissingEventsError, QueryError, one_of
 from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
 from htagraph.explain.critical_path import path_edges, path_parts, path_segments
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
+from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.edges import edge_frame
-from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.recording import Origin
-from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.content import first_bytes
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from htagraph.replay.excerpt import Excerpt
     from htagraph.replay.predictions import Trials
     from htagraph.replay.rehearsal import Rehearsal
+    from htagraph.writers.path_tracks import DrawnPath
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -88,6 +88,16 @@ class CriticalPath:
     def dur_ns(self) -> int:
         """Length of the path, which is the length of the window."""
         return self.window.dur_ns
+
+    @property
+    def n_steps(self) -> int:
+        """Whole steps that the window consists of, 0 if it is not made of steps."""
+        return self.window.n_steps
+
+    @property
+    def step_ns(self) -> float:
+        """Step time: the mean length of these steps; 0 if there are none."""
+        return self.window.step_ns
 
     @property
     def window_name(self) -> str:
@@ -171,9 +181,9 @@ class CriticalPath:
         return trials_on(self.dag, self.window, self.coded, self.attributed)
 
     @property
-    def unexplained_share(self) -> float:
+    def unknown_share(self) -> float:
         """Share of the path whose wait no dependency explains."""
-        unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNEXPLAINED].sum()
+        unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNKNOWN_WAITS].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     @property
@@ -189,8 +199,7 @@ class CriticalPath:
         Parameters
         ----------
         by : {"bound", "kind", "name", "op", "track", "rule", "step"}
-            ``step`` cuts the path at the boundaries of the trace's steps; the rest is
-            ``(outside steps)``.
+            ``step`` cuts the path where steps are done; the rest is ``(outside steps)``.
 
         Returns
         -------
@@ -213,15 +222,13 @@ class CriticalPath:
                 f"a path cannot be broken down by {by!r}.",
                 hint=one_of(by, (*LABELS, "step"), "by"),
             )
-        steps = find_steps(self.dag.events)
-        if not len(steps):
+        if not len(self.steps.names):
             raise MissingEventsError(
                 "the trace has no steps.",
                 missing="steps",
                 hint="call profiler.step(), or break down by 'bound'.",
             )
-        pieces = self.pieces(steps)
-        return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
+        return sum_by(self.pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
     def sums(self, *, by: BreakdownKey = "bound") -> dict[str, npt.NDArray[Any]]:
         """Columns of a `breakdown` by a label as arrays, without pandas.
@@ -243,9 +250,15 @@ class CriticalPath:
         """What `sums` has found, by label."""
         return {}
 
-    def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
-        """Segments cut at the boundaries of steps; see `split_by_steps`."""
-        return split_by_steps(self.coded.start_ns, self.coded.dur_ns, steps)
+    @cached_property
+    def steps(self) -> DoneSteps:
+        """The steps of the trace, each from when the one before was done until it is done."""
+        return done_steps(self.dag)
+
+    @property
+    def pieces(self) -> pd.DataFrame:
+        """Segments cut where steps are done; see `split_by_steps`."""
+        return split_by_steps(self.coded.start_ns, self.coded.dur_ns, self.steps.frame)
 
     @property
     def start_ns(self) -> int:
@@ -267,9 +280,8 @@ class CriticalPath:
         out: str | Path,
         *,
         findings: Mapping[str, str] | None = None,
-        opens_at_ns: int | None = None,
     ) -> Path:
-        """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
+        """Write the whole trace with its findings and path on top, for https://ui.perfetto.dev.
 
         Segments are named by their bound and event; cause, rule and evidence are arguments. Device
         times are shifted by ``dag.clock_shift_ns`` if the clocks disagreed.
@@ -279,17 +291,29 @@ class CriticalPath:
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            A note on each cause, such as `Verdict.by_cause`.
-        opens_at_ns : int, unit=ns, optional
-            Time of the segment at which ``htagraph view`` opens the file, such as
-            `Verdict.opens_at_ns`.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
 
         Raises
         ------
         OutputError
             If the file cannot be written.
         """
-        return write_path_trace(self, out, findings=findings, opens_at_ns=opens_at_ns)
+        return write_path_trace(self, out, findings=findings)
+
+    def drawn(self, findings: Mapping[str, str]) -> DrawnPath:
+        """What `to_perfetto` draws on top of the trace."""
+        from htagraph.explain.segment_causes import main_causes, with_causes  # noqa: PLC0415
+        from htagraph.writers.path_tracks import DrawnPath  # noqa: PLC0415  deferred: few need it
+
+        moved_by, charged = self.dag.calibration.moved_by, self.attributed_labels
+        moved = f" Device times are shifted by {moved_by} to match the host clock."
+        return DrawnPath(
+            with_causes(self.segments, charged),
+            main_causes(charged),
+            findings,
+            f"Critical path of {self.window_name}. {_ABOUT}{moved if moved_by else ''}",
+        )
 
     def to_chrome_json(self, out: str | Path) -> Path:
         """Write the original trace, byte for byte, with the critical path added as events.
@@ -333,14 +357,11 @@ class CriticalPath:
             clock_shift_ns=self.dag.clock_shift_ns,
         )
 
-    def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 200) -> str:
-        """Path as a DOT graph, written to a file if one is given.
+    def to_dot(self, out: str | Path | None = None) -> str:
+        """Path as a DOT graph of one slide, written to a file if one is given.
 
-        Parameters
-        ----------
-        out : str or Path, optional
-        max_nodes : int, default=200
-            Number of longest segments to draw; the others are merged between them.
+        A box per bound, with the longest of its names, their time and share. Arrows count how
+        often the path passes from one to another.
 
         Raises
         ------
@@ -349,27 +370,19 @@ class CriticalPath:
         """
         from htagraph.writers.dot import path_dot  # noqa: PLC0415  deferred: few need it
 
-        path = self.coded
-        labels = {
-            name: categorical(*segment_labels(self.dag, path, name))
-            for name in ("bound", "name", "track", "op", "kind")
-        }
-        times = {"dur_ns": path.dur_ns, "lag_ns": path.lag_ns(self.dag)}
-        return path_dot(
-            pd.DataFrame(labels | times, copy=False),
-            out=out,
-            max_nodes=max_nodes,
-            title=f"Critical path of {self.window.name}",
-        )
+        names, texts = segment_labels(self.dag, self.coded, "name")
+        title = f"Critical path of {self.window_name}"
+        return path_dot(self.bounds, names, texts, self.durations_ns, out=out, title=title)
 
     def __repr__(self) -> str:
         """Summary in one line."""
         sums = self.sums()
         shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
         top = [(name, share) for name, share in shares if share >= _SHOWN_SHARE]
-        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
+        bounds = ", ".join(f"{bound_in_words(name)} {share:.0%}" for name, share in top)
+        each = f"{human_duration(self.step_ns)} a step, " if self.n_steps > 1 else ""
         return (
-            f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
+            f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, {each}"
             f"{human_count(int(sums['n_segments'].sum()), 'segment')}: {bounds or 'nothing'})"
         )
 
@@ -386,7 +399,6 @@ def write_path_trace(
     out: str | Path,
     *,
     findings: Mapping[str, str] | None = None,
-    opens_at_ns: int | None = None,
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
@@ -397,9 +409,7 @@ def write_path_trace(
     Parameters
     ----------
     findings : mapping of str to str, optional
-        A note on each cause.
-    opens_at_ns : int, unit=ns, optional
-        Time of the segment at which ``htagraph view`` opens the file.
+        As `CriticalPath.to_perfetto` takes them.
     run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
 
@@ -410,28 +420,20 @@ def write_path_trace(
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
     from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
-    from htagraph.explain.segment_causes import with_causes  # noqa: PLC0415
     from htagraph.lookup.edges import work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 
-    dag, segments = path.dag, path.segments
-    moved_by = dag.calibration.moved_by
-    moved = f" Device times are shifted by {moved_by} to match the host clock." if moved_by else ""
-    events = segments["event"].to_numpy()
+    dag, events = path.dag, path.segments["event"].to_numpy()
     return write_pftrace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        segments=with_causes(segments, path.attributed_labels),
-        findings=findings or {},
-        opens_at_ns=opens_at_ns,
+        path=path.drawn(findings or {}),
         links=work_links(dag),
         critical_events=events[events >= 0],
         computed=roof_arguments(dag),
         counters=counter_tracks(dag),
-        window=path.window_name,
-        description=f"Critical path of {path.window_name}. {_ABOUT}{moved}",
         run=run,
         place=place,
         origin_ns=path.origin_ns if origin_ns is None else origin_ns,

@@ -60,7 +60,7 @@ QUESTIONS = (
     "steady_state",
     "collectives",
     "slack",
-    "drag",
+    "cost",
     "near_critical",
     "quality",
     "damage",
@@ -85,7 +85,7 @@ ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 
 
 def question_of(name: str) -> Question:
-    """The function of a question; its module is loaded on first use."""
+    """The function of a question; its module is loaded when it is first asked."""
     question: Question = getattr(import_module(f"htagraph.queries.{name}"), name)
     return question
 
@@ -192,7 +192,7 @@ class Questions(ABC):
         return self._ask("idle_intervals", per=per)
 
     def idle_categories(self, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
-        """Idle time per stream as host wait, kernel wait and other, by HTA's definition."""
+        """Idle time per stream as ``host_wait``, ``kernel_wait`` and other, by HTA's definition."""
         return self._ask("idle_categories", kernel_wait_ns=kernel_wait_ns)
 
     def kernel_breakdown(
@@ -323,7 +323,7 @@ class Questions(ABC):
         return self._ask("step_times")
 
     def steady_state(self) -> pd.DataFrame:
-        """Steps that are alike, the one that represents them, and how the others differ."""
+        """Typical steps, the one that represents them, and how the others differ."""
         return self._ask("steady_state")
 
     def collectives(self) -> pd.DataFrame:
@@ -334,17 +334,17 @@ class Questions(ABC):
         """Events with total and free float: how much later each may end without delaying others."""
         return self._ask("slack")
 
-    def drag(
+    def cost(
         self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
     ) -> pd.DataFrame:
-        """Drag of each group: how much shorter the window would be if the group took no time.
+        """Cost of each group: how much shorter the window would be if the group took no time.
 
         Raises
         ------
         MissingEventsError
             If modules are asked for, and no Python stack was recorded.
         """
-        return self._ask("drag", by=by)
+        return self._ask("cost", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
         """Chains of events that are almost critical.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, overload
+from typing import overload
 
 import pandas as pd
 
@@ -15,9 +15,11 @@ from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_runs
-from htagraph.queries.quality import unexplained_in_words
-from htagraph.replay.changes import Change
+from htagraph.queries.opportunities import trials_on
+from htagraph.queries.quality import unknown_in_words
+from htagraph.replay.changes import Change, Without
 from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
+from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
 
@@ -52,7 +54,21 @@ class Scenario:
 
         None if the prediction is withheld.
         """
-        return None if self.withheld else self.rehearsal.saving(self.changes)
+        if self.withheld:
+            return None
+        match self.changes:
+            case (Without(cause=cause),):
+                return self._trials.cost(cause, self._path_before.attributed_labels)
+        return self.rehearsal.saving(self._trials.made(self.changes))
+
+    @cached_property
+    def _path_before(self) -> CriticalPath:
+        return self.before.critical_path()
+
+    @cached_property
+    def _trials(self) -> Trials[Rehearsal]:
+        path = self._path_before
+        return trials_on(path.dag, path.window, path.coded, path.attributed)
 
     @property
     def hold_out(self) -> HoldOut:
@@ -64,22 +80,22 @@ class Scenario:
         """Why the prediction is withheld; empty if it is not."""
         if self.hold_out.is_too_large:
             return f"{self.hold_out}: above {HOLD_OUT_LIMIT:.0%}, nothing is predicted"
-        return unexplained_in_words(self.before.critical_path().unexplained_share)
+        return unknown_in_words(self._path_before.unknown_share)
 
     @cached_property
     def graph(self) -> TraceGraph:
         """The graph of the changed run in the same window; it answers every question."""
-        run = self.rehearsal.run(self.changes)
+        run = self.rehearsal.run(self._trials.made(self.changes))
         dag = retimed(self.before.dag, run.replay, run.lag_ns, run.times_ns)
         window = self.rehearsal.replay.window_in(run.times_ns, self.before.interval)
-        return replace(self.before, dag=dag, interval=window)
+        return replace(self.before, dag=dag, asked=window)
 
     def critical_path(self) -> CriticalPath:
         """The critical path of the changed run; it tiles its window."""
         return self.graph.critical_path()
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
-        """What bounds the changed run; as `CriticalPath.breakdown`."""
+        """What limits the changed run; as `CriticalPath.breakdown`."""
         return self.critical_path().breakdown(by=by)
 
     def diff(self) -> GraphDiff:
@@ -104,7 +120,7 @@ class Scenario:
             If a change names nothing in the trace.
         """
         changes = ", ".join(map(str, self.changes))
-        before, after = self.before.critical_path(), self.critical_path()
+        before, after = self._path_before, self.critical_path()
         origin_ns = min(before.origin_ns, after.origin_ns)
         runs = {"as it was": before, f"what if: {changes}": after}
         return write_runs(out, runs, [origin_ns, origin_ns])
@@ -112,7 +128,7 @@ class Scenario:
     def __repr__(self) -> str:
         """The changes, the window, and the saving."""
         changes = ", ".join(map(str, self.changes)) or "as it was"
-        where = f"{self.before.critical_path().window_name}, {changes}"
+        where = f"{self._path_before.window_name}, {changes}"
         if self.saves_ns is None:
             return f"Scenario({where}: withheld, as {self.withheld})"
         return (
@@ -122,33 +138,25 @@ class Scenario:
 
 
 @overload
-def what_if(
-    run: TraceGraph, *changes: Change, on: Literal["judged", "window"] = ...
-) -> Scenario: ...
+def what_if(run: TraceGraph, *changes: Change) -> Scenario: ...
 
 
 @overload
-def what_if(run: Job, *changes: Change, on: Literal["judged", "window"] = ...) -> JobScenario: ...
+def what_if(run: Job, *changes: Change) -> JobScenario: ...
 
 
-def what_if(
-    run: TraceGraph | Job,
-    *changes: Change,
-    on: Literal["judged", "window"] = "judged",
-) -> Scenario | JobScenario:
+def what_if(run: TraceGraph | Job, *changes: Change) -> Scenario | JobScenario:
     """Predict a run under changes from its graph.
 
     Parameters
     ----------
     run : TraceGraph or Job
-        All of it, or a window.
+        In its window.
     *changes : Change
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
-        `prefetch`, and of a job `equalise`; applied in order, throughout the trace. In a job they
-        apply to every rank that has what they name; ``change.on_rank(3)`` to one.
-    on : {"judged", "window"}
-        What to predict of a whole trace: `TraceGraph.judged`, the window of its verdict, or all.
-        Of a job always the window.
+        `prefetch`, `at_roof`, `without`, and of a job `equalise`; applied in order, throughout the
+        trace. In a job they apply to every rank that has what they name; ``change.on_rank(3)`` to
+        one.
 
     Returns
     -------
@@ -164,9 +172,8 @@ def what_if(
     >>> import htagraph as hg
     >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
-    Scenario(the whole trace, scale('enumerate(DataLoader)*', by=0.5): ...)
+    Scenario(3 steps, scale('enumerate(DataLoader)*', by=0.5): ...)
     """
     if isinstance(run, Job):
         return JobScenario(run, changes)
-    run = run.judged if on == "judged" else run
     return Scenario(run, changes, Rehearsal(run.dag, run.interval))

@@ -33,14 +33,17 @@ from htagraph.compiler.passes import compile_events, learnt_from
 from htagraph.compiler.structure import Learnt
 from htagraph.errors import OutputError
 from htagraph.explain.critical_path import path_edges
+from htagraph.explain.default_window import default_window
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
-from htagraph.findings.light import compute_in_words
-from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import LOST_LIMIT, lost_in_words, lost_share
-from htagraph.findings.window_bounds import told_of, with_low_ends
+from htagraph.findings.light import light_on
+from htagraph.findings.verdict import Paragraph, Verdict, lines_of
+from htagraph.findings.window_bounds import find_bounds, told_of
+from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
+from htagraph.lookup.done_steps import device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
+from htagraph.lookup.steady_steps import FEWEST_ALIKE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64, U8
 from htagraph.model.dag import Calibration, Dag
@@ -53,7 +56,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.path import BreakdownKey, CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.graph_file import BROKEN, arrays_in
@@ -104,8 +106,8 @@ _FAR = 1 << 62
 
 
 _READ_IN_PARTS = (
-    "Read in parts, with an eighth more around each: a wait for something before that is "
-    "unexplained, and what threads wait for is learned from each part by itself."
+    "Read in parts, with an eighth more around each: a wait for something before that is an "
+    "unknown wait, and what threads wait for is learned from each part by itself."
 )
 
 
@@ -130,6 +132,10 @@ class _Part:
         Of the path by each of `_SUMS`: time, and number of segments.
     entered : _Place, optional
         Where the part before ends.
+    begins : bool
+        The window begins here: nothing of the parts before is in it.
+    n_warm_up : int
+        Steps that are left out at first; -1 if what is judged are no steps.
     """
 
     labels: pd.DataFrame
@@ -138,6 +144,14 @@ class _Part:
     dur_ns: int
     damage: tuple[Damage, ...]
     start_ns: int
+    begins: bool
+    n_warm_up: int
+
+    @property
+    def before(self) -> _Part:
+        """A part before the window."""
+        nothing: dict[str, dict[str, tuple[int, int]]] = {str(by): {} for by in _SUMS}
+        return replace(self, labels=self.labels[:0], sums=nothing, dur_ns=0, damage=())
 
     def arrays(self) -> Arrays:
         """What is stored."""
@@ -148,6 +162,8 @@ class _Part:
             "dur_ns": self.dur_ns,
             "damage": self.damage,
             "start_ns": self.start_ns,
+            "begins": self.begins,
+            "n_warm_up": self.n_warm_up,
         }
         codes = {name: self.labels[name].cat.codes for name in _TEXTS}
         columns = self.labels.assign(**codes)
@@ -167,6 +183,8 @@ class _Part:
             facts["dur_ns"],
             tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
             facts["start_ns"],
+            facts["begins"],
+            facts["n_warm_up"],
         )
 
 
@@ -184,6 +202,15 @@ def _learnt_of(arrays: Arrays) -> Learnt:
     """From what is stored of what all parts learn."""
     calibration, keys = _unpacked(arrays["facts"])
     return Learnt(Calibration(**calibration), frozenset(keys))
+
+
+class _Found(NamedTuple):
+    """The path of a part, where the part before ends, and how the window begins: see `_Part`."""
+
+    path: CriticalPath
+    entered: _Place | None
+    begins: bool
+    n_warm_up: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,9 +231,15 @@ class Stepwise:
     n_steps: int
     n_parts: int
 
+    @property
+    def paragraphs(self) -> tuple[Paragraph, ...]:
+        """The verdict in words, and what reading in parts means for it."""
+        said = self.verdict.rests_on
+        return (*self.verdict.paragraphs, *([Paragraph("note", said)] if said else []))
+
     def __repr__(self) -> str:
         """The verdict as the terminal shows it."""
-        return repr(self.verdict)
+        return "\n".join(lines_of(self.paragraphs))
 
 
 def stepwise_verdict(
@@ -326,6 +359,9 @@ class _Run:
         """The parts, from the last to the first, and what they say together."""
         parts: list[_Part] = []
         for number in range(self.n_parts - 1, -1, -1):
+            if parts and parts[0].begins:
+                parts.insert(0, parts[0].before)
+                continue
             if (found := self._kept(number, _Part.of)) is None:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
                 found = self._found(number, parts)
@@ -371,16 +407,17 @@ class _Run:
 
     def _found(self, number: int, later: Sequence[_Part]) -> _Part:
         """Read and compile a part, and find its path from where the next one is entered."""
-        path, entered = self._path(number, later)
-        labels = _attributed(path)
+        path, entered, begins, n_warm_up = self._path(number, later)
+        labels = path.attributed_labels if begins else _attributed(path)
         ends = number == 0, number == self.n_parts - 1
         damage = tuple(one for one in damage_of(path.dag, path.window) if _is_of(one, path, *ends))
         sums = {str(by): _sums(path, by) for by in _SUMS}
-        start_ns, dur_ns = path.start_ns, path.dur_ns
-        return _Part(_summed(labels), sums, entered, dur_ns, damage, start_ns)
+        return _Part(
+            _summed(labels), sums, entered, path.dur_ns, damage, path.start_ns, begins, n_warm_up
+        )
 
-    def _path(self, number: int, later: Sequence[_Part]) -> tuple[CriticalPath, _Place | None]:
-        """The path of a part, and where the part before ends.
+    def _path(self, number: int, later: Sequence[_Part]) -> _Found:
+        """The path of a part.
 
         If launches of what is on the path were not read, two parts before it are read as well.
         """
@@ -388,20 +425,18 @@ class _Run:
         until_ns = place.time_ns if place else self._end_ns(number)
         since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
         until_ns += self._around_ns
-        path, entered = self._path_within(number, later, (since_ns, until_ns))
-        if number > 0 and (path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE).any():
-            del path  # its memory is needed
+        found = self._path_within(number, later, (since_ns, until_ns))
+        if number > 0 and (found.path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
+            del found  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
-            path, entered = self._path_within(number, later, (since_ns, until_ns))
-        return path, entered
+            found = self._path_within(number, later, (since_ns, until_ns))
+        return found
 
     def _end_ns(self, number: int) -> int:
         return [*self.starts_ns, _FAR][number + 1]
 
-    def _path_within(
-        self, number: int, later: Sequence[_Part], times: tuple[int, int]
-    ) -> tuple[CriticalPath, _Place | None]:
-        """The path of a part, if only a window of the file is read."""
+    def _path_within(self, number: int, later: Sequence[_Part], times: tuple[int, int]) -> _Found:
+        """The same, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
         recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
         begin_stage("Compiling the graph")
@@ -416,58 +451,103 @@ class _Run:
         start_ns, end_ns = self.starts_ns[number], self._end_ns(number)
         if node >= 0:
             end_ns = int(dag.events.node_ts_ns[node])
-        elif not any(part.dur_ns for part in later):
-            end_ns = max(dag.span.end_ns, start_ns)
-        if number == 0:
-            start_ns = dag.span.start_ns if dag.is_work.any() else end_ns
+        n_warm_up = later[-1].n_warm_up if later else self._n_warm_up(dag)
+        if node < 0 and not any(part.dur_ns for part in later):
+            end_ns = dag.span.end_ns
+            if n_warm_up >= 0:
+                steps = done_steps(dag)
+                end_ns, node = int(steps.end_ns[-1]), int(steps.anchor[-1])
+            end_ns = max(end_ns, start_ns)
+        begin_ns = self._begin_ns(dag, n_warm_up, has_begin=times[0] <= -_FAR)
+        begins = number == 0 or begin_ns > start_ns
+        if begins:
+            start_ns = begin_ns if dag.is_work.any() else end_ns
         window = Window(min(start_ns, end_ns), end_ns, WHOLE, node)
-        first = _entering(dag, window, start_ns - times[0]) if number else -1
+        first = -1 if begins else _entering(dag, window, start_ns - times[0])
         entered = None
         if first >= 0:
             time_ns = int(dag.events.node_ts_ns[first])
             window = replace(window, start_ns=time_ns)
             entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
-        return CriticalPath(dag, window, recording.rank, recording.origin), entered
+        if self.n_parts == 1:
+            window = default_window(dag).window
+        path = CriticalPath(dag, window, recording.rank, recording.origin)
+        return _Found(path, entered, begins, n_warm_up)
+
+    @property
+    def _first_ns(self) -> int:
+        """Start of the trace."""
+        return int(self.index.zones.first_ns.min()) + self.base_ns
+
+    def _n_warm_up(self, last: Dag) -> int:
+        """How many steps are left out at first; -1 if what is judged are no steps.
+
+        As in `default_window`, but with three others the first step is left out whatever it does.
+        """
+        steps, n = self.steps["start_ns"].to_numpy(np.int64), len(self.steps)
+        first = int(n > FEWEST_ALIKE)
+        if n < first + 2:
+            return -1
+        steps_ns = int(done_steps(last).end_ns[-1] - steps[first])
+        return first if 2 * steps_ns >= last.span.end_ns - self._first_ns else -1
+
+    def _begin_ns(self, dag: Dag, n_warm_up: int, *, has_begin: bool) -> int:
+        """When the window begins, as far as a part shows: when the step before is done."""
+        if n_warm_up < 0:
+            return dag.span.start_ns if has_begin else -_FAR
+        start_ns = self.steps["start_ns"].to_numpy(np.int64)
+        begun_ns = int(start_ns[n_warm_up])
+        if n_warm_up:
+            ends_ns = start_ns + self.steps["dur_ns"].to_numpy(np.int64)
+            begun_ns = min(int(ends_ns[0]), begun_ns)
+        work, began_ns = device_work_began(dag)
+        earlier = began_ns < start_ns[n_warm_up]
+        if not has_begin:  # what has no launch may have one that was not read
+            earlier &= dag.launch[work] >= 0
+        return int(dag.events.end_ns[work[earlier]].max(initial=begun_ns))
 
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
-        total_ns = sum(part.dur_ns for part in parts)
+        total_ns, name = sum(part.dur_ns for part in parts), self._name(parts[-1].n_warm_up)
         last = parts[-1]
-        span = Window(parts[0].start_ns, last.start_ns + last.dur_ns, WHOLE)
-        damage = _damage_of_all(parts, span)
+        begin_ns = min(part.start_ns for part in parts if part.dur_ns or part is last)
+        span = Window(begin_ns, last.start_ns + last.dur_ns, WHOLE)
+        damage = _damage_of_all(parts, replace(span, start_ns=self._first_ns))
         lost = lost_share(damage, span)
         if lost > LOST_LIMIT:
-            verdict = Verdict((), lost_in_words(lost), window=self._name, dur_ns=total_ns)
+            verdict = Verdict((), lost_in_words(lost), window=name, dur_ns=total_ns)
         else:
-            verdict = self._charged(parts, labels, total_ns)
+            verdict = self._charged(parts, labels, total_ns, name)
         verdict = replace(verdict, damage=damage_in_words(damage))
         by_bound, by_op = (_breakdown(parts, by, total_ns) for by in _SUMS)
         return Stepwise(verdict, by_bound, by_op, len(self.steps), self.n_parts)
 
-    @property
-    def _name(self) -> str:
+    def _name(self, n_warm_up: int) -> str:
         """The window, as a title has it."""
-        steps = human_count(len(self.steps), "step") if len(self.steps) else "the whole trace"
+        n = len(self.steps) - max(n_warm_up, 0)
+        steps = human_count(n, "step") if n else "the whole trace"
         return f"{steps}, read in {human_count(self.n_parts, 'part')}"
 
-    def _charged(self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int) -> Verdict:
+    def _charged(
+        self, parts: Sequence[_Part], labels: pd.DataFrame, total_ns: int, called: str
+    ) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(labels, self.n_parts)
-        path, _ = self._path(number, parts[number + 1 :])
+        path = self._path(number, parts[number + 1 :]).path
+        if self.n_parts == 1:
+            return find_bounds(path)
         context = find_context(path.dag, path.window)
-        if self.n_parts > 1:
-            path = _sample(path)
+        path = _sample(path)
         opportunities = path.excerpt.scaled(path.trials.causes)
         if len(opportunities):
-            context = replace(context, compute=compute_in_words(path))
+            context = replace(context, compute=light_on(path))
         by_cause = labels.groupby("cause", observed=True)["dur_ns"].sum()
         there = _attributed(path).groupby("cause", observed=True)["dur_ns"].sum()
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
-        verdict = charged(labels, self._name, total_ns, told_of(path, context, costs))
-        verdict = with_low_ends(verdict, opportunities)
-        if self.n_parts == 1:
-            return replace(verdict, rests_on=path.excerpt.sentence)
+        verdict = charged(labels, called, total_ns, told_of(path, context, costs))
+        n_warm_up = parts[-1].n_warm_up
+        verdict = replace(verdict, n_steps=len(self.steps) - n_warm_up if n_warm_up >= 0 else 0)
         name = path.window.name
         where = ("" if name == WHOLE else f"{name} of ") + f"part {number + 1}"
         said = [_READ_IN_PARTS, self._learned_in_words, _joined_in_words(parts)]
@@ -486,7 +566,8 @@ class _Run:
 
 def _joined_in_words(parts: Sequence[_Part]) -> str:
     """Where the paths of parts do not join; empty if all do."""
-    apart = sum(part.entered is None for part in parts[1:] if part.dur_ns)
+    within = [part for part in parts if part.dur_ns]
+    apart = sum(part.entered is None for part in within[1:])
     if not apart:
         return ""
     return (

@@ -27,7 +27,7 @@ VERBS_OF_ANSWERS = {
 SYNONYMS = {
     "1f1b, gpipe, micro batch, microbatch, schedule, zero bubble": "pipeline_schedule, pipeline",
     "a100, h100, mi300, peak, tensor core, tflops, flop, arithmetic intensity": "roofline, mfu",
-    "aten, op, operator, slow op": "operator_breakdown, drag by=op",
+    "aten, op, operator, slow op": "operator_breakdown, cost by=op",
     "allocation, allocator, fragmentation, leak, memory, oom, out of memory": "memory_timeline",
     "all gather, all reduce, all to all, allgather, allreduce, collective, gloo, nccl, rccl, "
     "reduce scatter": "collectives, bandwidths, exposed_communication",
@@ -48,7 +48,7 @@ SYNONYMS = {
     "counter, cupti, hardware counter, ncu, nsight compute": "cupti_rates, cupti_counters",
     "critical path": "path",
     "cuda graph, graph, hip graph": "graph_nodes",
-    "data loader, data loading, dataloader, wait for data, input": "drag by=bound, idle_time",
+    "data loader, data loading, dataloader, wait for data, input": "cost by=bound, idle_time",
     "data parallel, dp, fsdp, group, layout, parallelism, pp, process group, tensor parallel, "
     "topology, tp": "layout, process_groups",
     "dcgm, nvidia smi, power, temperature": "sampled_counters, device_activity",

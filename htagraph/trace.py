@@ -242,7 +242,7 @@ class Trace:
             "is_part": int(OUTSIDE in self.skipped or not set(DEVICE_KINDS).isdisjoint(kinds)),
         }
         dag = replace(dag, notes=notes, repairs=self.recording.repairs)
-        return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
+        return TraceGraph(dag, None, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:
         """Summarise the trace in a line."""

@@ -136,7 +136,7 @@ def changed_ns(before: Told, after: Told, column: str) -> int:
 def unexplained_ns(of: Told) -> int:
     """Time of a path without an explanation."""
     length_ns = np.diff(of.start_ns, append=of.end_ns)
-    return int(length_ns[of.bound == Bound.UNEXPLAINED.label].sum())
+    return int(length_ns[of.bound == Bound.UNKNOWN_WAITS.label].sum())
 
 
 def tables(folders: list[Path]) -> Iterator[tuple[str, EventTable]]:
@@ -206,7 +206,7 @@ def of_traces(folders: list[Path], *, verbose: bool) -> None:
             ]
         )
     header = ["rule off", "traces with an edge", "binding edges", "on the path", "traces that move"]
-    header += ["cause changes", "bound changes", "unexplained", "most of one path"]
+    header += ["cause changes", "bound changes", "unknown_waits", "most of one path"]
     print(table(header, lines))
     print(f"{len(whole)} traces, paths of {whole['path_ns'].sum() / 1e9:,.1f} s in all")
 
@@ -228,11 +228,11 @@ def of_programs(n_programs: int, seed: int) -> None:
                 {
                     "rule": rule,
                     "right": (right["right_ns"] - other["right_ns"]) / right["total_ns"],
-                    "unexplained": (other["unexplained_ns"] - right["unexplained_ns"])
+                    "unknown_waits": (other["unexplained_ns"] - right["unexplained_ns"])
                     / right["total_ns"],
                 }
             )
-    frame = pd.DataFrame(rows, columns=["rule", "right", "unexplained"])
+    frame = pd.DataFrame(rows, columns=["rule", "right", "unknown_waits"])
     lines: list[list[object]] = []
     for rule in INFERRED:
         own = frame[frame["rule"] == rule]
@@ -241,7 +241,7 @@ def of_programs(n_programs: int, seed: int) -> None:
                 rule.label,
                 len(own),
                 f"{100 * own['right'].sum() / n_programs:+.2f}%",
-                f"{100 * own['unexplained'].sum() / n_programs:+.2f}%",
+                f"{100 * own['unknown_waits'].sum() / n_programs:+.2f}%",
             ]
         )
     print(

@@ -5,7 +5,7 @@ damaged or missing.* Exactly:
 
 - The headline is the first finding: its cause (and which rank is late), the rank with more than
   half of its time, if one has, and the bound with most of it. Two headlines are equal if one of
-  them is a near-tie of the other: a finding within 15% of the largest drag, a rank or a bound
+  them is a near-tie of the other: a finding within 15% of the largest cost, a rank or a bound
   within 15% of the largest of its finding. They are equal, too, if no cause stands out in either.
 - An answer says so by withholding the verdict, by an error, or by a sentence that the answer on the
   whole does not have: a warning on loading, `Verdict.damage`, a file that could not be loaded, a
@@ -161,7 +161,7 @@ def answer(source: Path) -> Answer:
     return Answer(
         first=next(_headlines(found[0])),
         near=heads,
-        is_balanced=bool(verdict.balance),
+        is_balanced=verdict.pair is not None,
         withheld="",
         said=frozenset(said),
         in_tables=frozenset(tables),
@@ -183,7 +183,7 @@ def _without_numbers(sentence: str) -> str:
 
 
 def _size_ns(finding: Finding) -> int:
-    return finding.dur_ns if finding.drag_ns is None else finding.drag_ns
+    return finding.path_ns if finding.cost_ns is None else finding.cost_ns
 
 
 def _headlines(finding: Finding) -> Iterator[Headline]:

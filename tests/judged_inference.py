@@ -28,7 +28,7 @@ _STREAM_WAITS = (
 UNNAMED: dict[Release, tuple[Rule, ...]] = {
     Release.STREAM_WAIT: _STREAM_WAITS,
     Release.GRAPH: _STREAM_WAITS,
-    Release.DEVICE_FULL: (Rule.DEVICE_FULL,),
+    Release.DEVICE_FULL: (Rule.NO_FREE_SMS,),
     Release.BEFORE_CAPTURE: (Rule.FIRST_DEVICE_WORK,),
     Release.POLL: (Rule.HOST_POLLS,),
     Release.ALLOCATOR: (Rule.ALLOCATOR_WAITS,),
@@ -104,13 +104,13 @@ def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
     right = (source >= 0) & (source == edges.tail >> 1)
     right |= np.isin(release, _OF_THREADS) & same_thread
     # A full device is the cause, from whichever thread the edge comes.
-    right |= (edges.rule == Rule.DEVICE_FULL) & (source >= 0) & (source == edges.event)
+    right |= (edges.rule == Rule.NO_FREE_SMS) & (source >= 0) & (source == edges.event)
     first = edges.rule == Rule.FIRST_DEVICE_WORK
     right[first] = release[first] == Release.BEFORE_CAPTURE.value
     outside = edges.rule == Rule.WAITS_FOR_WORK
     right[outside] = release[outside] == Release.REQUEST.value
     # To wait for room and to wait for the end of the same work are two things.
-    right &= (release == Release.DEVICE_FULL.value) == (edges.rule == Rule.DEVICE_FULL)
+    right &= (release == Release.DEVICE_FULL.value) == (edges.rule == Rule.NO_FREE_SMS)
     return right
 
 
@@ -151,5 +151,5 @@ def path_time(dag: Dag, truth: pd.DataFrame) -> dict[str, int]:
     return {
         "total_ns": end_ns - start_ns,
         "right_ns": int(length_ns[bounds[0] == bounds[1]].sum()),
-        "unexplained_ns": int(length_ns[bounds[1] == Bound.UNEXPLAINED.label].sum()),
+        "unexplained_ns": int(length_ns[bounds[1] == Bound.UNKNOWN_WAITS.label].sum()),
     }

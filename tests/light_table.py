@@ -2,7 +2,7 @@
 
 A row for each trace with device work and a known device: share of device time that has a model,
 MFU, what the window would gain with all operators at their roofs and with each of the three of
-largest drag, and what bounds it then. Read it as an engineer would: a share above 1, a group that
+largest cost, and what limits it then. Read it as an engineer would: a share above 1, a group that
 is no operator, or a device that the run did not have is a defect. `LAWS` names those that can be
 seen in numbers; the command ends with 1 if one is broken. Names of traces narrow it down.
 """
@@ -44,20 +44,20 @@ def light_row(name: str) -> dict[str, object] | None:
         return {"name": name, "device": ", ".join(graph.dag.events.device_names) or "not recorded"}
     every, rest = light.iloc[0], light.iloc[1:]
     rest = rest[rest["limit"] != "unknown"]
-    at_roof = hg.what_if(graph, hg.at_roof(), on="window").breakdown(by="bound")
+    at_roof = hg.what_if(graph, hg.at_roof()).breakdown(by="bound")
     return {
         "name": name,
         "device": roofline.attrs.get("peaks", {}).get("device", "several"),
         "modelled": float(used.iloc[0]["modelled_share"]),
         "mfu": float(used.iloc[0]["mfu_share"]),
         "hfu": float(used["hfu_share"].max()),
-        "gain": float(every["drag_share"]),
+        "gain": float(every["cost_share"]),
         "furthest": [
             {
                 "group": one["group"],
                 "roof": float(one["roof_share"]),
                 "limit": one["limit"],
-                "drag": float(one["drag_share"]),
+                "cost": float(one["cost_share"]),
             }
             for one in rest.head(_FURTHEST).to_dict("records")
         ],
@@ -70,7 +70,7 @@ def _printed(found: dict[str, object]) -> str:
     if "mfu" not in found:
         return f"| {found['name']} | {found['device']} | | | | no operator with a known roof | |"
     furthest = "<br>".join(
-        f"{one['group']}: {one['roof']:.0%} of {one['limit']}, {one['drag']:.1%}"
+        f"{one['group']}: {one['roof']:.0%} of {one['limit']}, {one['cost']:.1%}"
         for one in found["furthest"]  # type: ignore[attr-defined]
     )
     shares = " | ".join(f"{found[key]:.1%}" for key in ("modelled", "mfu", "gain"))
@@ -82,7 +82,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("names", nargs="*", help="parts of the names of traces; none: all")
     wanted = parser.parse_args(args).names
-    print("| trace | device | modelled | MFU | all at roof | furthest: roof, drag | then |")
+    print("| trace | device | modelled | MFU | all at roof | furthest: roof, cost | then |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     broken = []
     for name in TRACES:

@@ -208,7 +208,7 @@ def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
         job = hg.load_job(trace, cache=tmp_path / "kept")
 
     assert not list((tmp_path / "kept").iterdir())
-    assert job.graphs.open(0).dur_ns == graph.dur_ns > 0
+    assert job.graphs.open(0).dur_ns == graph.window("trace").dur_ns > 0
 
 
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")

@@ -138,7 +138,7 @@ def _bound_early(arrays: Arrays) -> None:
         (_facts(lanes={}), "lane is out of range"),
         (_facts(span={"start_ns": 0, "end_ns": 2**60, "name": "x"}), "not that of the work"),
         (_facts(span={"start_ns": "0", "end_ns": 9, "name": "x"}), "not supported between"),
-        (_facts(calibration={"launch_floor_ns": None}), "the calibration is no numbers"),
+        (_facts(calibration={"launch_latency_ns": None}), "the calibration is no numbers"),
         (_facts(rank="0"), "its rank or its time is no number"),
         (_facts(notes=[]), "the notes are no numbers"),
     ],

@@ -1,4 +1,4 @@
-"""Verdicts and their parts as plain values: times with their unit, names as data."""
+"""Verdicts as plain values: what one screen shows of the document of a report."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from typing import Any
 
 import pandas as pd
 
-from htagraph.agents.budget import Part, plain, rows_part
+from htagraph.agents.budget import Part, plain
 from htagraph.agents.target import Target
-from htagraph.findings.verdict import Finding
+from htagraph.findings.verdict import Card
 from htagraph.job.damage import damage_of_ranks, job_damage_in_words
+from htagraph.job.path import JobPath
 from htagraph.model.units import human_duration
+from htagraph.path import CriticalPath
 from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
-from htagraph.reports.summary import Summary
 
-__all__ = ["helpful_changes", "notes_part", "verdict_parts", "window_head"]
+__all__ = ["helpful_changes", "notes_part", "path_window", "verdict_parts", "window_head"]
 
-_CHANGES = ("change", "saves_ns", "low_ns", "high_ns", "saves_share", "then_bound")
-_N_CHANGES = 8
-"""Changes of a verdict, chosen: `what_if` has all. Pinned by `tests/agents/test_desk.py`."""
+_CHANGES = ("change", "saves_ns", "low_ns", "high_ns", "saves_share")
+
+_N_EVIDENCE = 2
+"""Contributors of a cause, chosen: `path` has all. Pinned by `tests/agents/test_desk.py`."""
+
+_N_RANKS = 3
+"""Ranks of a cause, chosen: `path` has all. Pinned by `tests/agents/test_desk.py`."""
+
+_LONGEST_HEADLINE = 400
+"""Characters of a headline, chosen: it is in every answer, also in the shortest."""
 
 _RAISE = "raise max_tokens."
 
@@ -36,36 +43,21 @@ def window_head(name: str, start_ns: int, dur_ns: int) -> dict[str, Any]:
     }
 
 
+def path_window(path: CriticalPath | JobPath) -> dict[str, Any]:
+    """The window of a path."""
+    interval = path.window if isinstance(path, CriticalPath) else path
+    return window_head(interval.name, interval.start_ns, path.dur_ns)
+
+
 def notes_part(notes: list[str]) -> Part:
     """Notes on how to read an answer."""
-    items = [plain(note, longest=None) for note in notes if note]
-    return Part("notes", items, len(items), _RAISE)
+    return _said("notes", notes, _RAISE)
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    """A finding as plain values, without its evidence and without empty ones."""
-    values = {
-        "title": finding.title,
-        "share": finding.share,
-        "dur_ns": finding.dur_ns,
-        "dur": human_duration(finding.dur_ns),
-        "drag_ns": finding.drag_ns,
-        "cost": finding.cost,
-        "saves_ns": finding.potential_saving_ns,
-        "saves_low_ns": finding.saving_low_ns,
-        "saves_high_ns": finding.saving_high_ns,
-        "predicted": finding.prediction,
-        "longest_start_ns": finding.longest_start_ns,
-        "longest_ns": finding.longest_ns,
-        "when": finding.when,
-        "where": finding.where,
-        "detail": finding.detail,
-        "try": finding.to_try,
-    }
-    known = {key: value for key, value in values.items() if value not in ("", None)}
-    if not finding.repaired_by:
-        known = {key: value for key, value in known.items() if not key.startswith("saves")}
-    return {key: plain(value, longest=None) for key, value in known.items()}
+def _said(name: str, sentences: list[str], how: str) -> Part:
+    """Sentences, without empty ones."""
+    items = [plain(said, longest=None) for said in dict.fromkeys(sentences) if said]
+    return Part(name, items, len(items), how)
 
 
 def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
@@ -75,104 +67,90 @@ def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
     return found.drop_duplicates("change")[list(_CHANGES)]
 
 
-def _changes_part(summary: Summary | JobSummary) -> Part:
-    """Changes for `what_if`; none if the verdict is withheld."""
-    found = helpful_changes(summary.opportunities)
-    shown = found.head(0) if summary.verdict.withheld else found
-    return rows_part("opportunities", shown, "what_if without changes has them.", limit=_N_CHANGES)
-
-
-def _weak_part(weak: pd.DataFrame, first: tuple[str, ...]) -> Part:
-    """Quality checks that failed."""
-    columns = [*first, "check", "share", "verdict", "consequence"]
-    return rows_part("weak_checks", weak[columns], "ask 'quality' has them.", longest=None)
-
-
-def _bounds_part(frame: pd.DataFrame, key: str) -> Part:
-    """The critical path by group, which adds up to the window."""
-    rows = frame.rename_axis(key).reset_index()[[key, "dur_ns", "share"]]
-    return rows_part(f"path_by_{key}", rows, f"path by={key!r} has them.")
-
-
 def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     """The verdict on a trace or a job: head and parts of the answer."""
-    return _job_parts(target) if target.is_job else _trace_parts(target)
-
-
-def _trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
-    summary = target.summary
-    window = summary.graph.interval
+    summary = target.job_summary if target.is_job else target.summary
+    verdict = summary.verdict
+    document = verdict.document()
+    n_steps, items = document["n_steps"], [one for one in document["items"] if one["is_card"]]
+    cards = [_card(card, item) for card, item in zip(verdict.cards, items, strict=True)]
     head = {
-        "file": plain(target.file),
-        **_head(summary, window_head(window.name, window.start_ns, window.dur_ns)),
-        "unexplained_share": plain(summary.path.unexplained_share),
-        "inferred_share": plain(summary.path.inferred_share),
+        **plain({"folder": target.name} if target.is_job else {"file": target.file}),
+        "about": plain(summary.facts),
+        "window": path_window(summary.path),
+        **({"step_ns": round(document["window_ns"] / n_steps)} if n_steps > 1 else {}),
+        "headline": plain(document["headline"], longest=_LONGEST_HEADLINE),
+        "state": document["state"],
     }
     return head, [
-        *_first_parts(target, summary),
-        _bounds_part(summary.by_bound, "bound"),
-        _weak_part(summary.weak_checks, ()),
-        _changes_part(summary),
+        _said("damage", document["damage"], "ask 'damage' has all."),
+        Part("cards", cards, len(cards), _RAISE),
+        _said("also", [document["also"]], _RAISE),
+        notes_part([*_notes(target), *summary.caveats, *document["notes"]]),
+        _failures_part(target),
         _report_part(target, summary.name),
     ]
 
 
-def _job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
-    summary = target.job_summary
-    path = summary.path
-    window = window_head(path.name, path.start_ns, path.dur_ns)
-    failures = [
-        [plain(target.session.root.shown(path)), plain(error, longest=300)]
-        for path, error in summary.failures.itertuples(index=False)
-    ]
-    return {"folder": plain(target.name), **_head(summary, window)}, [
-        *_first_parts(target, summary),
-        Part("failures", failures, len(failures), _RAISE, ("path", "error")),
-        _bounds_part(summary.by_rank, "rank"),
-        _bounds_part(summary.by_bound, "bound"),
-        rows_part("stragglers", summary.stragglers, "ask 'stragglers' has them."),
-        _weak_part(summary.weak_by_check, ("n_ranks",)),
-        _changes_part(summary),
-        _report_part(target, summary.name),
-    ]
+def _card(card: Card, item: dict[str, Any]) -> dict[str, Any]:
+    """A card as the document has it, with its largest contributors."""
+    fixes, evidence = [], []
+    for one, fix in zip(card.findings, item["fix"], strict=True):
+        # The second number of a cause only if it adds a fact.
+        saves = {"saves_ns": fix["saves_ns"]} if one.advice != one.fix.do else {}
+        told = {name: fix[name] for name in ("do", "why", "change", "options")} | saves
+        fixes.append(_known(told))
+        evidence += [
+            _known(
+                {
+                    "cause": one.label if len(card.findings) > 1 else "",
+                    "label": part.label,
+                    "name": "" if part.name in part.label else plain(part.name),
+                    "dur_ns": part.dur_ns,
+                }
+            )
+            for part in one.evidence[:_N_EVIDENCE]
+        ]
+    return _known(
+        {
+            "title": item["title"],
+            "cost_ns": item["cost_ns"],
+            "share": None if card.cost_ns is None else card.share,
+            "path_ns": item["path_ns"],
+            "alone_ns": item["alone_ns"] if len(card.findings) > 1 else {},
+            "detail": item["detail"],
+            "ranks": dict(list(item["ranks"].items())[:_N_RANKS]),
+            "fix": [fix for fix in fixes if fix],
+            "evidence": evidence,
+            "longest_start_ns": item["longest_start_ns"],
+            "longest_ns": item["longest_ns"],
+        }
+    )
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    """Plain values, without those that say nothing."""
+    known = {key: value for key, value in values.items() if value not in ("", None, {}, [])}
+    return {key: plain(value, longest=None) for key, value in known.items()}
+
+
+def _failures_part(target: Target) -> Part:
+    """Files of a job that could not be read."""
+    if not target.is_job:
+        return _said("failures", [], _RAISE)
+    shown, failures = target.session.root.shown, target.job_summary.failures
+    rows = failures.itertuples(index=False)
+    return _said("failures", [f"{shown(path)}: {error}" for path, error in rows], _RAISE)
 
 
 def _report_part(target: Target, name: str) -> Part:
     """Files of a report on it that lie there, for people; or the command that writes them."""
     root = target.session.root
     origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
-    files = [plain(root.shown(path), longest=None) for path in origin.files(name, root.folder)]
+    files = [str(root.shown(path)) for path in origin.files(name, root.folder)]
     window = f" -w {shlex.quote(target.window)}" if target.window else ""
     how = f"htagraph report {shlex.quote(target.name)}{window} writes the page."
-    items = files or [plain(how, longest=None)]
-    return Part("report", items, len(items), _RAISE)
-
-
-def _head(summary: Summary | JobSummary, window: dict[str, Any]) -> dict[str, Any]:
-    """What was recorded, in which window, and why a verdict is withheld."""
-    withheld = summary.verdict.withheld
-    head = {"about": plain(summary.facts), "window": window}
-    return {**head, "withheld": plain(withheld, longest=400)} if withheld else head
-
-
-def _first_parts(target: Target, summary: Summary | JobSummary) -> list[Part]:
-    """What is damaged, findings, their evidence, and notes."""
-    verdict = summary.verdict
-    damage = [plain(said, longest=None) for said in verdict.damage]
-    findings = [_finding(one) for one in verdict.top_findings]  # those of half a percent and more
-    evidence = [
-        plain([number, item.name, item.op, item.frame, item.dur_ns])
-        for number, finding in enumerate(verdict.top_findings, start=1)
-        for item in finding.evidence
-    ]
-    columns = ("finding", "name", "op", "frame", "dur_ns")
-    first = [Part("damage", damage, len(damage), "ask 'damage' has all.")] if damage else []
-    return [
-        *first,
-        Part("findings", findings, len(findings), _RAISE),
-        Part("evidence", evidence, len(evidence), _RAISE, columns),
-        notes_part([*_notes(target), *summary.caveats, verdict.replays, verdict.notes]),
-    ]
+    return _said("report", files or [how], _RAISE)
 
 
 def _notes(target: Target) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from htagraph.agents.files import Root
 from htagraph.agents.loaded import Loaded, LoadedRun
 from htagraph.errors import AmbiguousWindowWarning, QueryError
+from htagraph.explain.default_window import left_out_in_words
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.model.progress import begin_stage
@@ -115,7 +116,8 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """Which files and which window were taken, where there was a choice."""
-        return [*self._files[1], *self._loaded.notes, *self._windowed[1]]
+        said = [*self._files[1], *self._loaded.notes, *self._windowed[1]]
+        return [*said, left_out_in_words(self.run.left_out)] if self.run.left_out else said
 
     @property
     def graph(self) -> TraceGraph:
@@ -131,15 +133,13 @@ class Target:
 
     @property
     def summary(self) -> Summary:
-        """Of a trace, the summary in the window; by default without the opening, if it has one."""
+        """Of a trace, the summary in the window."""
         trace = self._loaded.trace
         assert trace is not None
 
         def make() -> Summary:
-            begin_stage("Finding what bounds it")
-            if self.window or self.times:
-                return Summary(trace, self.graph)
-            return Summary.of(trace, self.graph)
+            begin_stage("Finding what limits it")
+            return Summary(trace, self.graph)
 
         return self._loaded.summary((self.window, self.times), make)
 
@@ -148,7 +148,7 @@ class Target:
         """Of a folder, the summary of its ranks."""
 
         def make() -> JobSummary:
-            begin_stage("Finding what bounds it")
+            begin_stage("Finding what limits it")
             return JobSummary(self.job, self.path.name)
 
         return self._loaded.summary(self.window, make)

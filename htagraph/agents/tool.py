@@ -41,15 +41,14 @@ Tokens = Annotated[
     Field(
         ge=LEAST_TOKENS,
         le=MOST_TOKENS,
-        description="Length of the answer at most, estimated as characters / 4.",
+        description="Longest answer.",
     ),
 ]
 Window = Annotated[
     str,
     Field(
-        description="Step or other host range, by name, glob or regex; a step by its number, "
-        "'first', 'last' or 'median'; START:END from the start of the trace (10ms:20ms); 'trace'; "
-        "empty: what is best."
+        description="Step ('3', 'first', 'last', 'median'), range by name, glob or regex, "
+        "10ms:20ms, or 'trace'; default: as a report."
     ),
 ]
 
@@ -77,9 +76,15 @@ class Tool(BaseModel):
 
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
-        """JSON schema of the arguments."""
+        """JSON schema of the arguments; a default or a limit that is nothing is not stated."""
         schema = cls.model_json_schema(schema_generator=_Untitled)
-        return {key: value for key, value in schema.items() if key not in {"title", "description"}}
+        fields: dict[str, dict[str, Any]] = schema["properties"]
+        told = {
+            name: {key: value for key, value in field.items() if value}
+            for name, field in fields.items()
+        }
+        required = {key: value for key, value in schema.items() if key == "required"}
+        return {"type": "object", "properties": told, **required}
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
@@ -128,18 +133,12 @@ class Tool(BaseModel):
 class RunTool(Tool):
     """A tool for a trace or a job, in a window."""
 
-    path: str = Field(
-        description="Trace of one rank (.json, .json.gz), or a folder with the ranks of a job."
-    )
+    path: str = Field(description="Trace of one rank, or folder with the ranks of a job.")
     window: Window = ""
-    start_ns: int = Field(
-        0, description="Of a trace, instead of window: where it starts, as in answers."
-    )
-    end_ns: int = Field(0, description="Where that window ends.")
+    start_ns: int = Field(0, description="Of a trace, instead of window: its start.")
+    end_ns: int = Field(0, description="Its end.")
     capture: int = Field(
-        0,
-        ge=0,
-        description="Of a folder with several captures, its number; 0: the latest complete.",
+        0, ge=0, description="Number of one of several in a folder; default: the latest complete."
     )
 
     def target(self, session: Session) -> Target:
@@ -155,14 +154,12 @@ class RunTool(Tool):
 class TableTool(Tool):
     """A tool that answers with tables, page by page."""
 
-    limit: int = Field(0, ge=0, description="Rows at most; 0: as many as fit.")
+    limit: int = Field(0, ge=0, description="Rows at most.")
     offset: int = Field(0, ge=0, description="Rows to skip.")
-    full_names: bool = Field(
-        False, description=f"Whether names of over {LONGEST_NAME} characters keep their middle."
-    )
+    full_names: bool = Field(False, description="Do not cut long names.")
 
-    def rows(self, name: str, frame: pd.DataFrame) -> Part:
-        """A page of a table."""
+    def rows(self, name: str, frame: pd.DataFrame, *, limit: int = 0) -> Part:
+        """A page of a table; of so many rows unless the call says how many."""
         longest = None if self.full_names else LONGEST_NAME
-        limit = self.limit or None
+        limit = self.limit or limit or MOST_TOKENS
         return rows_part(name, frame, _NEXT, offset=self.offset, limit=limit, longest=longest)

@@ -5,14 +5,22 @@ A client reads the docstring of a tool and the descriptions of its fields.
 
 from __future__ import annotations
 
+import argparse
+import shlex
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import pandas as pd
 from pydantic import Field
 
 from htagraph.agents.budget import Part, fitted, plain, rows_part
-from htagraph.agents.documents import helpful_changes, notes_part, verdict_parts, window_head
+from htagraph.agents.documents import (
+    helpful_changes,
+    notes_part,
+    path_window,
+    verdict_parts,
+    window_head,
+)
 from htagraph.agents.target import Session, Target
 from htagraph.agents.tool import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
 from htagraph.comparison.diff import run_profile
@@ -35,10 +43,10 @@ from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.no_rows import not_recorded
 from htagraph.reports.prediction import (
     bounds_of,
+    caveats_of,
     prediction_in_words,
     ranks_of,
     readings_of,
-    trust_in_words,
 )
 from htagraph.scenario import what_if
 from htagraph.synonyms import targets_of
@@ -52,20 +60,29 @@ _KERNELS = (
 )
 _CHANGE = ("change", "before_ns", "after_ns", "delta_ns", "noise_ns")
 _KERNEL_CHANGE = ["name", *_CHANGE, "calls_before", "calls_after"]
+_N_CHANGES = 8
+"""Chosen: changes that would help, unless a call asks for more. Pinned by `test_desk.py`."""
+_KINDS: dict[str, dict[str, Any]] = {
+    "Sequence[str] | None": {"action": "append"},
+    "bool": {"action": "store_true"},
+    "float | None": {"type": float},
+    "int | None": {"type": int},
+}
+"""How an option is read, by the type of its field."""
 _N_MISSING = 32
 """Chosen: ranks without a dump that an answer lists."""
 _MORE = "a larger max_tokens."
 
 
 class CapturesTool(TableTool):
-    """List the traces in a folder by capture: what was recorded together, one row per file.
+    """List the traces in a folder by capture: one rank, or all ranks of a job.
 
-    Start here where no path is known. A capture is one rank, or all ranks of a job.
+    Start here if no path is known.
     """
 
     name = "captures"
     path: str = Field(".", description="Folder, with its subfolders.")
-    full_names: bool = Field(True, description="Whether long paths keep their middle.")
+    full_names: bool = Field(True, description="Do not cut long paths.")
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The captures in a folder."""
@@ -85,16 +102,15 @@ class CapturesTool(TableTool):
 
 
 class VerdictTool(RunTool):
-    """Say what bounds a run: findings with evidence, what repairing each would save, caveats.
+    """Say what limits a run: each cause with its cost, evidence and fix. The main question.
 
-    The main question. Times of the critical path add up to the window; findings are ranked by
-    what they would save. A withheld verdict says why.
+    cost_ns is what the run would be shorter by without the cause, saves_ns what the fix saves.
     """
 
     name = "verdict"
 
     def answer(self, session: Session) -> dict[str, Any]:
-        """The findings of a report."""
+        """The first screen of a report."""
         file = session.root.existing(self.path)
         if is_worker_timeline(file):
             workers = load_workers(file)
@@ -106,18 +122,13 @@ class VerdictTool(RunTool):
 
 
 class PathTool(TableTool, RunTool):
-    """Give the critical path: what each instant had to wait for, by group or by segment.
-
-    Groups add up to the window. Shortening what is not on the path changes nothing.
-    """
+    """Give the critical path: what each instant waited for. Groups add up to the window."""
 
     name = "path"
     by: Literal["bound", "name", "op", "kind", "track", "rule", "step", "rank", "segment"] = Field(
-        "bound", description="Group by this (rank: of a job); 'segment' lists the path itself."
+        "bound", description="rank: of a job; 'segment' lists the path itself."
     )
-    order: Literal["time", "longest"] = Field(
-        "longest", description="Of segments: in order of time, or the longest first."
-    )
+    order: Literal["time", "longest"] = Field("longest", description="Of segments.")
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The critical path as a table."""
@@ -137,21 +148,16 @@ class PathTool(TableTool, RunTool):
         else:
             groups: Any = found.breakdown
             frame = groups(by=self.by).rename_axis(self.by).reset_index()
-        interval = found.window if isinstance(found, CriticalPath) else found
-        head = {"window": window_head(found.window_name, interval.start_ns, found.dur_ns)}
+        head = {"window": path_window(found)}
         return self.fitted(head, self.rows(self.by, frame), notes_part(target.notes))
 
 
 class KernelsTool(TableTool, RunTool):
-    """Sum up device work: how often, how long, and how much of it is on the critical path.
-
-    ``on_path_ns`` is given by name, of one trace: a kernel that is not on the path is not
-    what the run waits for.
-    """
+    """Sum up device work: how often, how long, and how much of it is on the critical path."""
 
     name = "kernels"
     by: Literal["name", "class", "op", "stream", "shape", "module"] = Field(
-        "name", description="Group of kernels."
+        "name", description="on_path_ns is by name, of one trace."
     )
 
     def answer(self, session: Session) -> dict[str, Any]:
@@ -170,48 +176,42 @@ class KernelsTool(TableTool, RunTool):
 
 
 class WhatIfTool(TableTool, RunTool):
-    """Predict what changes would save, by replaying the run; without changes, what would help.
+    """Predict what changes save, by replaying the run; without changes, list what would help.
 
-    NAME is a name, glob or regex of kernels, operators or calls. An answer's
-    ``scale('gemm*', by=0.5)`` is ``scale: ['gemm*=0.5']`` here. Between low_ns and high_ns lies
-    what the trace leaves open.
+    Between low_ns and high_ns lies what the trace leaves open.
     """
 
     name = "what_if"
-    scale: Texts = Field((), description="'NAME=FACTOR': take FACTOR times as long.")
-    remove: Texts = Field((), description="NAME: are not there; 'sync': nothing waits.")
-    no_wait: Texts = Field((), description="NAME: do not wait for the device.")
-    insert: Texts = Field((), description="'NAME=50us': are followed by as much more.")
-    overlap: Texts = Field((), description="NAME: run concurrently with all other device work.")
-    fuse: Texts = Field((), description="'NAME,NAME': kernels that follow become one.")
-    at_roof: Texts = Field((), description="NAME or 'all': take what the device needs at least.")
-    prefetch: bool = Field(False, description="Data is loaded during the step, one batch ahead.")
-    graphed: bool = Field(False, description="Each step is captured as a CUDA or HIP graph.")
-    bandwidth: float = Field(
-        0, description="Collectives move data so many times as fast; 0: as now."
+    changes: str = Field(
+        "",
+        description="Options, as in a fix: --without CAUSE, --scale NAME=FACTOR (take FACTOR times "
+        "as long), --remove NAME ('sync': no call waits), --no-wait NAME (calls that wait for the "
+        "device), --insert NAME=50us (after each), --overlap NAME, --fuse NAME,NAME, --at-roof "
+        "NAME (or 'all': as fast as the device allows), --prefetch N (loader workers), --graphed "
+        "(a CUDA or HIP graph per step), --bandwidth FACTOR (of collectives); of a job: "
+        "--equalise (no rank is late), --on-rank N. NAME: glob or regex of kernels, operators or "
+        "calls, in quotes.",
     )
-    equalise: bool = Field(False, description="Of a job: no rank is later than the median rank.")
-    rank: int = Field(-1, description="Of a job: change this rank only; -1: all.")
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The prediction for the changes, or what would help."""
-        changes = self._changes
-        made = changes.changes()
+        asked = _Options.read(self.changes)
+        made = asked.changes()
         target = self.target(session)
-        if changes.needs_job and not target.is_job:
+        if asked.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
-            raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
+            raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
         run: Any = target.job if target.is_job else target.summary.graph
-        target_notes = target.notes if target.is_job else target.summary.window_caveats
         begin_stage("Replaying")
-        scenario: Any = what_if(run, *made, on="window")
-        notes = notes_part([trust_in_words(scenario), *target_notes])
+        scenario: Any = what_if(run, *made)
+        notes = notes_part([*caveats_of(scenario), *target.notes])
         head = _head(run)
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:
             found = run.opportunities() if target.is_job else target.summary.opportunities
-            return self.fitted(head, notes, self.rows("opportunities", helpful_changes(found)))
+            rows = self.rows("opportunities", helpful_changes(found), limit=_N_CHANGES)
+            return self.fitted(head, notes, rows)
         head["changes"] = plain([str(change) for change in made])
         head["prediction"] = plain(prediction_in_words(scenario), longest=400)
         if scenario.withheld:
@@ -231,27 +231,39 @@ class WhatIfTool(TableTool, RunTool):
             rows_part("readings", readings_of(scenario), _MORE),
         )
 
-    @property
-    def _changes(self) -> ChangeOptions:
-        options = self.model_dump(include={field.name for field in fields(ChangeOptions)})
-        options["bandwidth"] = self.bandwidth or None
-        options["rank"] = self.rank if self.rank >= 0 else None
-        return ChangeOptions(**options)
+
+class _Options(argparse.ArgumentParser):
+    """Reads changes as the command line does."""
+
+    @classmethod
+    def read(cls, text: str) -> ChangeOptions:
+        """The options in a text."""
+        parser = cls(prog="changes", add_help=False, allow_abbrev=False)
+        for field in fields(ChangeOptions):
+            option = "on-rank" if field.name == "rank" else field.name.replace("_", "-")
+            parser.add_argument(f"--{option}", dest=field.name, **_KINDS[str(field.type)])
+        try:
+            return ChangeOptions(**vars(parser.parse_args(shlex.split(text))))
+        except ValueError as error:  # quotes that are not closed
+            parser.error(str(error))
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what is no option."""
+        raise QueryError(f"changes: {message}.", hint="--scale 'gemm*=0.5' is twice as fast.")
 
 
 class DiffTool(TableTool):
     """Compare two runs step by step: what changed beyond noise, and where it comes from.
 
-    Times are means of alike steps; deltas of the path add up. A change "unknown" has too few steps.
-    `check` is passed, broken, or withheld: not comparable, damaged, or within noise.
+    Times are means over typical steps. `check` is passed, broken, or withheld (then it says why).
     """
 
     name = "diff"
-    before: str = Field(description="A trace, a job's folder, or JSON of a report.")
+    before: str = Field(description="A trace, a folder with a job, or JSON of a report.")
     after: str = Field(description="The same after the change.")
     by: Literal["bound", "op", "name"] = Field("bound", description="Groups of the path.")
     kernels_by: Literal["name", "shape", "module"] = Field(
-        "name", description="Group; shape: two devices."
+        "name", description="shape: of two devices."
     )
     fail_above: float = Field(DEFAULT_FAIL_ABOVE, ge=0, description="Allowed slowdown.")
     window: Window = ""
@@ -281,7 +293,7 @@ class DiffTool(TableTool):
                 "verdict": plain(found.verdict(), longest=None),
                 "is_comparable": not found.not_comparable,
                 "check": limit.state,
-                "check_says": plain(limit.said, longest=None),
+                "check_says": plain(limit.said * (limit.state == "withheld"), longest=None),
                 **{key: plain(found.steps[key]) for key in _CHANGE},
             },
             Part("damage", damage, len(damage), _MORE),
@@ -292,14 +304,13 @@ class DiffTool(TableTool):
 
 
 class HangTool(TableTool):
-    """Say where a job hangs, from Flight Recorder dumps: one file per rank, JSON or pickle.
+    """Say where a job hangs, from Flight Recorder dumps of its ranks (JSON or pickle).
 
-    For each group of ranks, the first collective that a member never entered, or entered as
-    another one; and where each rank waits, since when, at which line.
+    Of each group, the first collective that a rank never entered, or entered as another one.
     """
 
     name = "hang"
-    path: str = Field(description="Folder with the dumps of all ranks; other files are ignored.")
+    path: str = Field(description="Folder with the dumps.")
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The differences between ranks."""
@@ -319,7 +330,7 @@ class HangTool(TableTool):
 
 
 class QuestionsTool(Tool):
-    """List the questions for `ask`: their options with defaults, and what they answer."""
+    """List the questions for `ask`, with their options."""
 
     name = "questions"
     max_tokens: Tokens = 4_000
@@ -332,23 +343,14 @@ class QuestionsTool(Tool):
 
 
 class AskTool(TableTool, RunTool):
-    """Ask any question of a trace, or of every rank of a job: idle time, launches, slack, ...
-
-    Answers are tables. Of a folder, they have a column ``rank``.
-    """
+    """Ask any question of a trace, or of every rank of a job: idle time, launches, slack, ..."""
 
     name = "ask"
     question: str = Field(description="Its name; `questions` lists them.")
-    options: Options = Field(
-        default_factory=dict, description="Options of the question, for example {'by': 'op'}."
-    )
-    where: str = Field(
-        "", description="Keep rows for which this holds: \"dur_ns > 1_000 and 'gemm' in name\"."
-    )
-    columns: Texts = Field((), description="Columns to give; none: all.")
-    largest: str = Field(
-        "", description="Column by which the largest come first; empty: as answered."
-    )
+    options: Options = Field(default_factory=dict, description="Of the question: {'by': 'op'}.")
+    where: str = Field("", description="Condition on rows: \"dur_ns > 1_000 and 'gemm' in name\".")
+    columns: Texts = Field((), description="Columns; default: all.")
+    largest: str = Field("", description="Column to sort by, the largest first.")
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The requested rows."""
@@ -381,7 +383,7 @@ class AskTool(TableTool, RunTool):
 def _head(run: TraceGraph | Job) -> dict[str, Any]:
     """The window that the answer is about."""
     if isinstance(run, Job):
-        return {"ranks": len(run), "window": plain(str(run.asked_window or "job"))}
+        return {"ranks": len(run), "window": plain(str(run.rank_window or "job"))}
     window = run.interval
     return {"window": window_head(window.name, window.start_ns, window.dur_ns)}
 

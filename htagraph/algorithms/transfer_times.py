@@ -38,7 +38,7 @@ class TransferFit(NamedTuple):
 
 
 def fit_transfers(n_bytes: I64, time_ns: I64) -> TransferFit | None:
-    """The line through the shortest times of each size; None if the sizes are too few or alike.
+    """The line through the shortest times of each size; None if sizes are too few or too similar.
 
     Relative errors count: a large transfer must not outweigh the latency of small ones.
 

@@ -31,7 +31,7 @@ def handler(folder: str | Path, *, report: bool = True, timeout_s: float = 120.0
 
     Pass it as `on_trace_ready`. Each rank writes one file per cycle, named by rank, first step and
     time, compressed in the background. After the last cycle rank 0 waits for the files of the other
-    ranks, writes a report next to the traces, and prints what bounds the run. Training continues
+    ranks, writes a report next to the traces, and prints what limits the run. Training continues
     meanwhile. A failure here never ends the training; it prints one line to stderr.
 
     Make it before the profiler starts: it enables CUDA synchronization events in all profilers of

@@ -30,7 +30,7 @@ def profile(
     timeout_s: float = 120.0,
     **options: Any,  # noqa: ANN401
 ) -> Iterator[Any]:
-    """Profiler for a few steps of a block of training, which then reports what bounds them.
+    """Profiler for a few steps of a block of training, which then reports what limits them.
 
     Call its `step()` after each step. The first steps are skipped, because they include one-time
     work. If the block ends before the steps to record, the very first step is kept. If `step()` is

@@ -75,6 +75,6 @@ def verdict(
 
 
 def _head(text: str) -> str:
-    """The paragraphs on what was recorded and what bounds it."""
+    """The paragraphs on what was recorded and what limits it."""
     lines = [line.rstrip() for line in text.splitlines()]
     return "\n\n".join("\n".join(lines).split("\n\n")[:2]).strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +12,9 @@ import pandas as pd
 import typer
 
 from htagraph.cli import options
-from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
-from htagraph.cli.sources import given
+from htagraph.cli.console import notices, output, print_sentence, shown_progress
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, print_left_out, windowed
+from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.compiled import LoadOptions
 from htagraph.errors import MissingEventsError, OutputError, QueryError
@@ -23,9 +23,10 @@ from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.columns import schema_of
+from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
-from htagraph.questions import QUESTIONS, Questions, check_options
+from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.no_rows import not_recorded
 from htagraph.synonyms import targets_of
@@ -79,20 +80,21 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, question_options, where=shlex.join(map(str, paths)))
+    left_out: tuple[str, ...] = ()
+    _check(question, question_options, paths=paths)
     if out is not None and out.suffix == ".html":
         _check_plot(question)
     source = given(paths, rank, capture, beside, form)
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         for number in source.captures:
-            run: Questions = (
+            run: TraceGraph | Job = (
                 windowed(loaded_job(source, number, reading, executor), window)
                 if source.is_job
                 else windowed(loaded_trace(source, number, reading, window).graph, window)
             )
             begin_stage(f"Answering {question}")
-            answers[number] = run.ask(question, **question_options)
+            answers[number], left_out = run.ask(question, **question_options), run.left_out
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -106,6 +108,10 @@ def ask(
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
+    if form is Format.TABLE:
+        of = window or ("this job" if source.has_several else "this run")
+        headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
+        print_sentence(console, headline, style="bold")
     print_frame(
         console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None
     )
@@ -113,14 +119,20 @@ def ask(
         aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
+    print_left_out(left_out, aside)
 
 
 def _check(
-    question: str, options: dict[str, Any], *, of_job: bool | None = None, where: str = "PATH"
+    question: str,
+    options: dict[str, Any],
+    *,
+    of_job: bool | None = None,
+    paths: Sequence[Path] = (),
 ) -> None:
     """Check a question and its options before a file is read; `of_job` is None if unknown."""
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
         near = targets_of(question, (*QUESTIONS, *JOB_QUESTIONS))
+        where = Source.of(paths).typed
         commands = " or ".join(f"`{target.command(where)}`" for target in near)
         tried = f"try {commands}; " if near else ""
         hint = f"{tried}`htagraph ask list` lists all questions."

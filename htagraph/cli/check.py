@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from htagraph.cli import options
-from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.console import output, print_notes, print_sentence, shown_progress
 from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.settings import settings_near
 from htagraph.cli.tables import print_titled
@@ -29,6 +29,12 @@ EXIT_CODES: dict[State, int] = {"passed": 0, "withheld": 1, "broken": 3}
 _TOP = 8
 """Chosen: bounds in the table that compares critical paths."""
 _STYLES: dict[State, str] = {"passed": "green", "withheld": "yellow", "broken": "red"}
+
+
+def end_with(found: Check) -> None:
+    """End with the exit code of a check that did not pass."""
+    if code := EXIT_CODES[found.state]:
+        raise typer.Exit(code)
 
 
 class CheckFormat(StrEnum):
@@ -55,10 +61,10 @@ def check(
         str,
         typer.Option(metavar="SHARE", help="Limit for idle devices, as a share of the steps: 15%."),
     ] = "",
-    max_unexplained: Annotated[
+    max_unknown: Annotated[
         str,
         typer.Option(
-            metavar="SHARE", help="Limit for the unexplained share of the critical path: 5%."
+            metavar="SHARE", help="Limit for unknown waits, as a share of the critical path: 5%."
         ),
     ] = "",
     baseline: Annotated[
@@ -97,7 +103,7 @@ def check(
         "max-step": max_step,
         "max-exposed": max_exposed,
         "max-idle": max_idle,
-        "max-unexplained": max_unexplained,
+        "max-unknown": max_unknown,
         "baseline": "" if baseline is None else str(baseline),
         "fail-above": fail_above,
     }
@@ -118,7 +124,7 @@ def check(
     if out is not None:
         write_text(out, markdown_check(found))
     _print(output(), found, form)
-    end_with(found, quiet=quiet)
+    end_with(found)
 
 
 def _limits(asked: dict[str, str]) -> Limits:
@@ -126,7 +132,7 @@ def _limits(asked: dict[str, str]) -> Limits:
     if not asked:
         raise typer.BadParameter(
             "no limits: give --max-step, --max-exposed, --max-idle, "
-            "--max-unexplained or --baseline, or [tool.htagraph] in pyproject.toml."
+            "--max-unknown or --baseline, or [tool.htagraph] in pyproject.toml."
         )
     if "fail-above" in asked and "baseline" not in asked:
         raise typer.BadParameter("--fail-above needs a --baseline.")
@@ -147,20 +153,11 @@ def _print(console: Console, found: Check, form: CheckFormat) -> None:
     if form is CheckFormat.JSON:
         console.file.write(json.dumps(check_document(found), indent=2) + "\n")
         return
-    console.print(found.verdict(), style=f"bold {_STYLES[found.state]}", markup=False)
-    print_titled(console, found.run.facts, limits_table(found))
+    print_sentence(console, found.verdict(), style=f"bold {_STYLES[found.state]}")
+    print_notes(console, found.notes)
+    limits = limits_table(found)
+    if len(limits):
+        print_titled(console, "Limits", limits)
     if found.diff and found.diff.delta_ns:
         by_bound = shown_diff(found.diff.critical_path().head(_TOP))
         print_titled(console, "Critical path per step, before and after", by_bound)
-
-
-def end_with(found: Check, *, quiet: bool) -> None:
-    """End with the exit code of a check, after a notice for each limit that did not pass."""
-    code = EXIT_CODES[found.state]
-    if code:
-        not_passed = [one for one in found.limits if one.state == found.state]
-        for one in not_passed:
-            outcome = "exceeded" if one.state == "broken" else "unknown"
-            reason = f": {one.said}" if one.said else ""
-            notices(quiet=quiet).print(f"{one.limit} {outcome}{reason}", markup=False)
-        raise typer.Exit(code)

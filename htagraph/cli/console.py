@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,11 +21,21 @@ from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarnin
 from htagraph.model.labels import printable
 from htagraph.model.progress import Progress, listening
 
-__all__ = ["complain", "notices", "output", "sentences", "shown_progress"]
+__all__ = [
+    "complain",
+    "notices",
+    "output",
+    "print_notes",
+    "print_sentence",
+    "sentences",
+    "shown_progress",
+]
 
 _LOG = logging.getLogger("htagraph")
 _PIPED_WIDTH = 140
 """Chosen: characters in a line of output that goes into a pipe or a file."""
+_TEXT_WIDTH = 88
+"""Chosen: columns of text; longer lines are hard to read."""
 
 
 class Terminal(Console):
@@ -54,6 +65,25 @@ def output() -> Console:
 def notices(*, quiet: bool = False) -> Console:
     """Console of notices, on the error stream."""
     return Terminal(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+
+
+def print_sentence(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
+    """Print a sentence, wrapped between words; further lines are indented by two."""
+    lines = textwrap.wrap(
+        printable(text),
+        min(console.width, _TEXT_WIDTH),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent and indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+
+
+def print_notes(console: Console, notes: Iterable[str]) -> None:
+    """Print what there is to know besides a verdict, below it."""
+    for note in notes:
+        print_sentence(console, note, style="dim", indent=2)
 
 
 def complain(error: HTAGraphError) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +14,7 @@ from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
-from htagraph.cli.tables import print_head, print_titled
+from htagraph.cli.tables import print_titled, print_verdict
 from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
@@ -31,7 +30,7 @@ PLANTED = {
     "sync_in_loop": ".item() in every layer",
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
-    "blocking_copy": "batches copied from pageable memory",
+    "synchronous_copy": "batches copied from pageable memory",
     "captured": "loading a batch sleeps 40 ms; recorded with PyTorch on a CPU",
 }
 """Faults of the demo traces, in words."""
@@ -60,15 +59,13 @@ def demo(
         job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
-    print_head(console, summaries[_SHOWN], brief=True)
+    print_verdict(console, summaries[_SHOWN])
     print_titled(console, "All runs: six simulated, and a real one", _comparison(summaries))
     console.print(
         f"\nA simulated job: four ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart",
         style="bold",
     )
-    first = job.verdict.findings[0]
-    for said in (first.sentence, f"largest: {first.evidence_sentence}"):
-        console.print(Padding(Text(said), (0, 0, 0, 2), expand=False))
+    console.print(job.verdict.headline, markup=False)
     shown = out / _SHOWN
     aside = notices(quiet=quiet)
     aside.print()
@@ -102,6 +99,5 @@ def _comparison(summaries: dict[str, Summary]) -> Table:
     for header in ("trace", "planted", "found first"):
         table.add_column(header, overflow="fold")
     for fault, summary in summaries.items():
-        found = [one.sentence for one in summary.verdict.findings] or [summary.verdict.withheld]
-        table.add_row(fault, PLANTED[fault], Text(found[0]))
+        table.add_row(fault, PLANTED[fault], Text(summary.verdict.headline))
     return table

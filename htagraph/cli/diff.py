@@ -12,13 +12,20 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.check import end_with
-from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.console import (
+    notices,
+    output,
+    print_notes,
+    print_sentence,
+    shown_progress,
+)
 from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.tables import Format, print_frame
 from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_percent
 from htagraph.readers.storage import path_of
 from htagraph.reports.gate import diff_document, known_noise, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
@@ -101,9 +108,8 @@ def diff(
         console.file.write(json.dumps(diff_document(found), indent=2) + "\n")
     else:
         if form is Format.TABLE:
-            console.print(found.verdict(), style="bold", markup=False)
-            for note in found.notes:
-                console.print(f"  {note}", style="dim", markup=False)
+            print_sentence(console, found.verdict(), style="bold")
+            print_notes(console, found.notes)
         is_for_people = form in (Format.TABLE, Format.MD) and not columns
         shown = (
             shown_diff(frame, calls=what is not What.PATH) if is_for_people else known_noise(frame)
@@ -120,7 +126,11 @@ def diff(
             baseline=found.before,
             accept_damage=accept_damage,
         )
-        end_with(checked, quiet=quiet)
+        if checked.state != "passed":
+            is_told = checked.state == "broken"
+            said = f"Failed: limit {human_percent(limit)}." if is_told else checked.verdict()
+            aside.print(said, markup=False)
+        end_with(checked)
 
 
 def _asked(found: RunDiff, what: What, by: str) -> pd.DataFrame:

@@ -32,7 +32,9 @@ def dot(
             "--reduce", help="With --graph, leave out redundant arrows (transitive reduction)."
         ),
     ] = False,
-    max_nodes: Annotated[int, typer.Option(help="Maximum number of boxes.", min=2)] = 200,
+    max_nodes: Annotated[
+        int, typer.Option(help="With --graph, maximum number of boxes.", min=2)
+    ] = 200,
     beside: options.Beside = None,
     capture: options.Capture = "",
     infer: options.Infer = True,
@@ -48,7 +50,7 @@ def dot(
         if whole:
             text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
         else:
-            text = graph.critical_path().to_dot(file, max_nodes=max_nodes)
+            text = graph.critical_path().to_dot(file)
     if file is None:
         typer.echo(text)
     else:

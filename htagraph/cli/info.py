@@ -11,6 +11,7 @@ from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.graph import TraceGraph
+from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import begin_stage
 from htagraph.reports.capture_cost import capture_cost
@@ -35,6 +36,7 @@ def info(
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet):
         loaded, graph = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
+        graph = graph.window(WHOLE)
         begin_stage("Checking")
         summary = Summary(loaded, graph)
         quality = summary.quality

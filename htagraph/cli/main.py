@@ -19,7 +19,7 @@ from htagraph.errors import HTAGraphError, shortage
 __all__ = ["VERBS", "app_of", "main"]
 
 VERBS = {
-    "report": "Find what bounds a run and what to try first.",
+    "report": "Find what limits a run and what to try first.",
     "path": "Print the critical path of a trace or a job, grouped.",
     "what-if": "Predict what would help, and by how much, or what a change saves.",
     "ask": "Answer a question; `htagraph ask list` lists all.",
@@ -27,7 +27,7 @@ VERBS = {
     "check": "Check a run against limits, for continuous integration.",
     "hang": "Find where a job hangs, from its Flight Recorder dumps.",
     "info": "List what a trace holds and lacks, and how to record the rest.",
-    "view": "Open a trace in the Perfetto UI, zoomed to what bounds it.",
+    "view": "Open a trace in the Perfetto UI, zoomed to what limits it.",
     "dot": "Write the critical path as DOT for Graphviz.",
     "repair": "Make a broken trace valid and list the repairs.",
     "demo": "Report on training runs, each with a planted fault.",
@@ -56,7 +56,7 @@ def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer
     """
     app = typer.Typer(
         name="htagraph",
-        help="Find what bounds a PyTorch run: the exact critical path of a profiler trace.",
+        help="Find what limits a PyTorch run: the exact critical path of a profiler trace.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

@@ -69,7 +69,7 @@ Stacks = Annotated[
     bool | None,
     typer.Option(
         "--stacks/--no-stacks",
-        help="Read Python stacks, which name the code between operators. Default: of small files, "
+        help="Read Python stacks, which name untraced code. Default: of small files, "
         "and where that code is most of the path.",
     ),
 ]

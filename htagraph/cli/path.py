@@ -11,8 +11,8 @@ import pandas as pd
 import typer
 
 from htagraph.cli import options
-from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.console import notices, output, print_sentence, shown_progress
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, print_left_out, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
@@ -20,16 +20,21 @@ from htagraph.errors import OutputError
 from htagraph.explain.segments import LABELS
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:
+    from htagraph.graph import TraceGraph
+    from htagraph.job.job import Job
     from htagraph.job.path import JobPath
 
 __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
 """Chosen: rows of a table on the terminal."""
+_N_RANKS = 3
+"""Chosen: ranks that a headline names."""
 
 
 class By(StrEnum):
@@ -73,23 +78,21 @@ def path(
     """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        found: CriticalPath | JobPath
         number, reading = source.one_capture, LoadOptions(infer=infer)
         if source.has_several:
-            job = windowed(loaded_job(source, number, reading, executor), window)
+            run: TraceGraph | Job = windowed(loaded_job(source, number, reading, executor), window)
             begin_stage("Finding the path across ranks")
-            found = job.critical_path()
         else:
-            graph = loaded_trace(source, number, reading, window).graph
+            run = windowed(loaded_trace(source, number, reading, window).graph, window)
             begin_stage("Finding the critical path")
-            found = windowed(graph, window).critical_path()
+        found = run.critical_path()
         parts = _parts(found, by)
         if out is not None:
             begin_stage(f"Writing {out}")
             _write(found, out)
     console, aside = output(), notices(quiet=quiet)
     if form is Format.TABLE:
-        console.print(repr(found), markup=False)
+        print_sentence(console, _headline(found, window), style="bold")
         print_frame(
             console,
             {str(name): values[:_MAX_ROWS] for name, values in parts.items()},
@@ -100,11 +103,24 @@ def path(
         )
         n_more = len(parts["dur_ns"]) - _MAX_ROWS
         if n_more > 0:
-            aside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
+            aside.print(f"{n_more:,} more rows: --format csv prints all.", style="dim")
     else:
         print_frame(console, parts, form, columns=columns)
+    print_left_out(run.left_out, aside)
     if out is not None:
         aside.print(f"Wrote {out}", markup=False)
+
+
+def _headline(found: CriticalPath | JobPath, window: str) -> str:
+    """What the path is of, how long it is, and on which ranks of a job."""
+    if isinstance(found, CriticalPath):
+        what, n_segments, ranks = "run", int(found.sums()["n_segments"].sum()), ""
+    else:
+        shares = found.breakdown(by="rank")["share"].head(_N_RANKS)
+        what, n_segments = "job", len(found.segments)
+        ranks = f": {', '.join(f'rank {rank} {share:.0%}' for rank, share in shares.items())}"
+    lasts = f"{human_duration(found.dur_ns)} in {human_count(n_segments, 'segment')}"
+    return f"Critical path of {window or f'this {what}'}: {lasts}{ranks}."
 
 
 def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame | Columns:

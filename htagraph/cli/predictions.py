@@ -6,29 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
+import pandas as pd
 from rich.console import Console
 
-from htagraph.cli.console import output
+from htagraph.cli.console import output, print_notes, print_sentence
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
 from htagraph.job.scenario import JobScenario
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_percent
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.prediction import (
     bounds_of,
+    caveats_of,
     prediction_in_words,
     ranks_of,
     readings_of,
-    trust_in_words,
 )
 from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import UNCHANGED, notes_on
+from htagraph.reports.what_helps import UNCHANGED
 from htagraph.scenario import Scenario
 
 __all__ = ["print_next", "print_opportunities", "print_prediction"]
 
-_MAX_ROWS = 20
-"""Chosen: changes in the table on the terminal."""
+_N_PARTS = 5
+"""Chosen: parts of a path that the terminal lists."""
 
 
 def print_opportunities(
@@ -37,6 +38,8 @@ def print_opportunities(
     caveats: Sequence[str],
     asked: tuple[Format, str],
     aside: Console,
+    *,
+    of: str,
 ) -> None:
     """Print the changes that would help, largest saving first."""
     console, (form, columns) = output(), asked
@@ -44,21 +47,17 @@ def print_opportunities(
         print_frame(console, summary.opportunities, form, columns=columns, aside=aside)
         return
     print_facts(console, summary, caveats)
-    length = human_duration(summary.path.dur_ns)
-    console.print(f"What would help {summary.window_name} ({length})", style="bold", markup=False)
     if scenario.withheld:
-        console.print(prediction_in_words(scenario), style="yellow", markup=False)
+        print_sentence(console, prediction_in_words(scenario), style="bold yellow")
         return
-    helpful = summary.what_helps
-    if helpful.empty:
-        console.print(UNCHANGED, markup=False)
+    found = summary.first_changes
+    if found.empty:
+        print_sentence(console, UNCHANGED, style="bold")
         return
-    print_frame(console, helpful.head(_MAX_ROWS), form)
-    notes = f"{notes_on(helpful)} {trust_in_words(scenario)}"
-    console.print(notes, style="dim", markup=False)
-    n_more = len(helpful) - _MAX_ROWS
-    if n_more > 0:
-        aside.print(f"… and {n_more:,} more: --format csv prints all.", style="dim")
+    saves = [f"{human_percent(share):>5}" for share in found["saves_share"]]
+    print_sentence(console, f"What would help {of}:", style="bold")
+    print_frame(console, found[["change"]].assign(saves=saves), form)
+    print_notes(console, ["Each change alone: savings do not add up.", *caveats_of(scenario)])
 
 
 def print_prediction(
@@ -67,43 +66,41 @@ def print_prediction(
     caveats: Sequence[str],
     asked: tuple[Format, str],
     aside: Console,
+    *,
+    of: str,
 ) -> None:
-    """Print the saving of the changes, under each assumption, and the next bottleneck."""
+    """Print what the changes save, and what limits the run then."""
     console, (form, columns) = output(), asked
-    found = readings_of(scenario)
     if columns or form is not Format.TABLE:
-        print_frame(console, found, form, columns=columns, aside=aside)
+        print_frame(console, readings_of(scenario), form, columns=columns, aside=aside)
         return
     print_facts(console, summary, caveats)
-    said = ", ".join(map(str, scenario.changes))
-    console.print(f"What if: {said}; {summary.window_name}", style="bold", markup=False)
-    console.print(prediction_in_words(scenario), markup=False)
+    changes = ", ".join(map(str, scenario.changes))
+    print_sentence(console, f"What if: {changes}, in {of}.")
+    print_sentence(console, prediction_in_words(scenario), style="bold")
+    print_notes(console, caveats_of(scenario))
     if scenario.withheld:
         return
-    console.print(trust_in_words(scenario), style="dim", markup=False)
-    print_titled(console, "What it saves, by what the trace leaves open", found)
-    print_titled(console, "What bounds it", bounds_of(scenario))
+    print_titled(console, "What limits it", _largest(bounds_of(scenario)))
     if isinstance(scenario, JobScenario):
-        print_titled(console, "On which ranks its critical path runs", ranks_of(scenario))
+        print_titled(console, "On which ranks", _largest(ranks_of(scenario)))
+
+
+def _largest(parts: pd.DataFrame) -> pd.DataFrame:
+    """The parts of a path that take most time before or after."""
+    most_ns = parts[["before_ns", "after_ns"]].max(axis=1)
+    shown = parts.loc[most_ns.sort_values(ascending=False, kind="stable").index[:_N_PARTS]]
+    return shown.drop(columns="delta_share")
 
 
 def print_next(source: Source, *, changed: bool, out: Path | None, aside: Console) -> None:
-    """Print the commands to try next."""
-    name, of_job = " ".join(quote(str(path)) for path in source.given), source.is_job
-    if source.rank is not None:
-        name += f" --rank {source.rank}"
-    runs = "The changed run in Perfetto, all ranks" if of_job else "Both runs in Perfetto"
-    place = "on one clock" if of_job else "one below the other"
-    example = "--equalise" if of_job else "--scale 'NAME=0.5'"
-    said = (
-        [
-            f"{runs}: htagraph view {quote(str(out))}"
-            if out
-            else f"{runs}, {place}: --out what-if.pftrace",
-            f"What else would help: htagraph what-if {name}",
-        ]
+    """Print the commands to continue with."""
+    what_if = f"htagraph what-if {source.typed}"
+    said = [f"Next: htagraph view {quote(str(out))}"] if out else []
+    said += (
+        [f"What else would help: {what_if}"]
         if changed
-        else [f"Details of one change: htagraph what-if {name} {example} (--help: others)"]
+        else ["Other changes: htagraph what-if --help", f"All of it: {what_if} -f csv"]
     )
     aside.print()
     for line in said:

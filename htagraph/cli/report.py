@@ -1,4 +1,4 @@
-"""`htagraph report`: what bounds a run, on the terminal and as files to look into."""
+"""`htagraph report`: what limits a run, on the terminal and as files to look into."""
 
 from __future__ import annotations
 
@@ -28,12 +28,18 @@ from htagraph.cli.runs import (
     windowed,
 )
 from htagraph.cli.sources import Source, given
-from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_paragraphs, print_titled
+from htagraph.cli.tables import (
+    BAR_WIDTH,
+    bar,
+    print_paragraphs,
+    print_titled,
+    print_verdict,
+)
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.frames import WORKER_SAVINGS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.native.memory import returns_memory
@@ -104,7 +110,7 @@ def report(
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
+    """Find what limits a run and what to try first. A folder is a job, one trace per rank."""
     if len(paths) == 1 and is_worker_timeline(paths[0]):
         if window or rank is not None or out is not None or open_page:
             raise QueryError(
@@ -124,13 +130,15 @@ def report(
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
-                summary, origin = (
+                about = source.path if source.is_job else lasting(source.file(number))
+                origin = ReportOrigin.of(about, window, number if source.is_job else "latest")
+                if out is not None:
+                    origin.check(out)
+                summary = (
                     _job_summary(source, window, number, reading, executor, has_page=files)
                     if source.is_job
                     else _trace_summary(source, window, number, reading)
                 )
-                if out is not None:
-                    origin.check(out)
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
@@ -163,7 +171,7 @@ def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
 def _report_parts(
     path: Path, json_file: str, reading: LoadOptions, *, has_files: bool, quiet: bool
 ) -> None:
-    """Print what bounds a trace larger than memory; no files are written."""
+    """Print what limits a trace larger than memory; no files are written."""
     if has_files:
         raise QueryError(
             "--out and --open need a trace that fits into memory.",
@@ -196,7 +204,7 @@ def _report_parts(
         markup=False,
     )
     console.print()
-    print_paragraphs(console, found.verdict.paragraphs)
+    print_paragraphs(console, found.paragraphs)
     print_titled(console, "The critical path by bound", found.by_bound.reset_index())
     print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
     step = f"htagraph report {shlex.quote(str(path))} -w STEP"
@@ -235,15 +243,15 @@ def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
 
 def _trace_summary(
     source: Source, window: str, capture: CaptureName, reading: LoadOptions
-) -> tuple[Summary, ReportOrigin]:
-    """Read the one trace, and find what bounds it."""
+) -> Summary:
+    """Read the one trace, and find what limits it."""
     loaded, graph = loaded_trace(source, capture, reading, window)
     begin_stage("Finding the critical path")
     summary = Summary.of(loaded, graph, window)
-    begin_stage("Finding what bounds it")
+    begin_stage("Finding what limits it")
     returns_memory()
     _ = summary.verdict
-    return summary, ReportOrigin.of(lasting(source.file(capture)), window)
+    return summary
 
 
 def _job_summary(
@@ -254,21 +262,19 @@ def _job_summary(
     executor: Executor | None,
     *,
     has_page: bool,
-) -> tuple[JobSummary, ReportOrigin]:
-    """Read all ranks, and find what bounds the job."""
+) -> JobSummary:
+    """Read all ranks, and find what limits the job."""
     from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
     from htagraph.reports.report_files import page_work  # noqa: PLC0415  deferred: only for pages
 
     job = loaded_job(source, capture, reading, executor)
     begin_stage("Finding the path across ranks")
     also = page_work(len(job)) if has_page else ()
-    summary = JobSummary.of_answering(
-        windowed(job, window), source.name, also, is_whole=bool(window)
-    )
+    summary = JobSummary.of_answering(windowed(job, window), source.name, also)
     _ = summary.path
-    begin_stage("Finding what bounds it")
+    begin_stage("Finding what limits it")
     _ = summary.verdict
-    return summary, ReportOrigin.of(source.path, window, capture)
+    return summary
 
 
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
@@ -286,7 +292,7 @@ def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
         if isinstance(summary, Summary)
         else partial(_print_job_tables, summary=summary)
     )
-    head = partial(print_head, summary=summary, brief=not tables)
+    head = partial(print_verdict, summary=summary)
     for part in (head, behind) if tables else (head,):
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
@@ -343,12 +349,12 @@ def _print_next(
 ) -> None:
     """Print what to ask next, as commands to copy."""
     aside = notices(quiet=quiet)
-    name, verb = shlex.join(map(str, source.given)), next_question(summary)
+    name, (verb, more) = shlex.join(map(str, source.given)), next_question(summary)
     if source.rank is not None:
         name += f" --rank {source.rank}"
     part = f" -w {shlex.quote(window)}" if window else ""
     of = "" if verb == "info" else part  # it is of the whole trace
-    aside.print(f"Next: htagraph {verb} {name}{of}", markup=False)
+    aside.print(f"\nNext: htagraph {verb} {name}{of} {more}".rstrip(), markup=False)
     if not tables:
         aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim", markup=False)
 
@@ -399,7 +405,7 @@ def _bound_table(summary: Summary, width: int) -> Table:
     """The path by bound, as a table, with bars where there is room."""
     frame = summary.by_bound
     rows = [
-        (in_words(bound), human_duration(dur_ns), f"{share:.1%}")
+        (bound_in_words(bound), human_duration(dur_ns), f"{share:.1%}")
         for bound, dur_ns, share in zip(
             frame.index.astype(str), frame["dur_ns"].tolist(), frame["share"].tolist(), strict=True
         )

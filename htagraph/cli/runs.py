@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from htagraph.cli.sources import Source
 from htagraph.compiled import Compiled, LoadOptions, compiled
 from htagraph.errors import MissingEventsError, QueryError
+from htagraph.explain.default_window import left_out_in_words
 from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_size
@@ -23,6 +24,8 @@ from htagraph.readers.storage import path_of
 from htagraph.trace import is_kineto, load
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from htagraph.comparison.run_profile import RunProfile
     from htagraph.job.job import Job
 
@@ -34,6 +37,7 @@ __all__ = [
     "loaded_job",
     "loaded_run",
     "loaded_trace",
+    "print_left_out",
     "windowed",
 ]
 
@@ -79,8 +83,14 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
         yield None
 
 
+def print_left_out(left_out: Sequence[str], console: Console) -> None:
+    """Print what a default window leaves out, if anything."""
+    if left_out:
+        console.print(left_out_in_words(left_out), style="dim", markup=False)
+
+
 def windowed(run: Run, window: str) -> Run:
-    """Part of a run that `--window` names; all of it for an empty name."""
+    """Part of a run that `--window` names; its default window for an empty name."""
     return run.window(window) if window else run
 
 
@@ -162,7 +172,7 @@ def loaded_run(
         if window or rank is not None:
             raise QueryError(
                 f"{paths[0]} is a stored baseline: its window and ranks are fixed.",
-                hint="store another with htagraph report --window … --rank … --json FILE.",
+                hint="store another: htagraph report has the options --window, --rank and --json.",
             )
         return RunProfile.read(paths[0])
     # Stacks as in a report, which stores baselines: they name the code of host gaps.

@@ -17,6 +17,7 @@ import json
 import re
 import socketserver
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from htagraph.errors import OutputError, TraceError
+from htagraph.writers.path_tracks import Card
 
 __all__ = ["PORT", "TraceServer", "View", "offline_ui"]
 
@@ -37,6 +39,8 @@ _PAGE = "/report.html"
 _AT = re.compile(r"/\?ts=(\d{1,19})(?:&dur=(\d{1,19}))?", re.ASCII)
 _PARTING_S = 2.0
 """Chosen: with `--once`, an installed UI may still load its own parts after the trace."""
+_LISTED = ("fix", "evidence")
+"""What is said of a finding in the list, besides its title."""
 _AROUND = 2.5
 """Length of the timeline around a selected slice, in its lengths: the UI keeps 2 or more (chosen).
 
@@ -56,6 +60,8 @@ class View:
         A time to which the trace extends.
     rank : int, optional
         Of a job: whose tracks are expanded; all by default.
+    findings : sequence of str, default=()
+        Cards to list below the timeline.
     """
 
     start_ns: int | None = None
@@ -63,16 +69,20 @@ class View:
     selects: bool = False
     last_ns: int = 0
     rank: int | None = None
+    findings: Sequence[str] = ()
 
     @property
     def parameters(self) -> dict[str, str]:
         """Parameters of the UI's address; tracks are called as `htagraph.writers` names them."""
         rank = r"\d+" if self.rank is None else self.rank
-        tracks = rf"^GPU \d+(, rank {rank})?$|\brank {rank}\b.* \d+$"
+        tracks = rf"^Findings:|^GPU \d+(, rank {rank})?$|\brank {rank}\b.* \d+$"
         commands = [
-            {"id": "dev.perfetto.PinTracksByRegex", "args": ["^Critical path"]},
+            {"id": "dev.perfetto.PinTracksByRegex", "args": ["^(Findings|Critical path)(,|$)"]},
             {"id": "dev.perfetto.ExpandTracksByRegex", "args": [tracks]},
         ]
+        if self.findings:
+            command = "dev.perfetto.RunQueryAndShowTab"
+            commands.append({"id": command, "args": [_listing(self.findings), "Findings"]})
         shown = {"hideSidebar": "true", "startupCommands": json.dumps(commands)}
         if self.start_ns is not None:
             start_ns, end_ns = self._visible(self.start_ns)
@@ -94,6 +104,24 @@ class View:
         around_ns = min(int(_AROUND * dur_ns), last_ns - 1)
         first_ns = min(max(start_ns - dur_ns // 2, 1), last_ns - 1 - around_ns)
         return max(first_ns, 0), max(first_ns, 0) + around_ns
+
+
+def _listing(findings: Sequence[str]) -> str:
+    r"""Query of a table of findings.
+
+    Examples
+    --------
+    >>> _listing(["Data loading, costs 71%\nfix: don't"])
+    "select column1 as finding, column2 as fix from (values ('Data loading, costs 71%', 'don''t'))"
+    """
+    cards = [Card.of(text) for text in findings]
+    shown = [name for name in _LISTED if any(name in card.said for card in cards)]
+    names = ["finding", *shown]
+    columns = ", ".join(f"column{number} as {name}" for number, name in enumerate(names, start=1))
+    rows = ([card.title, *(card.said.get(name, "") for name in shown)] for card in cards)
+    quoted = (", ".join("'" + text.replace("'", "''") + "'" for text in row) for row in rows)
+    values = ", ".join(f"({row})" for row in quoted)
+    return f"select {columns} from (values {values})"  # noqa: S608  shown by the UI alone
 
 
 def offline_ui() -> Path:
@@ -171,9 +199,8 @@ class _Handler(SimpleHTTPRequestHandler):
             return self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may read this.")
         if at := _AT.fullmatch(self.path):
             start_ns, dur_ns = int(at[1]), int(at[2] or 0)
-            shown = replace(
-                self.server.view, start_ns=start_ns, end_ns=start_ns + dur_ns, selects=True
-            )
+            end_ns, view = start_ns + dur_ns, self.server.view
+            shown = replace(view, start_ns=start_ns, end_ns=end_ns, selects=True, findings=())
             return self._redirect(self.server.url(shown))
         if self.path == "/" and not self.server.ui:
             return self._redirect(self.server.url())

@@ -11,7 +11,7 @@ from htagraph.model.settings import project_settings
 
 __all__ = ["KEYS", "settings_near"]
 
-KEYS = ("max-step", "max-exposed", "max-idle", "max-unexplained", "baseline", "fail-above",
+KEYS = ("max-step", "max-exposed", "max-idle", "max-unknown", "baseline", "fail-above",
         "accept-damage")  # fmt: skip
 """Keys of the table: the options of `htagraph check` by their names."""
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from os.path import commonpath
+from os.path import commonpath, commonprefix, relpath
 from pathlib import Path
+from shlex import quote
 
 import pandas as pd
 import typer
 
 from htagraph.cli.console import output
 from htagraph.cli.exports import readable
-from htagraph.cli.pipes import from_pipe
+from htagraph.cli.pipes import from_pipe, lasting
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
@@ -27,7 +29,7 @@ from htagraph.readers.captures import (
 )
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
 from htagraph.readers.rank_paths import file_of
-from htagraph.readers.storage import exists, is_remote, not_found
+from htagraph.readers.storage import exists, is_folder, is_remote, not_found, url_of
 
 __all__ = ["Source", "given"]
 
@@ -126,6 +128,34 @@ class Source:
     def name(self) -> str:
         """Name of the job: that of its folder."""
         return self.path.resolve().name
+
+    @property
+    def typed(self) -> str:
+        """The arguments that name it again, for a shell, as short as they can be."""
+        options = [("--rank", self.rank), ("--capture", self.capture)]
+        options += [("--beside", url_of(file)) for file in self.beside]
+        asked = [
+            f"{name} {quote(str(value))}" for name, value in options if value not in (None, "")
+        ]
+        return " ".join([self._typed_paths, *asked])
+
+    @property
+    def _typed_paths(self) -> str:
+        """A folder with no other traces, a glob of no other files, or every path; of a pipe, -."""
+        paths = [url_of(path) for path in self.given]
+        if len(paths) == 1:
+            path = self.given[0]
+            ends = "/" if is_folder(path) and not is_remote(path) else ""
+            return quote(paths[0] + ends) if lasting(path) == path else "-"
+        if not any(map(is_remote, self.given)):
+            folder = Path(commonpath({path.parent.absolute() for path in self.given}))
+            is_all = set(find_traces(folder)) == {path.absolute() for path in self._files}
+            if is_all and set(self.found["capture"]) <= {0, 1}:
+                is_whole = self.given[0].is_absolute()
+                return quote(f"{folder if is_whole else relpath(folder)}/")
+            if found := _glob_of(paths):
+                return found
+        return " ".join(map(quote, paths))
 
     @cached_property
     def _files(self) -> list[Path]:
@@ -244,3 +274,13 @@ class Source:
                 "%s records no rank; it is taken as rank %s.", numbered[self.rank].name, self.rank
             )
         return dict(sorted({**by_rank, **numbered}.items()))
+
+
+def _glob_of(paths: Sequence[str]) -> str:
+    """The glob that a shell expands to these paths, in this order; empty if there is none."""
+    begin = commonprefix(paths)  # noqa: RUF071  parts of names
+    end = commonprefix([path[len(begin) :][::-1] for path in paths])[::-1]  # noqa: RUF071  as above
+    matched = glob.glob(f"{glob.escape(begin)}*{glob.escape(end)}")  # noqa: PTH207  with these parts
+    if sorted(matched) != list(paths):
+        return ""
+    return "*".join(quote(part) if part else "" for part in (begin, end))

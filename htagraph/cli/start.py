@@ -46,7 +46,7 @@ class _Deferred(ModuleType):
 
 
 def defer(module: str) -> None:
-    """Load a module on first use: pandas is a quarter of the time of `htagraph path`, unused."""
+    """Load a module when first used: pandas is a quarter of the time of `htagraph path`, unused."""
     sys.modules.setdefault(module, _Deferred(module))
 
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from htagraph.errors import QueryError, one_of
+from htagraph.model.colors import COLORS
 from htagraph.model.columns import heading
 from htagraph.model.labels import printable
-from htagraph.reports.markdown import markdown_table
 from htagraph.writers.cells import Columns, human_frame
 from htagraph.writers.table_layout import fitted
 
@@ -27,29 +26,28 @@ if TYPE_CHECKING:  # the answer to one question needs no summary
 
 __all__ = [
     "BAR_WIDTH",
+    "SCREEN_WIDTH",
     "Format",
     "bar",
     "csv_text",
     "print_facts",
     "print_frame",
-    "print_head",
     "print_paragraphs",
     "print_titled",
+    "print_verdict",
 ]
 
 BAR_WIDTH = 24
 """Characters of the bar for 100%: chosen, to leave room for names at 80 columns."""
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, also in full width."""
-_STYLES = {
-    "title": "bold",
-    "damage": "yellow",
-    "finding": "bold",
-    "withheld": "yellow",
-    "advice": "italic",
-    "note": "dim",
-}
+_STYLES = {"headline": "bold", "damage": "yellow", "card": "bold", "note": "dim"}
 """How the parts of a verdict look on a terminal."""
+_COLORS = {bound.label: color.fill for bound, color in COLORS.items()}
+SCREEN_WIDTH = 88
+"""Columns of the screen of a report: chosen, longer lines are hard to read."""
+_GAP = 2
+"""Columns between a title, a bar and a cost."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -98,33 +96,45 @@ def print_titled(
 
 def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequence[str]) -> None:
     """Print what the trace is, and what one has to know to read what follows."""
-    console.print(summary.name, style="bold", markup=False)
-    console.print(summary.facts, markup=False)
-    for caveat in caveats:
-        console.print(caveat, style="yellow", markup=False)
+    from htagraph.findings.verdict import Paragraph, wrapped  # noqa: PLC0415 - only for reports
+
+    width = min(console.width, SCREEN_WIDTH)
+    said = [(f"{summary.name} · {summary.facts}", ""), *((caveat, "yellow") for caveat in caveats)]
+    for text, style in said:
+        for line in wrapped(Paragraph("note", text), width):
+            console.print(Text(line, style=style), soft_wrap=True)
     console.print()
 
 
-def print_head(console: Console, summary: Summary | JobSummary, *, brief: bool = False) -> None:
-    """Print the head of a report: facts, caveats, first findings with evidence and advice.
+def print_verdict(console: Console, summary: Summary | JobSummary) -> None:
+    """Print the screen of a report: facts, caveats, and the verdict."""
+    from htagraph.findings.verdict import Paragraph  # noqa: PLC0415 - only for reports
 
-    Parameters
-    ----------
-    brief : bool, default=False
-        In three lines each, with what the recording does not show.
-    """
-    from htagraph.reports.brief import brief_paragraphs  # noqa: PLC0415 - only for reports
-
-    print_facts(console, summary, summary.caveats)
-    shown = brief_paragraphs(summary, console.width) if brief else summary.verdict.paragraphs
-    print_paragraphs(console, shown)
+    print_facts(console, summary, summary.window_caveats)
+    paragraphs = [*summary.verdict.paragraphs, *(Paragraph("note", one) for one in summary.notes)]
+    print_paragraphs(console, paragraphs)
 
 
 def print_paragraphs(console: Console, paragraphs: Iterable[Paragraph]) -> None:
-    """Print the paragraphs of a verdict."""
-    for role, text, indent in paragraphs:
-        said = Text(text, style=_STYLES.get(role, ""))
-        console.print(Padding(said, (0, 0, 0, indent), expand=False))
+    """Print the paragraphs of a verdict; next to the title of a card is its cost as a bar."""
+    from htagraph.findings.verdict import wrapped  # noqa: PLC0415 - only for reports
+
+    width = min(console.width, SCREEN_WIDTH)
+    for one in paragraphs:
+        if one.opens:
+            console.print()
+        first, *rest = wrapped(one, width)
+        said = Text(first, style=_STYLES.get(one.role, ""))
+        if one.cost:
+            title = first[: width - len(one.cost)].rstrip()
+            drawn = Text(f"{bar(one.share):<{BAR_WIDTH}}", style=_COLORS.get(one.bound, ""))
+            room = width - len(title) - len(one.cost) - BAR_WIDTH - 2 * _GAP
+            if room >= 0:
+                said = Text(title, style="bold") + Text(" " * (room + _GAP)) + drawn
+                said += Text(" " * _GAP + one.cost, style="bold")
+        console.print(said, soft_wrap=True)
+        for line in rest:
+            console.print(Text(line, style=_STYLES.get(one.role, "")), soft_wrap=True)
 
 
 def print_frame(
@@ -169,6 +179,8 @@ def print_frame(
 
             console.file.write(json.dumps(records(picked), indent=2, default=str) + "\n")
         case Format.MD:
+            from htagraph.reports.markdown import markdown_table  # noqa: PLC0415  deferred
+
             console.file.write(markdown_table(human_frame(picked)) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""`htagraph view`: a trace in the Perfetto UI with its critical path, opened at what bounds it."""
+"""`htagraph view`: a trace in the Perfetto UI with its critical path, opened at what limits it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.own_folder import OwnFolder
-from htagraph.writers.path_tracks import opening
 
 __all__ = ["view"]
 
@@ -74,7 +73,7 @@ def view(
             "--at",
             metavar="START:END|NAME",
             help="Zoom to times in ns (of the file shown), or to a step or other host range. "
-            "Default: the window, or the longest segment of the first finding.",
+            "Default: the window, or the longest stretch of the first finding.",
         ),
     ] = "",
     plain: Annotated[
@@ -103,7 +102,7 @@ def view(
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
-    """Open a trace in the Perfetto UI, zoomed to what bounds it. The trace stays on this machine.
+    """Open a trace in the Perfetto UI, zoomed to what limits it. The trace stays on this machine.
 
     Its report page is served, too, if there is one. Ctrl-C stops the server.
     """
@@ -157,11 +156,12 @@ def _unchanged(trace: Path, request: _Request) -> _Shown:
 
 
 def _opening(trace: Path) -> View:
-    """Where a file of `to_perfetto` opens: at the longest segment of the first finding."""
+    """Where a file of `to_perfetto` opens: at the first finding."""
     if not trace.name.endswith(_PERFETTO):
         return View()
     try:
-        return View(**read_opening(trace), selects=True)
+        opens, findings = read_opening(trace)
+        return View(**opens, selects=True, findings=findings)
     except (TraceError, TypeError):
         return View()  # the UI says what is wrong with it
 
@@ -173,24 +173,21 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
     summary: Summary | JobSummary
     if source.has_several:
         run = loaded_job(source, capture, request.reading)
-        asked = windowed(run, request.window)
-        summary = JobSummary(asked if request.window else asked.without_opening(), source.name)
+        summary = JobSummary(windowed(run, request.window), source.name)
         origin = ReportOrigin.of(source.path, request.window, capture)
     else:
         loaded, run = loaded_trace(source, capture, request.reading, request.window)
         summary = Summary.of(loaded, run, request.window)
         origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
-    begin_stage("Finding what bounds it")
+    begin_stage("Finding what limits it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")
-    out = path.to_perfetto(
-        request.folder / f"{summary.name}.pftrace",
-        findings=verdict.by_cause,
-        opens_at_ns=verdict.opens_at_ns,
-    )
+    said = verdict.by_cause
+    out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=said)
     page = origin.folder(summary.name) / _PAGE
-    found = opening(path.segments, path.origin_ns, verdict.opens_at_ns)
-    view, name = View(**found, selects=True), request.at or request.window
+    opens = path.drawn(said).opening(path.origin_ns)
+    view = View(**opens, selects=True, findings=[*said.values()])
+    name = request.at or request.window
     if times := times_in(request.at):
         view = replace(view, start_ns=times[0], end_ns=times[1], selects=True)
     elif name or view.start_ns is None:

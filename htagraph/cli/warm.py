@@ -84,7 +84,7 @@ def _ask_a_rank(folder: Path) -> None:
     follow(*np.zeros((3, 2), dtype=np.int64))  # the clocks of the demo do not drift
     summary = Summary(trace, graph)
     json_document(summary)
-    _ = summary.speed_ups
+    _ = summary.first_changes
 
 
 def _ask_a_job() -> None:

@@ -45,6 +45,10 @@ def what_if(
     *,
     rank: options.Rank = None,
     window: options.Window = "",
+    without: Annotated[
+        list[str] | None,
+        _named("--without", "CAUSE", "No time goes to this cause of the verdict (data-loading)."),
+    ] = None,
     scale: Annotated[
         list[str] | None, _named("--scale", "NAME=FACTOR", "These take FACTOR times as long.")
     ] = None,
@@ -69,8 +73,8 @@ def what_if(
         _named("--at-roof", "NAME|all", "These take the least time that the device needs."),
     ] = None,
     prefetch: Annotated[
-        bool, typer.Option("--prefetch", help="Load data in the background, one batch ahead.")
-    ] = False,
+        int | None, typer.Option(metavar="N", help="N workers load data during the steps.")
+    ] = None,
     graphed: Annotated[
         bool, typer.Option("--graphed", help="Capture each step as a CUDA or HIP graph.")
     ] = False,
@@ -117,6 +121,7 @@ def what_if(
     together. A folder is a job; its ranks are replayed together.
     """
     asked = ChangeOptions(
+        without=without,
         scale=scale,
         remove=remove,
         no_wait=no_wait,
@@ -158,7 +163,8 @@ def what_if(
             write_text(Path(json_file), text)
     if json_file != "-":
         show = print_prediction if changes else print_opportunities
-        show(scenario, summary, caveats, (form, columns), aside)
+        of = window or ("this job" if source.is_job else "this run")
+        show(scenario, summary, caveats, (form, columns), aside, of=of)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         aside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":
@@ -168,9 +174,9 @@ def what_if(
 def _of_trace(
     source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
 ) -> tuple[Scenario, Summary, list[str]]:
-    """Scenario, summary and caveats of a trace; by default of the window that is judged."""
+    """Scenario, summary and caveats of a trace."""
     summary = Summary.of(*loaded_trace(source, source.one_capture, reading, window), window)
-    scenario = replayed(summary.graph, *changes, on="window")
+    scenario = replayed(summary.graph, *changes)
     return scenario, summary, [*summary.window_caveats, *summary.damage]
 
 

@@ -18,11 +18,11 @@ from htagraph.comparison.drift import (
 from htagraph.comparison.places import PLACE
 from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
 
-__all__ = ["Tables", "calls_in_words", "causes_in_words"]
+__all__ = ["Causes", "Tables", "calls_in_words", "causes_of"]
 
 _WORTH_NAMING = 0.1
 """Share of the difference from which a bound is named.
@@ -56,7 +56,6 @@ _ROUNDS_TO_NOTHING = 0.005
 
 _SAYS_NOTHING = re.compile(r"^\(|^ProfilerStep$")
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
-_WORDS = {Bound.HOST.label: "host time"}
 
 
 def calls_in_words(row: Mapping[Hashable, Any]) -> str:
@@ -99,31 +98,43 @@ class Tables(NamedTuple):
     shapes: pd.DataFrame
     phases: pd.DataFrame
 
-    def clock_in_words(self, alike: Alike, *, whose: str) -> str:
+    def inferred(self, alike: Alike, *, whose: str) -> str:
         """What a common factor tells."""
         if is_same_size(alike, self.by_name, self.shapes, self.phases):
-            return f"{alike.in_words}; inferred: the {whose}'s clock or load, not the code"
+            return f"{alike.in_words}: the {whose}'s clock or load, not the code (inferred)"
         return (
-            f"{alike.in_words}; inferred: the {whose}'s clock or load, or inputs of another size "
-            "(record_shapes=True tells)"
+            f"{alike.in_words}: the {whose}'s clock or load, or inputs of another size (inferred; "
+            "record_shapes=True tells)"
         )
 
 
-def causes_in_words(tables: Tables) -> str:
+class Causes(NamedTuple):
+    """Why steps changed: the largest cause as a clause, and where each of them is."""
+
+    largest: str = ""
+    where: str = ""
+
+
+def causes_of(tables: Tables) -> Causes:
     """The bounds that changed most beyond noise, each with its main cause; empty if none did."""
     delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
     if not delta_ns:
-        return ""
+        return Causes()
     if has_same_calls(tables.operators) and (alike := all_alike(tables.by_name)):
         of_device = tables.by_name["bound"].isin([*_OF_DEVICE, Bound.KERNEL_GAP.label])
         time_ns = tables.by_name["before_ns"]
         is_device = time_ns[of_device].sum() >= _NEARLY_ALL * time_ns.sum()
-        whose = "device" if is_device else "machine"
-        return f"everything is {tables.clock_in_words(alike, whose=whose)}"
-    bounds = _changed(tables.by_bound, delta_ns * _WORTH_NAMING)
-    named = bounds.head(_N_CAUSES).to_dict("records")
+        where = tables.inferred(alike, whose="device" if is_device else "machine")
+        return Causes("all parts by the same factor", f"{where[0].upper()}{where[1:]}.")
+    named = _changed(tables.by_bound, delta_ns * _WORTH_NAMING).head(_N_CAUSES).to_dict("records")
+    if not named:
+        return Causes(where="No part of the path changed by more than its own noise.")
+    first_ns, words = int(named[0]["delta_ns"]), bound_in_words(named[0]["name"])
+    more = "more" if first_ns > 0 else "less"
     said = [_one(tables, row) for row in named] + _with_what_it_calls(tables, named)
-    return "; ".join(said) or "no bound changed beyond its own noise"
+    is_told = said == [f"{words} {_signed(first_ns)}"]
+    where = "" if is_told else f"Where: {'; '.join(said)}."
+    return Causes(f"{human_duration(abs(first_ns))} {more} in {words}", where)
 
 
 def _with_what_it_calls(tables: Tables, bounds: Sequence[Mapping[Hashable, Any]]) -> list[str]:
@@ -143,7 +154,7 @@ def _with_what_it_calls(tables: Tables, bounds: Sequence[Mapping[Hashable, Any]]
         return []
     row = rows.to_dict("records")[-1]
     how = calls_in_words(row)
-    said = f"{_signed(int(row['delta_ns']))} in {name_label(str(row['name']))} and what it calls"
+    said = f"{name_label(str(row['name']))} and what it calls {_signed(int(row['delta_ns']))}"
     return [f"{said} ({how})" if how else said]
 
 
@@ -155,26 +166,25 @@ def _changed(frame: pd.DataFrame, least_ns: float) -> pd.DataFrame:
 def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
-    of_bound = f"of {_WORDS.get(label, in_words(label))}"
+    said = f"{bound_in_words(label)} {_signed(delta_ns)}"
     kernels = compute_kernels(tables.kernels)
     is_compute = label == Bound.COMPUTE.label and has_same_calls(kernels)
     if is_compute and (alike := all_alike(kernels)):
-        clock = tables.clock_in_words(alike, whose="device")
-        return f"{_signed(delta_ns)} {of_bound}, as all kernels are {clock}"
+        return f"{said}: {tables.inferred(alike, whose='device')}"
     row = _main_cause(tables, bound)
     if row is None:
-        return f"{_signed(delta_ns)} {of_bound}"
+        return said
     name, own_ns = str(row["name"]), int(row["delta_ns"])
     called = operation_of(name) if label == Bound.COMMUNICATION.label else ""
     where = _where(called or name)
     same = tables.kernels if label in _OF_DEVICE else tables.operators
-    is_code = label == Bound.PYTHON_GAP.label
+    is_code = label == Bound.UNTRACED_CODE.label
     same = _changed(same[same["name"] == name], 0).head(0 if is_code else 1)
     how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
     where += f" ({how})" if how else ""
     if abs(own_ns) < _NEARLY_ALL * abs(delta_ns):
-        return f"{_signed(delta_ns)} {of_bound}, {_signed(own_ns)} of it {where}"
-    return f"{_signed(min(own_ns, delta_ns, key=abs))} {of_bound} {where}"
+        return f"{said}, {_signed(own_ns)} of it {where}"
+    return f"{bound_in_words(label)} {_signed(min(own_ns, delta_ns, key=abs))} {where}"
 
 
 def _main_cause(tables: Tables, bound: Mapping[Hashable, Any]) -> Mapping[Hashable, Any] | None:

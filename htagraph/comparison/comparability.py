@@ -35,7 +35,7 @@ Pairs = tuple[tuple[int, int], ...]
 def matched_kinds(before: RunProfile, after: RunProfile) -> Pairs:
     """The kinds that both runs have, by the calls of their operators and kernels.
 
-    The two most alike are a pair, then of the others the two most alike, and so on.
+    The two most similar are a pair, then of the others the two most similar, and so on.
     """
     calls = [[_calls(run, kind) for kind in range(len(run.kinds))] for run in (before, after)]
     alike = np.array([[_alike(one, other) for other in calls[1]] for one in calls[0]])

@@ -1,4 +1,4 @@
-"""Whether all parts of a run changed alike, as where the clock of a machine has another rate.
+"""Whether all parts of a run changed by one factor, as if the clock of a machine had another rate.
 
 Code that changes makes some of its parts slower. If nearly all of them take longer by one factor,
 called as often as before, the machine is the simplest reason. This is an inference: it names its
@@ -48,7 +48,7 @@ Pinned by `test_drift.py::test_two_factors_are_no_clock`.
 """
 
 _SAME_CALLS = 0.01
-"""Share by which calls may differ, as those of steps that are alike.
+"""Share by which calls may differ, as those of typical steps.
 
 Pinned by `test_drift.py::test_calls_may_differ_by_a_hundredth`.
 """
@@ -76,8 +76,8 @@ class Alike(NamedTuple):
         """By how much, and the support."""
         how = "slower" if self.factor > 1 else "faster"
         return (
-            f"{abs(self.factor - 1):.1%} {how} alike ({self.n_names} names, "
-            f"{self.share:.0%} of the time)"
+            f"all {self.n_names} names with {self.share:.0%} of the time are "
+            f"{abs(self.factor - 1):.1%} {how}"
         )
 
 
@@ -150,7 +150,7 @@ def is_same_size(
     if recorded["before_ns"].sum() >= _HALF_WAY * max(shapes["before_ns"].sum(), 1):
         in_both = recorded[recorded["after_ns"] > 0]
         return bool(in_both["before_ns"].sum() >= _NEARLY_ALL * recorded["before_ns"].sum())
-    on_host = by_name["bound"].isin([Bound.HOST.label, Bound.PYTHON_GAP.label])
+    on_host = by_name["bound"].isin([Bound.HOST.label, Bound.UNTRACED_CODE.label])
     is_short = by_name["before_ns"] < _OVERHEAD_NS * by_name["calls_before"]
     overhead, optimizer = by_name[on_host & is_short], phases[phases["name"] == _OPTIMIZER]
     return any(

@@ -15,9 +15,18 @@ from htagraph.algorithms.welch import FEWEST
 from htagraph.comparison.run_diff import RunDiff, damage_by_side
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_duration, human_percent
 
-__all__ = ["DEFAULT_FAIL_ABOVE", "Check", "Checked", "Limits", "State", "check_run"]
+__all__ = [
+    "DEFAULT_FAIL_ABOVE",
+    "NAMES",
+    "RESULTS",
+    "Check",
+    "Checked",
+    "Limits",
+    "State",
+    "check_run",
+]
 
 State = Literal["passed", "broken", "withheld"]
 
@@ -28,7 +37,18 @@ Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_a
 """
 
 _DAMAGED = "the recording is damaged"
-_ACCEPT = "Record it again, or check it as it is: --accept-damage."
+_ACCEPT = " Record it again, or check it as it is: --accept-damage."
+
+NAMES = {
+    "max-step": "step time",
+    "max-exposed": "exposed communication",
+    "max-idle": "device idle",
+    "max-unknown": "unknown waits",
+    "fail-above": "slowdown",
+}
+"""What each limit is about, in words."""
+
+RESULTS: dict[State, str] = {"passed": "passed", "broken": "failed", "withheld": "unknown"}
 
 _MOST_STEPS = 1_000
 """Longest capture that a check suggests, in steps: a longer one is not practical.
@@ -44,10 +64,10 @@ class Limits:
     Parameters
     ----------
     max_step : float, optional, unit=ns
-        Mean length of its alike steps.
+        Mean length of its typical steps.
     max_exposed, max_idle : float, optional
         Share of the steps in which devices communicate without computing, or are idle.
-    max_unexplained : float, optional
+    max_unknown : float, optional
         Share of the critical path whose wait no recorded dependency explains.
     fail_above : float, optional
         Share by which steps may be longer than those of a baseline.
@@ -56,7 +76,7 @@ class Limits:
     max_step: float | None = None
     max_exposed: float | None = None
     max_idle: float | None = None
-    max_unexplained: float | None = None
+    max_unknown: float | None = None
     fail_above: float | None = None
 
 
@@ -77,9 +97,12 @@ class Checked:
         """A value of this limit in words."""
         if value is None:
             return "unknown"
-        if self.limit == "max-step":
-            return human_duration(value)
-        return f"{value:+.1%}" if self.limit == "fail-above" else f"{value:.1%}"
+        return human_duration(value) if self.limit == "max-step" else human_percent(value)
+
+    def __str__(self) -> str:
+        """The value and what is allowed; or why the value is unknown."""
+        measured = f"{NAMES[self.limit]} {self.in_words(self.value)}"
+        return self.said or f"{measured}, limit {self.in_words(self.allowed)}"
 
 
 @dataclass(frozen=True)
@@ -102,18 +125,21 @@ class Check:
         return next((one for one in ("broken", "withheld") if one in states), "passed")
 
     def verdict(self) -> str:
-        """The result of the check, in a sentence or two."""
-        named = {
-            state: ", ".join(one.limit for one in self.limits if one.state == state)
-            for state in ("broken", "withheld")
-        }
-        said = {
-            "passed": "Passed.",
-            "broken": f"Failed: {named['broken']}.",
-            "withheld": f"Unknown: {named['withheld']}.",
-        }[self.state]
-        refused = f"{' '.join(self.damage)} {_ACCEPT}" if self.damage else ""
-        return " ".join(filter(None, [said, refused, self.diff.verdict() if self.diff else ""]))
+        """The result of the check in one line, with the figures that decide it."""
+        said = list(dict.fromkeys(str(one) for one in self.limits if one.state == self.state))
+        if self.state == "passed" and len(said) > 1:
+            said = [f"all {len(said)} limits"]
+        accept = _ACCEPT if self.damage else ""
+        return f"{RESULTS[self.state].capitalize()}: {'; '.join(said)}.{accept}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What is damaged, what changed if the verdict does not tell it, and what was checked."""
+        if self.diff is None:
+            return [*self.run.damage, self.run.facts]
+        changed = self.diff.verdict()
+        is_told = changed.partition(": ")[2].rstrip(".") in self.verdict()
+        return [*([] if is_told else [changed]), *self.diff.notes]
 
 
 def check_run(
@@ -144,7 +170,7 @@ def check_run(
     >>> import htagraph as hg
     >>> run = hg.run_profile(hg.load(hg.demo_trace("none")))
     >>> check_run(run, Limits(max_step=4e6, max_idle=0.2)).verdict()
-    'Failed: max-step.'
+    'Failed: step time 4.42 ms, limit 4.00 ms.'
     """
     if limits.fail_above is not None and baseline is None:
         raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")
@@ -176,13 +202,14 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
         ("max-step", limits.max_step, None if no_step else run.step_ns, no_step),
         ("max-exposed", limits.max_exposed, run.share("device", "communication"), no_device),
         ("max-idle", limits.max_idle, run.share("device", "idle"), no_device),
-        ("max-unexplained", limits.max_unexplained, run.share("bound", "unexplained"), "no path"),
+        ("max-unknown", limits.max_unknown, run.share("bound", "unknown_waits"), "no path"),
     )
     for name, allowed, value, why_not in values:
         if allowed is None:
             continue
         if value is None or few:
-            yield Checked(name, value, allowed, "withheld", few or why_not)
+            why = f"{NAMES[name]}: {few or why_not}"
+            yield Checked(name, value, allowed, "withheld", why)
         else:
             yield Checked(name, value, allowed, "broken" if value > allowed else "passed")
 
@@ -192,22 +219,26 @@ def _against(found: RunDiff, allowed: float) -> Checked:
 
     Withheld if noise alone exceeds what is allowed and no change is seen: it could hide one.
     """
-    share, noise = found.delta_share, found.noise_share
-    name = "fail-above"
-    if found.not_comparable:
-        said = f"not comparable: {'; '.join(found.not_comparable)}"
-        return Checked(name, share, allowed, "withheld", said)
-    if isinf(noise):
-        said = f"noise needs at least {FEWEST} alike steps: profile more"
-        return Checked(name, share, allowed, "withheld", said)
-    said = f"noise {noise:.1%}{', of the work that all steps share' if found.is_part else ''}"
-    if found.is_change:
-        return Checked(name, share, allowed, "broken" if share > allowed else "passed", said)
-    if noise <= allowed:
-        return Checked(name, share, allowed, "passed", said)
-    fewest = min(found.before.n_compared, found.after.n_compared)
-    enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
-    more = (
-        f"profile about {enough:,} alike steps each" if enough < _MOST_STEPS else "raise the limit"
+    share, noise, changed = found.delta_share, found.noise_share, found.verdict()
+    said = f"{changed[0].lower()}{changed[1:-1]}".replace(
+        ": ", f", limit {human_percent(allowed)}: ", 1
     )
-    return Checked(name, share, allowed, "withheld", f"{said} is above the limit: {more}")
+    state: State = "passed"
+    if found.not_comparable:
+        state, said = "withheld", f"not comparable: {'; '.join(found.not_comparable)}"
+    elif found.is_change:
+        state = "broken" if share > allowed else "passed"
+    elif noise > allowed:
+        state, said = "withheld", _too_noisy(found, allowed)
+    return Checked("fail-above", share, allowed, state, said)
+
+
+def _too_noisy(found: RunDiff, allowed: float) -> str:
+    """Why a change may be hidden, and how many steps would show it."""
+    noise, fewest = found.noise_share, min(found.before.n_compared, found.after.n_compared)
+    if isinf(noise):
+        return f"noise is unknown: profile at least {FEWEST} typical steps"
+    enough = ceil(fewest * (noise / allowed) ** 2) if allowed > 0 else _MOST_STEPS
+    more = f"profile about {enough:,} typical steps each"
+    more = more if enough < _MOST_STEPS else "raise the limit"
+    return f"noise ({found.noise_in_words}) exceeds the limit of {human_percent(allowed)}: {more}"

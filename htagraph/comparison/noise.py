@@ -1,10 +1,10 @@
 """The rule that tells a change from noise: Welch's interval at 99%, and at least one percent.
 
-Both runs give the means and standard deviations of their alike steps. A difference is a change if
+Both runs give the means and standard deviations of their typical steps. A difference is a change if
 it exceeds both what such means differ by in 99 of 100 comparisons without a change
 (`htagraph.algorithms.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
 up, so the differences of all bounds sum to that of the steps, to the nanosecond. One slow step
-cannot move the mean far: steps far from the median are not alike
+cannot move the mean far: steps far from the median are not typical
 (`htagraph.lookup.steady_steps`), and are named instead.
 
 Where steps come in kinds, a run is a sum: of each kind the mean, as often as it occurs. So are its

@@ -1,4 +1,4 @@
-"""Places of host code between operators, by names that two runs have in common."""
+"""Places of untraced code, by names that two runs have in common."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LINE_NUMBER = re.compile(r":\d+(?= in |$)|\(-?\d+\)(?=: )|, after line \d+$")
 
 
 PLACE = re.compile(r"^(after|before|at) (.+)$", re.DOTALL)
-"""Places of host code: ``after aten::mm``, or ``after aten::mm, at train.py in main``."""
+"""Places of untraced code: ``after aten::mm``, or ``after aten::mm, at train.py in main``."""
 
 
 def neighbour_of(name: str) -> str:
-    """What a place of host code is next to; any other name stays.
+    """What a place of untraced code is next to; any other name stays.
 
     Examples
     --------
@@ -36,13 +36,13 @@ def neighbour_of(name: str) -> str:
 
 
 def gap_edges(segments: pd.DataFrame) -> I64:
-    """Edge of each segment in which host code ran between events, -1 for all others."""
-    is_gap = segments["bound"] == Bound.PYTHON_GAP.label
+    """Edge of each segment in which untraced code ran, -1 for all others."""
+    is_gap = segments["bound"] == Bound.UNTRACED_CODE.label
     return np.where(is_gap, segments["edge"], -1).astype(np.int64)
 
 
 def code_places(dag: Dag, edge: I64) -> dict[int, str]:
-    """The place of host code by its edge: its neighbour, and its code if stacks were recorded."""
+    """Place of untraced code by its edge: its neighbour, and its code if stacks were recorded."""
     edge = np.unique(edge[edge >= 0])
     tail, head = dag.edges.tail[edge], dag.edges.head[edge]
     place, places = pd.factorize(gap_places(dag, tail, head))

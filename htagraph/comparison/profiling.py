@@ -8,10 +8,12 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
-from htagraph.comparison.samples import Samples, device_work_began, graph_samples
+from htagraph.comparison.samples import Samples, graph_samples
 from htagraph.explain.breakdown import split_by_steps
 from htagraph.graph import TraceGraph
+from htagraph.lookup.damage import damage_of
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
+from htagraph.lookup.done_steps import device_work_began
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import COMPARED_BY, Groups, named
 from htagraph.model.arrays import I64, Texts
@@ -19,7 +21,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.damage import damage_in_words
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
-from htagraph.queries.damage import damage_of
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 
@@ -279,8 +280,8 @@ def graph_profile(
 
     Name and world size are those in its file by default.
     """
-    samples = graph_samples(graph)
-    origin = graph.origin
+    samples, origin = graph_samples(graph), graph.origin
+    called = (graph.asked or graph.dag.span).name
     if world_size is None:
         world_size = world_size_of(origin.metadata) if origin else None
     segments = graph.critical_path().segments
@@ -292,7 +293,7 @@ def graph_profile(
     ]
     damage = damage_of(graph.dag, graph.interval)
     return profile_of(
-        name or (name_of(origin.path) if origin and origin.path else graph.interval.name),
+        name or (name_of(origin.path) if origin and origin.path else called),
         samples,
         parts,
         devices=", ".join(graph.dag.events.device_names),

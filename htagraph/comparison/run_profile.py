@@ -58,15 +58,15 @@ class Kind:
     Parameters
     ----------
     n_steps : int
-        Steps of the window that do it, alike in length or not: their weight.
+        Steps of the window that do it, of any length: their weight.
     n_compared : int
-        Those that are alike, and compared; 1 for a window.
+        Those that are typical, and compared; 1 for a window.
     has_first, has_last : bool
         They include the first or the last step of the trace.
     said : str, default=""
         Why they are outliers, if they are: of the only step of a kind, what is unusual about it.
     varies : bool, default=False
-        They do not do the same: no two steps of the run are alike, and all are compared.
+        They do not do the same: no two steps of the run do the same work, and all are compared.
     """
 
     n_steps: int
@@ -138,9 +138,9 @@ class RunProfile:
     n_ranks : int
         Ranks that were profiled.
     n_steps : int
-        Steps in the window, alike or not.
+        Steps in the window, typical or not.
     kinds : tuple of Kind
-        Alike steps, by what they do.
+        Typical steps, by what they do.
     steps_ns : tuple of int, unit=ns
         Lengths of the first 200 of them.
     n_odd : int
@@ -334,7 +334,7 @@ class RunProfile:
         TraceFormatError
             If it has none, or one of another version.
         """
-        hint = "write it with htagraph report TRACE --json FILE."
+        hint = "htagraph report writes one: give it --json FILE."
         try:
             document = json.loads(_content(Path(path)), parse_int=_integer)
             json.dumps(document, ensure_ascii=False).encode()  # raises on half a surrogate pair

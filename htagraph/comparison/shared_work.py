@@ -1,8 +1,8 @@
 """What all steps of two runs share, where steps vary in what they do.
 
 The length of a batch, the tokens of an expert or the requests of a server may change how often an
-operator runs. Then no two steps are alike, but most of what they do is: the names that are called
-as often in every step. These are compared; the others are left out, and named.
+operator runs. Then no two steps do the same work, but they share most of it: the names that are
+called as often in every step. These are compared; the others are left out, and named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SOURCE, inferred: the device still works off what was launched before the capture.
+"""SOURCE, inferred: the device still runs work from before the profile.
 
 ::
 

@@ -76,7 +76,7 @@ def _operations(structure: Structure, rows: I64) -> Texts:
 def _in_order(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     """Calls and ranges of one operation, paired by order.
 
-    Ranges before the first call belong to calls before the capture; no range begins before its
+    Ranges before the first call belong to calls before the profile; no range begins before its
     call.
     """
     starts = structure.events.ts_ns

@@ -216,7 +216,7 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     Parameters
     ----------
     known : EdgeTable
-        What ends with a SYNC, HIDDEN_SYNC or handoff edge is explained.
+        What ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another thread, is explained.
     """
     if not len(structure.host) or not len(structure.queue):
         return Inferred()

@@ -1,4 +1,4 @@
-"""Threads of a pool: alike, and idle until something gives one of them work.
+"""Threads of a pool: they do the same work, and are idle until something gives one of them work.
 
 A server has pools of threads that do the same work. Between two pieces of it a thread runs nothing,
 and what hands it the next one (a request) is often not recorded. Such a gap is not its own time.
@@ -27,7 +27,7 @@ __all__ = ["waits_for_work"]
 
 _DIGITS = re.compile(r"\d+")
 _FEWEST = 3
-"""Threads that make a pool; two may be alike by accident (chosen)."""
+"""Threads that make a pool; two may do the same work by accident (chosen)."""
 _NEARLY_ALL = 0.9
 """Share of what a thread of a pool runs that others of the pool run, too (chosen)."""
 

@@ -2,8 +2,8 @@
 
 Profilers take the time of an end a little late, by up to about two microseconds, or round it. A
 dependency is then hidden: by the clock, its head starts first. Every rule that needs work to have
-ended allows for a part of the launch floor. The edge hangs on the start of the source, and what ran
-until then is its lag::
+ended allows for a part of the launch latency. The edge hangs on the start of the source, and what
+ran until then is its lag::
 
     stream 7    [A         ]
                 |==========>|          the recorded end of A lies behind the start of B
@@ -22,19 +22,19 @@ from htagraph.model.rules import Rule
 __all__ = ["most_overlap", "stream_wait_edges_from", "usual_overlap"]
 
 _MOST_FACTOR = 2
-"""Part of the launch floor by which an end can be late; longer overlaps are real (chosen)."""
+"""Part of the launch latency by which an end can be late; longer overlaps are real (chosen)."""
 _USUAL_FACTOR = 4
-"""Part of the launch floor by which ends usually are late (chosen)."""
+"""Part of the launch latency by which ends usually are late (chosen)."""
 
 
 def most_overlap(structure: Structure) -> int:
     """Most by which an end can be late, in ns."""
-    return structure.calibration.launch_floor_ns // _MOST_FACTOR
+    return structure.calibration.launch_latency_ns // _MOST_FACTOR
 
 
 def usual_overlap(structure: Structure) -> int:
     """How late ends usually are, in ns: at least the resolution of the times, if that is short."""
-    usual = structure.calibration.launch_floor_ns // _USUAL_FACTOR
+    usual = structure.calibration.launch_latency_ns // _USUAL_FACTOR
     return max(usual, min(structure.resolution_ns, most_overlap(structure)))
 
 

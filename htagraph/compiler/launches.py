@@ -15,7 +15,7 @@ def launch_edges(structure: Structure) -> EdgeTable:
     """Edges from the START of each launch call to the start of each event that it enqueued.
 
     A kernel may start while its call still runs, so the call's end is no bound. The lag is the
-    launch floor, capped by the measured delay. One graph launch has an edge to each of its kernels.
+    launch latency, capped by the measured delay. A graph launch has an edge to each of its kernels.
 
     ::
 
@@ -28,5 +28,5 @@ def launch_edges(structure: Structure) -> EdgeTable:
     call = launch[device]
     delay = events.ts_ns[device] - events.ts_ns[call]
     rule = np.where(structure.replays[call], Rule.GRAPH_REPLAY, Rule.CORRELATION)
-    lag = np.clip(delay, 0, structure.calibration.launch_floor_ns)
+    lag = np.clip(delay, 0, structure.calibration.launch_latency_ns)
     return EdgeTable.of(rule, start_node(call), start_node(device), lag_ns=lag, event=device)

@@ -13,7 +13,6 @@ from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.compiler.allocator_waits import allocator_wait_edges
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
-from htagraph.compiler.device_full import device_full
 from htagraph.compiler.ended_right_before import ended_right_before, recurring_waits
 from htagraph.compiler.first_work import first_device_work
 from htagraph.compiler.flows import flow_edges, handoff_edges
@@ -28,6 +27,7 @@ from htagraph.compiler.streams import stream_edges
 from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
+from htagraph.compiler.waiting_for_sms import waiting_for_sms
 from htagraph.compiler.worker_calls import worker_call_edges
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag, RejectedEdges
@@ -64,7 +64,7 @@ Inference = Callable[[Structure, EdgeTable], Inferred]
 OF_DEVICES: tuple[Inference, ...] = (
     ended_right_before,
     recurring_waits,
-    device_full,
+    waiting_for_sms,
     first_device_work,
 )
 """Passes that look for the cause of late device work by all edges into its start so far."""

@@ -68,7 +68,7 @@ def long_stretches(structure: Structure) -> Stretches:
 
 
 def explained_ends(known: EdgeTable) -> I64:
-    """Nodes at which a wait ends that is explained: by the device, or by a handoff."""
+    """Nodes at which a wait ends that is explained: by the device, or by another thread."""
     waits = among(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
     ends: I64 = known.head[waits | (known.rule == Rule.HANDOFF)].astype(np.int64)
     return ends

@@ -5,7 +5,7 @@ model. So both are measured on the trace itself (`_calibrate`), as low percentil
 nothing else can explain: a trace in which everything takes twice as long has the same graph. Where
 the device is hardly ever idle, the durations of launch calls stand in: work starts about two short
 calls after its own call began. A delay of the usual size counts as overhead of its mechanism. What
-exceeds it is called unexplained, for a dependency that was not recorded may be behind it.
+exceeds it is an unknown wait, for a dependency that was not recorded may be behind it.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ Result = TypeVar("Result")
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
 # graph. `tests/compiler/test_calibration.py` pins them.
-_LAUNCH_FLOOR_PERCENTILE = 5
+_LAUNCH_LATENCY_PERCENTILE = 5
 """Of launches onto an idle device; low, as some of them waited for something (chosen)."""
 _LAUNCH_PER_CALL = 2
 """Work starts about two short calls after its own call began, where few launches can be measured
 (chosen)."""
-_LAUNCH_FLOOR_CAP_FACTOR = 8
+_LAUNCH_LATENCY_CAP_FACTOR = 8
 """Median calls that a launch takes at most, however late work starts (chosen)."""
 _STREAM_FLOOR_PERCENTILE = 1
 """Of gaps between queued work: what no gap is below (chosen)."""
 _LAUNCH_USUAL_FACTOR = 4
-"""Launch floors up to which a launch delay is overhead (chosen)."""
+"""Launch latencies up to which a launch delay is overhead (chosen)."""
 _LAUNCH_TYPICAL_PERCENTILE = 25
 """Of launches onto an idle device: a delay that nothing made longer (chosen)."""
 _LAUNCH_TYPICAL_FACTOR = 2
-"""The same, in typical delays, where launches are slow but alike (chosen)."""
+"""The same, in typical delays, where launches are slow but equally long (chosen)."""
 _LAUNCH_CAP_FACTOR = 16
-"""Launch floors beyond which no delay is overhead (chosen)."""
+"""Launch latencies beyond which no delay is overhead (chosen)."""
 _LONGEST_FLOOR_NS = 2**56
 """Two years: a limit, so that multiples of what damaged times say stay in 64 bits."""
 _NEAR_CALL_FACTOR = 4
 """Calls after which the first work of a device still found it idle (chosen)."""
 _STREAM_USUAL_FACTOR = 2
-"""Launch floors up to which a gap between queued work is overhead (chosen)."""
+"""Launch latencies up to which a gap between queued work is overhead (chosen)."""
 MAX_STREAMS = 4096
 """A limit of time: streams of all devices together, beyond which a trace is refused. Real traces
 have some hundreds."""
@@ -78,7 +78,7 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 
 FEWEST_IDLE_LAUNCHES = 20
-"""Launches onto an idle device that measure the launch floor; of fewer, calls limit it."""
+"""Launches onto an idle device that measure the launch latency; of fewer, calls limit it."""
 
 
 def once(examine: Callable[[Structure], Result]) -> Callable[[Structure], Result]:
@@ -385,9 +385,9 @@ def _percentile(values: I64, percent: int) -> int:
 
 
 def _usual_launch(floor_ns: int, typical_ns: int) -> int:
-    """Delay up to which a launch is called overhead; beyond, it is unexplained.
+    """Delay up to which a launch is called overhead; beyond, it is an unknown wait.
 
-    It is capped, for where most launches are late, most are unexplained.
+    It is capped, for where most launches are late, most waits are unknown.
     """
     usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
@@ -408,7 +408,7 @@ def _idle_launch_delays(events: EventTable, launch: I32, queue: I64) -> I64:
     return delay[idle & (call >= 0) & (delay >= 0)]
 
 
-def _launch_floor(delays: I64, calls_ns: I64) -> int:
+def _launch_latency(delays: I64, calls_ns: I64) -> int:
     """Least time of a launch, by launches onto an idle device and by how long calls take.
 
     A delay may hold a wait that is not recorded, so the floor is never beyond a multiple of the
@@ -416,34 +416,34 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
     because a full queue held them up.
     """
     calls_ns = calls_ns[calls_ns > 0]
-    measured = _percentile(delays, _LAUNCH_FLOOR_PERCENTILE)
+    measured = _percentile(delays, _LAUNCH_LATENCY_PERCENTILE)
     if len(delays) >= FEWEST_IDLE_LAUNCHES:
-        cap = _LAUNCH_FLOOR_CAP_FACTOR * _percentile(calls_ns, 50)
+        cap = _LAUNCH_LATENCY_CAP_FACTOR * _percentile(calls_ns, 50)
     else:
-        cap = _LAUNCH_PER_CALL * _percentile(calls_ns, _LAUNCH_FLOOR_PERCENTILE)
+        cap = _LAUNCH_PER_CALL * _percentile(calls_ns, _LAUNCH_LATENCY_PERCENTILE)
     floor = min(measured, cap) if len(delays) and cap else measured or cap
     return min(floor, _LONGEST_FLOOR_NS)
 
 
 def _calibrate(events: EventTable, launch: I32, queue: I64) -> Calibration:
-    """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
+    """Launch latency, measured on an idle device, and stream gap, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
     calls = distinct(launch[launch >= 0])
-    launch_floor = _launch_floor(delays, events.dur_ns[calls])
+    launch_latency = _launch_latency(delays, events.dur_ns[calls])
     enough = len(delays) >= FEWEST_IDLE_LAUNCHES
-    typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor
+    typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_latency
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
     follows = np.flatnonzero(~starts & (launch[queue] >= 0))
     later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
     launched = events.ts_ns[launch[later]]
     gap = events.ts_ns[later] - earlier_end
-    queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
+    queued = gap[(gap >= 0) & (launched + launch_latency < earlier_end)]
     return Calibration(
-        launch_floor_ns=launch_floor,
-        launch_usual_ns=_usual_launch(launch_floor, typical),
+        launch_latency_ns=launch_latency,
+        launch_usual_ns=_usual_launch(launch_latency, typical),
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
-        stream_usual_ns=_STREAM_USUAL_FACTOR * launch_floor,
+        stream_usual_ns=_STREAM_USUAL_FACTOR * launch_latency,
         n_idle_launches=len(delays),
     )
 

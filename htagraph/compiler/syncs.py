@@ -99,7 +99,7 @@ def _host_wait_edges(
     work, call = device_event[device_event >= 0], call[device_event >= 0]
     end_ns, until_ns = events.end_ns, events.end_ns[call]
     overlaps = end_ns[work] > until_ns
-    if rule is not Rule.BLOCKING_COPY:
+    if rule is not Rule.SYNCHRONOUS_COPY:
         overlaps &= end_ns[work] - until_ns <= overlap_ns
     begun = _begun_before(structure, work[overlaps], until_ns[overlaps])
     work[np.flatnonzero(overlaps)[begun >= 0]] = begun[begun >= 0]
@@ -127,7 +127,7 @@ class _Waits(NamedTuple):
 
 
 def _recorded_syncs(structure: Structure, records: SyncRecords, meanings: I8) -> _Waits:
-    """Host waits that a record names."""
+    """Synchronizations that a record names."""
     events = structure.events
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
     record, call = records.record[stream_rows], records.call[stream_rows]
@@ -197,7 +197,7 @@ def _waiting_copies(structure: Structure) -> _Copies:
     return _Copies(*(column[may_wait] for column in columns))
 
 
-def _blocking_copies(structure: Structure) -> _Waits:
+def _synchronous_copies(structure: Structure) -> _Waits:
     """Copies and their own calls, where the call waited: until the copy began, or had ended."""
     events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
     copies = _waiting_copies(structure)
@@ -275,7 +275,7 @@ def sync_edges(structure: Structure) -> EdgeTable:
         for waits, rule in (
             (_recorded_syncs(structure, records, meanings), Rule.SYNC_RECORD),
             (by_semantics, Rule.CALL_SEMANTICS),
-            (_blocking_copies(structure), Rule.BLOCKING_COPY),
+            (_synchronous_copies(structure), Rule.SYNCHRONOUS_COPY),
         )
         for edges in _host_wait_edges(structure, waits.work, waits.call, rule)
     )

@@ -64,7 +64,7 @@ _NEXT_SCALE = 4
 _AT_ONCE = 1 << 16
 """Boundaries whose places are in memory at once. A limit of memory, not of the answer."""
 _BOUNDARIES_OF_PLACE = 4
-"""Boundaries after a wait that tell its place: stages of a server begin alike."""
+"""Boundaries after a wait that tell its place: stages of a server begin the same way."""
 
 
 def _openings(structure: Structure) -> Stretches:
@@ -79,7 +79,7 @@ def _openings(structure: Structure) -> Stretches:
 def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
     """Long stretches in no operator that nothing explains, of threads that do not step.
 
-    Autograd threads are called by handoffs, and where they were not, their gaps are their own.
+    Other rules find who calls autograd threads; where they do not, the gaps are the threads' own.
     """
     events, times = structure.events, structure.events.node_ts_ns
     openings = _openings(structure)
@@ -95,7 +95,7 @@ def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
 def _places(structure: Structure, quiet: Stretches, names: I32) -> I64:
     """Number of the place of each stretch: the range around, and the next boundaries.
 
-    Where the thread's record ends before, the commonest place that begins alike.
+    Where the thread's record ends before, the commonest place that begins the same way.
     """
     between = structure.boundaries
     columns, end = [gather(names, quiet.inside)], quiet.end
@@ -244,7 +244,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     Parameters
     ----------
     known : EdgeTable
-        What ends with a SYNC, HIDDEN_SYNC or handoff edge is explained.
+        What ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another thread, is explained.
     """
     events, host = structure.events, structure.host
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():

@@ -19,8 +19,8 @@ def demo_trace(name: str) -> Path:
     ----------
     name : str
         Training steps with a fault: ``dataloader``, ``sync_in_loop``, ``small_kernels``,
-        ``exposed_allreduce``, ``blocking_copy``, or ``none``. ``job``: a folder of four ranks, of
-        which rank 2 is late. ``serving``: an LLM that decodes with CUDA graphs. ``compiled``:
+        ``exposed_allreduce``, ``synchronous_copy``, or ``none``. ``job``: a folder of four ranks,
+        of which rank 2 is late. ``serving``: an LLM that decodes with CUDA graphs. ``compiled``:
         training under ``torch.compile`` that compiles again. All of these are simulated.
         ``captured``: a real run on a CPU, recorded by PyTorch 2.15; loading a batch sleeps 40 ms.
 
@@ -38,7 +38,7 @@ def demo_trace(name: str) -> Path:
     --------
     >>> import htagraph as hg
     >>> hg.load(hg.demo_trace("dataloader")).compile()
-    TraceGraph(rank=0, 516 events, 1,154 edges, 3 steps, 24.0 ms)
+    TraceGraph(rank=0, 507 events, 1,134 edges, 3 steps, 23.8 ms)
     """
     path = _FOLDER / ("job" if name == "job" else f"{name}{_SUFFIX}")
     if not path.exists():

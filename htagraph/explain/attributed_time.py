@@ -68,28 +68,28 @@ _CAUSE_OF_BOUND = {
     Bound.COMPUTE: Cause.COMPUTE,
     Bound.COMMUNICATION: Cause.COMMUNICATION,
     Bound.MEMORY: Cause.COPIES,
-    Bound.LAUNCH: Cause.HOST,
-    Bound.KERNEL_GAP: Cause.DEVICE_GAPS,
-    Bound.HOST: Cause.HOST,
+    Bound.LAUNCH: Cause.CPU_WORK,
+    Bound.KERNEL_GAP: Cause.GAPS_BETWEEN_KERNELS,
+    Bound.HOST: Cause.CPU_WORK,
     Bound.DATA_LOADING: Cause.DATA_LOADING,
-    Bound.PYTHON_GAP: Cause.HOST,
-    Bound.SYNC: Cause.DEVICE_GAPS,
-    Bound.LAUNCHED_BEFORE_CAPTURE: Cause.LAUNCHED_BEFORE_CAPTURE,
-    Bound.UNEXPLAINED: Cause.UNEXPLAINED,
-    Bound.DEVICE_FULL: Cause.DEVICE_FULL,
+    Bound.UNTRACED_CODE: Cause.CPU_WORK,
+    Bound.SYNC: Cause.GAPS_BETWEEN_KERNELS,
+    Bound.WORK_FROM_BEFORE_THE_PROFILE: Cause.WORK_FROM_BEFORE_THE_PROFILE,
+    Bound.UNKNOWN_WAITS: Cause.UNKNOWN_WAITS,
+    Bound.WAITING_FOR_SMS: Cause.WAITING_FOR_SMS,
     Bound.WAITING_FOR_WORK: Cause.WAITING_FOR_WORK,
 }
 _CODE_OF_BOUND = np.array([_CODE[_CAUSE_OF_BOUND[bound]] for bound in Bound], dtype=np.int8)
 _HOST_BOUNDS = np.isin(
     [int(bound) for bound in Bound],
-    (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
+    (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE, Bound.LAUNCH),
 )
 _EXEMPT = [
     _CODE[cause]
     for cause in (
         Cause.DATA_LOADING,
         Cause.ALLOCATION,
-        Cause.FIRST_USE,
+        Cause.ONE_TIME_SETUP,
         Cause.UNRECORDED_WAIT,
         *TOPICS,
     )
@@ -107,24 +107,28 @@ _WHILE_COMPILING = [
     for cause in (
         Cause.COMPUTE,
         Cause.COPIES,
-        Cause.BLOCKING_COPY,
-        Cause.HOST_WAIT,
+        Cause.SYNCHRONOUS_COPIES,
+        Cause.GPU_SYNCHRONIZATION,
         Cause.UNRECORDED_WAIT,
-        Cause.FIRST_USE,
+        Cause.ONE_TIME_SETUP,
     )
 ]
 """Causes that count as compilation or autotuning while it runs: it runs kernels and loads code."""
 
-_WAITING = [_CODE[cause] for cause in (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY)]
+_WAITING = [
+    _CODE[cause]
+    for cause in (Cause.GPU_SYNCHRONIZATION, Cause.UNRECORDED_WAIT, Cause.SYNCHRONOUS_COPIES)
+]
 """Causes whose line of Python code is that of the call that waits."""
 
 _READING = [
-    _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
+    _CODE[cause]
+    for cause in (Cause.CPU_WORK, Cause.UNRECORDED_WAIT, Cause.SYNCHRONOUS_COPIES, Cause.COPIES)
 ]
 
 
 class _Waits(NamedTuple):
-    """Pieces that are charged to the host wait before them: their rows, its call, and how long."""
+    """Pieces charged to the synchronization before them: their rows, its call, and how long."""
 
     row: I64
     call: I64
@@ -240,26 +244,26 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     """Code of the cause of each segment, by what ran in it."""
     event, events = pieces.event, dag.events
     cause = _CODE_OF_BOUND[pieces.bound]
-    cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
+    cause[is_host & (cause == _CODE[Cause.GAPS_BETWEEN_KERNELS])] = _CODE[Cause.CPU_WORK]
     runs_call = is_host & (gather(events.kind, event) == EventKind.RUNTIME)
     runs_call &= pieces.bound != Bound.LAUNCH
     long = long_calls(dag)
     tail = gather(dag.edges.tail, pieces.edge) >> 1
     call = np.where(pieces.bound == Bound.LAUNCH, tail, event)  # a launch is its call's time
-    cause[is_host & gather(long.is_first_use, call, default=False)] = _CODE[Cause.FIRST_USE]
+    cause[is_host & gather(long.is_setup, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
     cause[runs_call & gather(long.is_full_queue, event, default=False)] = _CODE[Cause.FULL_QUEUE]
-    cause[runs_call & gather(long.is_wait, event, default=False)] = _CODE[Cause.HOST_WAIT]
+    cause[runs_call & gather(long.is_wait, event, default=False)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     blocking = is_matched(dag)
     unrecorded = gather(long_waits(dag) & ~blocking, event, default=False)
     cause[runs_call & unrecorded & (pieces.bound == Bound.SYNC)] = _CODE[Cause.UNRECORDED_WAIT]
     copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
     launch = dag.launch[event[copies]]
-    cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
-    cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
+    cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.SYNCHRONOUS_COPIES]
+    cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     topic = find_topics(dag, event, pieces.start_ns, pieces.topic)
     compiles = np.isin(topic, _COMPILING) & np.isin(cause, _WHILE_COMPILING)
-    about = (topic >= 0) & (compiles | (cause == _CODE[Cause.HOST]))
+    about = (topic >= 0) & (compiles | (cause == _CODE[Cause.CPU_WORK]))
     cause[about] = _CODE_OF_TOPIC[topic[about]]
     return cause if _uses_device(dag) else _without_device(dag, pieces, cause)
 
@@ -283,9 +287,9 @@ def _reads(dag: Dag, event: Rows) -> Bools:
 def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     """Causes in a run without device: the host does all the work."""
     events, event = dag.events, pieces.event
-    rest = cause == _CODE[Cause.HOST]
+    rest = cause == _CODE[Cause.CPU_WORK]
     computes = events.named(events.symbols.searched(_COMPUTES)) & (events.kind == EventKind.OP)
-    kinds = (Cause.SHORT_OPERATORS, Cause.CPU_OPERATORS, Cause.HOST_CODE)
+    kinds = (Cause.SMALL_OPERATORS, Cause.CPU_OPERATORS, Cause.HOST_CODE)
     short, operators, code = (_CODE[member] for member in kinds)
     found = np.where(gather(computes, event, False), operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
@@ -293,22 +297,24 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     optimizes &= ~runs_in_closure(dag, event, pieces.start_ns)
     found[optimizes] = _CODE[Cause.OPTIMIZER]
     if is_plain(events):
-        found = np.where(pieces.bound == Bound.PYTHON_GAP, code, operators)
+        found = np.where(pieces.bound == Bound.UNTRACED_CODE, code, operators)
     return np.where(rest, found, cause).astype(np.int8)
 
 
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
     """Code of the cause that each blocking call is charged with.
 
-    A call that only ends a gap in which its thread waited is a host wait, but of an allocator.
+    A call that only ends a gap in which its thread waited synchronizes, but for an allocator's.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, READS
     )
-    cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
+    cause = np.where(
+        copies, _CODE[Cause.SYNCHRONOUS_COPIES], _CODE[Cause.GPU_SYNCHRONIZATION]
+    ).astype(np.int8)
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
     says_more = _ends(dag, EdgeKind.SYNC) | _ends(dag, EdgeKind.QUEUE)
-    cause[~says_more[call]] = _CODE[Cause.HOST_WAIT]
+    cause[~says_more[call]] = _CODE[Cause.GPU_SYNCHRONIZATION]
     cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     return cause
 
@@ -328,12 +334,14 @@ def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
 
 
 def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """Where code ran outside operators, and which kernel waited for room on a full device."""
-    full = np.flatnonzero(cause == _CODE[Cause.DEVICE_FULL])
+    """Where code ran outside operators, and which kernel waited for free SMs."""
+    full = np.flatnonzero(cause == _CODE[Cause.WAITING_FOR_SMS])
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
     rows = np.flatnonzero(
-        (cause == _CODE[Cause.HOST_CODE]) & (pieces.bound == Bound.PYTHON_GAP) & (pieces.line == 0)
+        (cause == _CODE[Cause.HOST_CODE])
+        & (pieces.bound == Bound.UNTRACED_CODE)
+        & (pieces.line == 0)
     )
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
     before = "before " + dag.events.names(waiting[found])
@@ -346,7 +354,7 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
 def _meanwhile(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     """What another thread ran while code ran that is not recorded, or that waited."""
     is_code = (cause == _CODE[Cause.HOST_CODE]) | (
-        (cause == _CODE[Cause.HOST]) & (pieces.bound == Bound.PYTHON_GAP)
+        (cause == _CODE[Cause.CPU_WORK]) & (pieces.bound == Bound.UNTRACED_CODE)
     )
     rows = np.flatnonzero(is_code & (pieces.line == 0) & (pieces.whole_ns >= _SHORT_NS))
     lane = dag.events.lane[gather(dag.edges.head, pieces.edge[rows]) >> 1].astype(np.int64)
@@ -380,7 +388,7 @@ def _lines(dag: Dag, pieces: Pieces, cause: I8, call: I64) -> tuple[Coded, I64]:
 def _short_calls(dag: Dag, pieces: Pieces, cause: I8) -> tuple[I64, dict[str, npt.NDArray[Any]]]:
     """Code before a short operator, which is named after it: its pieces, and what to name them."""
     gaps = np.flatnonzero(
-        (cause == _CODE[Cause.SHORT_OPERATORS]) & (pieces.bound == Bound.PYTHON_GAP)
+        (cause == _CODE[Cause.SMALL_OPERATORS]) & (pieces.bound == Bound.UNTRACED_CODE)
     )
     called = _called_next(dag, pieces, gaps)
     return gaps[called >= 0], _called(dag, called[called >= 0])
@@ -445,7 +453,7 @@ class Charged(NamedTuple):
 def charged(dag: Dag, segments: Segments) -> Charged:
     """Attributed time of segments as causes only: names and places take most of the time."""
     if not len(dag.events):
-        unknown = np.full(len(segments.edge), _CODE[Cause.UNEXPLAINED], dtype=np.int8)
+        unknown = np.full(len(segments.edge), _CODE[Cause.UNKNOWN_WAITS], dtype=np.int8)
         return Charged(np.arange(len(segments.edge)), segments.dur_ns, unknown)
     pieces = Pieces.of(segments).cut_at_code(dag)
     cause, waits = _causes(dag, pieces)
@@ -539,7 +547,7 @@ def _unexplained(pieces: Pieces, texts_of: Callable[[str], Coded]) -> Attributed
     """Attributed time in a trace without events."""
     none = Coded(np.zeros(len(pieces.bound), dtype=np.int8), np.array([""], dtype=object))
     codes = dict.fromkeys(("place", "meanwhile", "step", "ranges", "frame"), none)
-    codes["cause"] = Coded(none.codes, np.array([Cause.UNEXPLAINED], dtype=object))
+    codes["cause"] = Coded(none.codes, np.array([Cause.UNKNOWN_WAITS], dtype=object))
     codes |= {name: texts_of(name).narrow for name in ("name", "op")}
     columns = ("event", "segment", "bound", "start_ns", "dur_ns")
     return Attributed({name: getattr(pieces, name) for name in columns}, codes)

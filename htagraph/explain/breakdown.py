@@ -110,7 +110,7 @@ def sum_by(
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
             f"a path cannot be broken down by {by!r}.",
-            hint=one_of(by, _KEYS, "by"),
+            hint=one_of(by, [key for key in _KEYS if key in segments.columns], "by"),
         )
     groups = segments.groupby(by, observed=True, sort=False)["dur_ns"]
     frame = pd.DataFrame({"dur_ns": groups.sum(), "n_segments": groups.size()})

@@ -14,7 +14,6 @@ from htagraph.lookup.counter_levels import (
     counter_levels,
     queue_changes,
 )
-from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sample_levels import sample_levels
 from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
@@ -51,8 +50,7 @@ def counter_tracks(dag: Dag) -> list[CounterTrack]:
 def _sm_activity(dag: Dag) -> list[CounterTrack]:
     """Share of the SMs of each device that have a block."""
     tracks = []
-    for device in devices_of(dag).tolist():
-        found = sm_activity(dag, dag.span, device)
+    for found in sm_activity(dag, dag.span):
         sums = found.whole("busy", "known")
         if not 0 < sums["busy"] * _NEARLY_ALL <= sums["known"]:
             continue
@@ -62,7 +60,7 @@ def _sm_activity(dag: Dag) -> list[CounterTrack]:
         moves = np.append(True, np.diff(percent) != 0)
         start = dag.span.start_ns + np.rint(ts_ns[moves]).astype(np.int64)
         tracks.append(
-            CounterTrack("SM activity (estimate)", "%", start, percent[moves], device, -1)
+            CounterTrack("SM activity (estimate)", "%", start, percent[moves], found.device, -1)
         )
     return tracks
 

@@ -3,7 +3,7 @@
 The walk follows binding edges from the end of the window back to its start (see
 `htagraph.algorithms.binding`). Work that began before the window is clipped at its start. Each edge
 splits at its lag into a part that could not have been shorter, and a residual; a residual longer
-than usual is unexplained, not overhead.
+than usual is an unknown wait, not overhead.
 
 The code checks that segments tile the window to the nanosecond: shares of a path are shares of
 measured time only if nothing is counted twice or missing.
@@ -50,7 +50,7 @@ __all__ = [
 _AT_ONCE = 1 << 16
 """Edges of a part of a path. Changes only the speed."""
 
-_BEFORE, _REST = int(Bound.LAUNCHED_BEFORE_CAPTURE), int(Bound.UNEXPLAINED)
+_BEFORE, _REST = int(Bound.WORK_FROM_BEFORE_THE_PROFILE), int(Bound.UNKNOWN_WAITS)
 
 
 class _Walk(NamedTuple):
@@ -159,7 +159,7 @@ class Openings:
     def _host_opens_ns(self) -> int:
         """Time of the first host event, if device work without a recorded launch precedes it.
 
-        Until then the device worked on what was launched before the capture.
+        Until then the device ran work from before the profile.
         """
         dag, events = self.dag, self.dag.events
         begins = int(events.ts_ns[events.is_host].min())
@@ -177,19 +177,19 @@ class Openings:
         """Two segments before the first edge of a path: end of the first, end, bound and event.
 
         What released the first node is not recorded. The first segment, often empty, is what lies
-        before the capture saw the host.
+        before the profile saw the host.
         """
         if first_node < 0:
-            return window.start_ns, window.end_ns, Bound.UNEXPLAINED, -1
+            return window.start_ns, window.end_ns, Bound.UNKNOWN_WAITS, -1
         dag, event = self.dag, first_node >> 1
         end = min(max(int(dag.events.node_ts_ns[first_node]), window.start_ns), window.end_ns)
         if not dag.events.is_device[event]:
             opens = min(max(self._host_opens_ns, window.start_ns), end)
             if int(dag.events.lane[event]) in self._pools:
                 return opens, end, Bound.WAITING_FOR_WORK, -1
-            return opens, end, Bound.UNEXPLAINED, event
+            return opens, end, Bound.UNKNOWN_WAITS, event
         before = dag.launch[event] < 0
-        bound = Bound.LAUNCHED_BEFORE_CAPTURE if before else Bound.UNEXPLAINED
+        bound = Bound.WORK_FROM_BEFORE_THE_PROFILE if before else Bound.UNKNOWN_WAITS
         return window.start_ns, end, bound, event
 
 
@@ -247,7 +247,7 @@ def path_parts(dag: Dag, window: Window) -> Iterator[Segments]:
         if begin + _AT_ONCE < len(walk.edges):
             until = max(since, int(rules.node_ts_ns[edges.head[rows[-1]]]))
         yield _filled(rows, [(since, until, len(rows), *opening)], edges, rules)
-        since, opening = until, (until, until, Bound.UNEXPLAINED, -1)
+        since, opening = until, (until, until, Bound.UNKNOWN_WAITS, -1)
 
 
 def _filled(

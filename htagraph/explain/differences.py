@@ -71,7 +71,7 @@ class _Side(NamedTuple):
         time_ns: I64,
         spelled: Callable[[str], str] = without_step_number,
     ) -> _Side:
-        """Those that occur; texts that are spelled alike are one name."""
+        """Those that occur; texts of the same spelling are one name."""
         used = np.flatnonzero(count)
         shared = np.array([spelled(text) for text in texts[used]], dtype=object)
         code, names = pd.factorize(shared, sort=True)

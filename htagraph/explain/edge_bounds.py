@@ -26,8 +26,8 @@ _STREAM, _SYNC, _HIDDEN_SYNC = (
     int(kind) for kind in (EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)
 )
 _WAITS_FOR_WORK, _STREAM_ORDER = int(Rule.WAITS_FOR_WORK), int(Rule.STREAM_ORDER)
-_WAITING, _GAP = int(Bound.WAITING_FOR_WORK), int(Bound.PYTHON_GAP)
-_BEFORE = int(Bound.LAUNCHED_BEFORE_CAPTURE)
+_WAITING, _GAP = int(Bound.WAITING_FOR_WORK), int(Bound.UNTRACED_CODE)
+_BEFORE = int(Bound.WORK_FROM_BEFORE_THE_PROFILE)
 _COMMUNICATION, _DATA_LOADING = int(Bound.COMMUNICATION), int(Bound.DATA_LOADING)
 _RUNTIME = int(EventKind.RUNTIME)
 _AT_END, _ALWAYS = 1, 2
@@ -37,19 +37,19 @@ _CLASS_BOUND[KernelClass.COMPUTE] = Bound.COMPUTE
 _CLASS_BOUND[KernelClass.COMMUNICATION] = Bound.COMMUNICATION
 _CLASS_BOUND[KernelClass.MEMORY] = Bound.MEMORY
 
-_KIND_BOUND = np.full(len(EdgeKind), Bound.UNEXPLAINED, dtype=np.int8)
+_KIND_BOUND = np.full(len(EdgeKind), Bound.UNKNOWN_WAITS, dtype=np.int8)
 _KIND_BOUND[EdgeKind.THREAD] = Bound.HOST
 _KIND_BOUND[EdgeKind.LAUNCH] = Bound.LAUNCH
 _KIND_BOUND[EdgeKind.STREAM] = Bound.KERNEL_GAP
-_KIND_BOUND[EdgeKind.FLOW] = Bound.PYTHON_GAP
+_KIND_BOUND[EdgeKind.FLOW] = Bound.UNTRACED_CODE
 _KIND_BOUND[EdgeKind.SYNC] = Bound.SYNC
 _KIND_BOUND[EdgeKind.QUEUE] = Bound.LAUNCH
 _KIND_BOUND[EdgeKind.HIDDEN_SYNC] = Bound.SYNC
-_KIND_BOUND[EdgeKind.SOURCE] = Bound.LAUNCHED_BEFORE_CAPTURE
-_KIND_BOUND[EdgeKind.CONTENTION] = Bound.DEVICE_FULL
+_KIND_BOUND[EdgeKind.SOURCE] = Bound.WORK_FROM_BEFORE_THE_PROFILE
+_KIND_BOUND[EdgeKind.CONTENTION] = Bound.WAITING_FOR_SMS
 
 _HOST_BOUND = np.full(len(EventKind), Bound.HOST, dtype=np.int8)
-_HOST_BOUND[EventKind.ANNOTATION] = Bound.PYTHON_GAP
+_HOST_BOUND[EventKind.ANNOTATION] = Bound.UNTRACED_CODE
 
 _IS_HOST = among(np.arange(len(EventKind)), HOST_KINDS)
 
@@ -57,7 +57,7 @@ _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SY
 
 
 class BoundRules(NamedTuple):
-    """What bounds of edges follow from, for compiled code.
+    """What the bounds of edges follow from, for compiled code.
 
     Only the events of a path are read, so that each of many short windows costs little.
 
@@ -80,7 +80,7 @@ class BoundRules(NamedTuple):
         Collectives that the host itself runs: 1, and 2 on a worker thread, else 0. Between a
         receive and its wait, the caller's own thread may do other work.
     carried : ndarray of shape (n_events,), dtype=bool
-        Device work from before the capture; empty if there is none.
+        Device work from before the profile; empty if there is none.
     launch_usual_ns, stream_usual_ns : int, unit=ns
         As `Calibration` has them.
     """
@@ -157,7 +157,7 @@ def _is_loading(event: int, rules: BoundRules) -> bool:
 
 @inlined
 def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
-    """Bound of the time of an edge, before anything is called unexplained."""
+    """Bound of the time of an edge, before anything is an unknown wait."""
     kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
     waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
     bound: int = rules.of_edge[kind]
@@ -214,14 +214,14 @@ def _fill_explained(edges: EdgeColumns, rules: BoundRules, out: I64) -> None:
 
 
 def edge_bounds(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I8:
-    """Bound of the time of each edge, before anything is called unexplained; rules of the graph."""
+    """Bound of the time of each edge, before anything is an unknown wait; rules of the graph."""
     bound = np.empty(len(edges), dtype=np.int8)
     _fill_bounds(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), bound)
     return bound
 
 
 def explained_until(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I64:
-    """Time until which each edge's own mechanism explains the wait; later is unexplained.
+    """Time until which each edge's own mechanism explains the wait; later is an unknown wait.
 
     A launch is explained while its call still runs; beyond that, and for gaps between work that was
     already enqueued, up to the usual size of such a delay in this trace.

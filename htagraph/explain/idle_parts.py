@@ -34,37 +34,39 @@ class IdleCause(Vocabulary):
 
     HOST = 0  #: a host operator or API call runs
     DATA_LOADING = 1  #: a host operator that loads data runs
-    PYTHON_GAP = 2  #: unrecorded work of a host thread (Python, untraced code)
+    UNTRACED_CODE = 2  #: unrecorded work of a host thread (Python, untraced code)
     LAUNCH = 3  #: from the launch call to the start of its work
     SYNC = 4  #: the host waits for the device, or returns from a wait
     EVENT_WAIT = 5  #: the stream resumes after an event of another stream
     OTHER_WORK = 6  #: work of another stream or device runs that this one depends on
     KERNEL_GAP = 7  #: between two kernels of a stream, the second already enqueued
-    LAUNCHED_BEFORE_CAPTURE = 8  #: the launch of the work that ends the interval was not recorded
+    WORK_FROM_BEFORE_THE_PROFILE = (
+        8  #: the launch of the work that ends the interval was not recorded
+    )
     WINDOW_EDGE = 9  #: nothing more runs on the device in this trace
-    UNEXPLAINED = 10  #: no recorded dependency explains the wait
-    DEVICE_FULL = 11  #: work of another stream fills the device
+    UNKNOWN_WAITS = 10  #: no recorded dependency explains the wait
+    WAITING_FOR_SMS = 11  #: work of another stream fills the device
     WAITING_FOR_WORK = 12  #: a pool thread is idle until it gets work
 
 
 NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
 """Names of parts of idle intervals that belong to no event, by cause."""
-NO_EVENT_NAMES[IdleCause.LAUNCHED_BEFORE_CAPTURE] = "(launch not recorded)"
+NO_EVENT_NAMES[IdleCause.WORK_FROM_BEFORE_THE_PROFILE] = "(launch not recorded)"
 NO_EVENT_NAMES[IdleCause.WAITING_FOR_WORK] = "(waits for work)"
 NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
-NO_EVENT_NAMES[IdleCause.UNEXPLAINED] = "(unexplained)"
+NO_EVENT_NAMES[IdleCause.UNKNOWN_WAITS] = "(unknown wait)"
 
 _CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
 _CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
 _CAUSE_OF_BOUND[Bound.KERNEL_GAP] = IdleCause.KERNEL_GAP
 _CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST
 _CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
-_CAUSE_OF_BOUND[Bound.PYTHON_GAP] = IdleCause.PYTHON_GAP
+_CAUSE_OF_BOUND[Bound.UNTRACED_CODE] = IdleCause.UNTRACED_CODE
 _CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
-_CAUSE_OF_BOUND[Bound.LAUNCHED_BEFORE_CAPTURE] = IdleCause.LAUNCHED_BEFORE_CAPTURE
+_CAUSE_OF_BOUND[Bound.WORK_FROM_BEFORE_THE_PROFILE] = IdleCause.WORK_FROM_BEFORE_THE_PROFILE
 _CAUSE_OF_BOUND[Bound.WAITING_FOR_WORK] = IdleCause.WAITING_FOR_WORK
-_CAUSE_OF_BOUND[Bound.DEVICE_FULL] = IdleCause.DEVICE_FULL
-_CAUSE_OF_BOUND[Bound.UNEXPLAINED] = IdleCause.UNEXPLAINED
+_CAUSE_OF_BOUND[Bound.WAITING_FOR_SMS] = IdleCause.WAITING_FOR_SMS
+_CAUSE_OF_BOUND[Bound.UNKNOWN_WAITS] = IdleCause.UNKNOWN_WAITS
 
 
 class IdleParts(NamedTuple):
@@ -130,7 +132,7 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     first = found.last >> 1
     launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
     opening_cause = np.where(
-        launched_before, IdleCause.LAUNCHED_BEFORE_CAPTURE, IdleCause.UNEXPLAINED
+        launched_before, IdleCause.WORK_FROM_BEFORE_THE_PROFILE, IdleCause.UNKNOWN_WAITS
     ).astype(np.int8)
     return IdleParts(
         np.concatenate([interval[one], interval[two], ends]).astype(np.int32),
@@ -143,13 +145,15 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
 
 
 def _edge_causes(dag: Dag, rules: BoundRules, edges: EdgeTable) -> tuple[I8, I8]:
-    """Causes of the explained and of the unexplained part of each edge's time."""
+    """Causes of what explains each edge's time, and of the rest."""
     kind, head = edges.kind, edges.head >> 1
     cause = _CAUSE_OF_BOUND[edge_bounds(dag, edges, rules)]
     into_device = dag.events.is_device[head]
     cause[(kind == EdgeKind.SYNC) & into_device & ~edges.ran_until] = IdleCause.EVENT_WAIT
-    rest = np.full(len(edges), IdleCause.UNEXPLAINED, dtype=np.int8)
-    rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
+    rest = np.full(len(edges), IdleCause.UNKNOWN_WAITS, dtype=np.int8)
+    rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = (
+        IdleCause.WORK_FROM_BEFORE_THE_PROFILE
+    )
     return cause, rest
 
 

@@ -1,7 +1,7 @@
-"""API calls that take milliseconds: first uses, and launches that the busy device blocks.
+"""API calls that take milliseconds: one-time setup, and launches that the busy device blocks.
 
-A first use creates a context or loads code, and happens once: it is the first call of its sort, and
-the device may be idle meanwhile. A launch that takes as long while the device runs earlier work
+One-time setup creates a context or loads code: it is the first call of its sort, and the device
+may be idle meanwhile. A launch that takes as long while the device runs earlier work
 waits for it: for room in the launch queue, or for an unrecorded reason.
 """
 
@@ -32,8 +32,8 @@ _BUSY_SHARE = 0.9
 """Least share of a call in which the device runs if the device blocks the call. Chosen below 1, as
 gaps between kernels remain. Pinned by tests/explain/test_attributed_time.py."""
 
-_FIRST_USE_FACTOR = 2
-"""A first call is a first use if it takes longer than this many times the median of later ones.
+_SETUP_FACTOR = 2
+"""A first call is one-time setup if it takes longer than this many times the median of later ones.
 Pinned by tests/explain/test_attributed_time.py."""
 
 _LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Get|Set|By)")
@@ -47,17 +47,17 @@ class LongCalls(NamedTuple):
 
     Parameters
     ----------
-    is_first_use, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
+    is_setup, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
         At most one is true for a call; none if the reason is unknown.
     """
 
-    is_first_use: Bools
+    is_setup: Bools
     is_full_queue: Bools
     is_wait: Bools
 
 
 def long_calls(dag: Dag) -> LongCalls:
-    """Long API calls: first uses, launches into a full queue, and launches that waited."""
+    """Long API calls: one-time setup, launches into a full queue, and launches that waited."""
     events = dag.events
     is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
     is_long &= events.category != events.symbols.code(OS_CALLS)
@@ -83,7 +83,7 @@ def long_calls(dag: Dag) -> LongCalls:
         return out
 
     return LongCalls(
-        is_first_use=of_events(~is_held_up & _is_first(dag, calls, first_work)),
+        is_setup=of_events(~is_held_up & _is_first(dag, calls, first_work)),
         is_full_queue=of_events(is_held_up & is_launch & is_full),
         is_wait=of_events(is_held_up & is_launch & ~is_full),
     )
@@ -99,7 +99,7 @@ def _first_work(dag: Dag) -> I64:
 
 
 def _outstanding(dag: Dag, time_ns: I64) -> I64:
-    """Number of kernels enqueued before each time, or before the capture, and not yet started."""
+    """Number of kernels enqueued before each time, or before the profile, and not yet started."""
     events = dag.events
     work = np.flatnonzero(events.is_device)
     enqueued = np.sort(gather(events.ts_ns, dag.launch[work], np.iinfo(np.int64).min))
@@ -111,8 +111,8 @@ def _is_first(dag: Dag, calls: I64, first_work: I64) -> Bools:
     """Whether each call is the first of its sort, or may load different code each time.
 
     Launches are of one sort if their first kernels have the same name; other calls, if they and the
-    operators around them have the same names. A first call about as long as later ones is not a
-    first use: whatever made it long happens again.
+    operators around them have the same names. A first call about as long as later ones is no
+    one-time setup: whatever made it long happens again.
     """
     events = dag.events
     alike = np.flatnonzero(
@@ -131,6 +131,6 @@ def _is_first(dag: Dag, calls: I64, first_work: I64) -> Bools:
     n = np.diff(np.append(begins, len(alike)))
     usual_ns = later_ns[by_length[begins + n // 2]]
     is_first = np.zeros(len(events), dtype=bool)
-    is_first[first] = events.dur_ns[first] > _FIRST_USE_FACTOR * usual_ns
+    is_first[first] = events.dur_ns[first] > _SETUP_FACTOR * usual_ns
     loads = events.named(events.symbols.searched(_LOADS))
     return is_first[calls] | loads[calls]

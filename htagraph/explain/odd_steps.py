@@ -27,7 +27,7 @@ _TIMES = 2
 _NAMES = 3
 """Names that a reason lists."""
 
-_UNRECORDED = "host code that no event covers"
+_UNRECORDED = "untraced code"
 
 
 class _Named(NamedTuple):
@@ -185,5 +185,5 @@ def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
             reason.append(
                 _other_length(dur_ns, usual_ns) + (f" ({', '.join(where)})" if where else "")
             )
-        reasons[number] = "; ".join(reason) or f"too few steps are alike: {n_alike}"
+        reasons[number] = "; ".join(reason) or f"too few typical steps: {n_alike}"
     return reasons

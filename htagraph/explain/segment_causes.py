@@ -1,4 +1,4 @@
-"""The main cause of each segment of a critical path, and the code that ran in it."""
+"""The main cause of each segment of a critical path, of each part of its run; the code in it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.segments import NO_EVENT_NAMES
 from htagraph.model.arrays import Texts
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
-__all__ = ["segment_causes", "segment_code", "with_causes"]
+__all__ = ["main_causes", "segment_causes", "segment_code", "with_causes"]
 
 
 Codes = npt.NDArray[np.integer]
+
+_N_PARTS = 200
+"""Parts of a run, each with one main cause (chosen): on a screen, a few pixels each.
+
+Pinned by `test_segment_causes.py::test_a_part_is_a_two_hundredth_of_the_run`.
+"""
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:
@@ -23,6 +30,58 @@ def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.Dat
     n = len(segments)
     return segments.assign(
         cause=segment_causes(attributed_time, n), code=segment_code(attributed_time, n)
+    )
+
+
+def main_causes(attributed_time: pd.DataFrame, n_parts: int = _N_PARTS) -> pd.DataFrame:
+    """The cause with the most time in each part of a run; equal neighbors are one row.
+
+    Parameters
+    ----------
+    attributed_time : DataFrame
+        Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`; tiles the run.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``start_ns``, ``dur_ns``, ``cause``, and ``bound``, on which the cause has most
+        time. Tiles the run.
+
+    Examples
+    --------
+    >>> charged = pd.DataFrame(
+    ...     {"start_ns": [0, 7, 8], "dur_ns": [7, 1, 2], "cause": ["a", "b", "b"], "bound": "host"}
+    ... )
+    >>> main_causes(charged, 5).to_dict("list")
+    {'start_ns': [0, 8], 'dur_ns': [8, 2], 'cause': ['a', 'b'], 'bound': ['host', 'host']}
+    """
+    start_ns, dur_ns = (attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    (cause, causes), (bound, bounds) = (
+        _coded(attributed_time[name]) for name in ("cause", "bound")
+    )
+    on_bound = sum_by_code(
+        cause.astype(np.int64) * len(bounds) + bound, dur_ns, len(causes) * len(bounds)
+    )
+    bound_of = on_bound.reshape(len(causes), -1).argmax(axis=1) if len(causes) else cause
+    ends = [start_ns[0], start_ns[-1] + dur_ns[-1]] if len(start_ns) else [0, 0]
+    part_ns = ends[0] + (ends[1] - ends[0]) * np.arange(n_parts + 1) // n_parts
+    cut_ns = np.sort(np.concatenate([start_ns, part_ns]), kind="stable")  # two sorted runs
+    cut_ns = cut_ns[np.append(np.diff(cut_ns) > 0, True)]
+    # Of pieces between two cuts: the row that it is of, and the part that it is in.
+    row, part = (np.searchsorted(at, cut_ns[:-1], side="right") - 1 for at in (start_ns, part_ns))
+    code = part * len(causes) + cause[row]
+    total_ns = sum_by_code(code, np.diff(cut_ns), n_parts * len(causes)).reshape(n_parts, -1)
+    filled = np.flatnonzero(np.diff(part_ns))
+    main = total_ns[filled].argmax(axis=1) if len(filled) else filled
+    first = np.flatnonzero(np.diff(main, prepend=-1))
+    begin_ns = part_ns[filled[first]]
+    return pd.DataFrame(
+        {
+            "start_ns": begin_ns,
+            "dur_ns": np.diff(begin_ns, append=ends[1]) if len(first) else begin_ns,
+            "cause": causes[main[first]],
+            "bound": bounds[bound_of[main[first]]],
+        }
     )
 
 
@@ -42,10 +101,10 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     Examples
     --------
     >>> charged = pd.DataFrame(
-    ...     {"segment": [0, 0, 1], "cause": ["host wait", "host", "copies"], "dur_ns": [2, 7, 1]}
+    ...     {"segment": [0, 0, 1], "cause": ["a", "CPU work", "GPU copies"], "dur_ns": [2, 7, 1]}
     ... )
     >>> list(segment_causes(charged, 2))
-    ['host', 'copies']
+    ['CPU work', 'GPU copies']
     """
     segment = attributed_time["segment"].to_numpy()
     number, labels = _coded(attributed_time["cause"])
@@ -64,7 +123,7 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
 
 
 def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
-    """Code between operators, by segment: its frame; else its neighbour, if its range says little.
+    """Untraced code, by segment: its frame; else its neighbour, if its range says little.
 
     Ranges that say little are steps. Missing for segments that are no such code.
 
@@ -83,14 +142,14 @@ def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categoric
     ...     {"segment": [0, 1, 2], "name": ["Step#1", "loss", "loss"], "step": ["Step#1"] * 3,
     ...      "frame": ["", "", "train.py(7): loss"], "place": ["after aten::mm"] * 3}
     ... )
-    >>> list(segment_code(gaps.assign(bound="python_gap"), 4))
+    >>> list(segment_code(gaps.assign(bound="untraced_code"), 4))
     ['after aten::mm', nan, 'train.py(7): loss', nan]
     """
-    gaps = attributed_time[attributed_time["bound"] == Bound.PYTHON_GAP.label]
+    gaps = attributed_time[attributed_time["bound"] == Bound.UNTRACED_CODE.label]
     (name, names), (frame, frames), (place, places) = (
         _coded(gaps[column]) for column in ("name", "frame", "place")
     )
-    says_little = np.isin(names, [*_coded(gaps["step"])[1], NO_EVENT_NAMES[Bound.PYTHON_GAP]])
+    says_little = np.isin(names, [*_coded(gaps["step"])[1], NO_EVENT_NAMES[Bound.UNTRACED_CODE]])
     number, labels = pd.factorize(np.concatenate([frames, places]))
     has_frame = (frames != "")[frame]
     code = number[np.where(has_frame, frame, len(frames) + place.astype(np.int64))]

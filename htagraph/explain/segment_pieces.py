@@ -20,7 +20,7 @@ from htagraph.model.kinds import Bound, EventKind
 
 __all__ = ["Pieces"]
 
-_CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
+_CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 
 
 @dataclass(frozen=True)

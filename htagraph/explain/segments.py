@@ -39,9 +39,9 @@ LABELS = ("bound", "kind", "name", "op", "track", "rule")
 """Columns that `segment_labels` returns."""
 
 NO_EVENT_NAMES = {
-    Bound.PYTHON_GAP: "(host gap)",
-    Bound.LAUNCHED_BEFORE_CAPTURE: "(before the capture)",
-    Bound.UNEXPLAINED: "(unexplained)",
+    Bound.UNTRACED_CODE: "(host gap)",
+    Bound.WORK_FROM_BEFORE_THE_PROFILE: "(before the profile)",
+    Bound.UNKNOWN_WAITS: "(unknown wait)",
     Bound.WAITING_FOR_WORK: "(waits for work)",
 }
 """Name of a segment that belongs to no event."""
@@ -94,7 +94,9 @@ class Segments(NamedTuple):
         rule: I8 = gather(dag.edges.rule, self.edge, Rule.WINDOW_START)
         no_edge = np.flatnonzero(self.edge < 0)
         bound = self.bound[no_edge]
-        rule[no_edge[bound == Bound.LAUNCHED_BEFORE_CAPTURE]] = Rule.LAUNCHED_BEFORE_CAPTURE
+        rule[no_edge[bound == Bound.WORK_FROM_BEFORE_THE_PROFILE]] = (
+            Rule.WORK_FROM_BEFORE_THE_PROFILE
+        )
         rule[no_edge[bound == Bound.WAITING_FOR_WORK]] = Rule.WAITS_FOR_WORK
         return rule
 

@@ -1,1 +1,1 @@
-"""What bounds a run: causes of its critical path, with evidence, worth and what to try."""
+"""What limits a run: causes of its critical path, with evidence, worth and what to try."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import numpy as np
 
+from htagraph.findings.light import Light
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.compiled_work import compiled_share, is_replayed
-from htagraph.lookup.data_loaders import Loading, find_loading
-from htagraph.lookup.device_states import devices_of
+from htagraph.lookup.compiled_work import can_capture, compiled_share, is_replayed
+from htagraph.lookup.data_loaders import Loading, find_loading, n_batches
 from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
@@ -94,8 +94,12 @@ class Context:
         All ranks of the job are loaded.
     shares_cores : bool, default=False
         Other ranks may run on the same machine.
-    compute : str, default=""
-        What compute would save at the roof of the device, in words; empty if unknown.
+    can_capture : bool, default=False
+        See `htagraph.lookup.compiled_work.can_capture`.
+    n_batches : int, default=0
+        Batches that the window loads, see `htagraph.lookup.data_loaders.n_batches`.
+    compute : Light
+        How far compute is from the roof of the device.
     """
 
     has_device: bool
@@ -119,7 +123,9 @@ class Context:
     has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
-    compute: str = ""
+    can_capture: bool = False
+    n_batches: int = 0
+    compute: Light = field(default_factory=Light)
 
     @property
     def is_compiled(self) -> bool:
@@ -140,6 +146,11 @@ class Context:
     def is_eager(self) -> bool:
         """Whether PyTorch runs hardly any compiled work; a captured graph may hide some."""
         return self.is_pytorch and self.compiled_share <= _HARDLY_ANY and not self.is_replayed
+
+    @property
+    def graph(self) -> str:
+        """What a step that launches its work could be captured as; empty if nothing."""
+        return f"{self.api.upper()} graph" if self.can_capture and self.api else ""
 
     @classmethod
     def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
@@ -165,6 +176,7 @@ class Context:
             cls(**shared),
             compiled_share=min(rank.compiled_share for rank in ranks),
             overlapped_share=min(rank.overlapped_share for rank in ranks),
+            n_batches=min(rank.n_batches for rank in ranks),
             blocking_copy=slowest.blocking_copy,
             blocking_copy_ns=slowest.blocking_copy_ns,
             has_others=is_whole,
@@ -205,6 +217,8 @@ def find_context(dag: Dag, window: Window) -> Context:
         is_plain=is_plain(dag.events),
         overlapped_share=_overlapped_share(dag, window),
         has_small_grids=_has_small_grids(dag, window),
+        can_capture=can_capture(dag, window),
+        n_batches=n_batches(dag, window),
     )
 
 
@@ -262,7 +276,7 @@ def _overlapped_share(dag: Dag, window: Window) -> float:
 def _has_small_grids(dag: Dag, window: Window) -> bool:
     """Whether small grids leave most SMs empty while kernels compute."""
     sums = ("busy", "communication", "small")
-    found = [sm_activity(dag, window, device).whole(*sums) for device in devices_of(dag).tolist()]
+    found = [one.whole(*sums) for one in sm_activity(dag, window)]
     computing_ns = sum(one["busy"] - one["communication"] for one in found)
     return sum(one["small"] for one in found) > _MOST * computing_ns
 

@@ -1,13 +1,19 @@
-"""What to try about device work, and about waits for it: one rule per row."""
+"""What to do about device work, and about waits for it: one rule per row."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from htagraph.findings.seen import Rule
+from htagraph.findings.seen import Rule, Seen
 from htagraph.model.collective_names import HOST_COLLECTIVE, LIBRARIES
-from htagraph.model.kinds import Cause
+from htagraph.model.kinds import Cause, KernelClass
+from htagraph.replay.changes import Change
+from htagraph.replay.collective_changes import bandwidth
+from htagraph.replay.device_changes import overlap
+from htagraph.replay.event_groups import of_class
+from htagraph.replay.host_changes import graphed
+from htagraph.replay.roof_changes import at_roof
 
 __all__ = ["DEVICE_RULES"]
 
@@ -24,195 +30,291 @@ _TO_HOST = re.compile(r"DtoH|DeviceToHost|Device -> (Host|Pageable|Pinned)")
 _READS_NUMBER = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|equal)$")
 _READS_SHAPE = re.compile(r"^aten::(nonzero|masked_select|_?unique\w*|repeat_interleave|index)$")
 
+_FREES = r"Free|Unmap|Unregister"
+
+_START = "Start with the largest kernel"
+_GAPS = "Gaps between kernels are launch latency of the device."
+
+
+def _on_host(it: Seen) -> bool:
+    """Whether a backend of the host runs the collectives."""
+    return HOST_COLLECTIVE.search(it.most.name) is not None
+
+
+def _overlapped(it: Seen) -> Change | None:
+    """All communication of the device overlaps with compute."""
+    return None if _on_host(it) else overlap(of_class(KernelClass.COMMUNICATION))
+
+
+def _halved(it: Seen) -> Change | None:
+    """Collectives move half the bytes; those of the host are known only where ranks meet."""
+    return None if _on_host(it) and not it.run.shares_cores else bandwidth(2)
+
+
+def _aside(it: Seen) -> Change:
+    """All copies of the device are on a stream of their own."""
+    del it
+    return overlap(of_class(KernelClass.MEMORY))
+
+
 DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.COMPUTE: (
         Rule(
-            "most of the device is empty, as its kernels have fewer blocks than it has SMs: use "
-            "larger batches, fewer and larger kernels, or run independent kernels concurrently "
-            "(streams, branches of a graph).",
+            "Use larger batches, fewer and larger kernels, or run independent kernels at the same "
+            "time, on several streams.",
+            "Most SMs are empty: the kernels have fewer blocks than the device has SMs.",
             lambda it: it.run.has_small_grids,
         ),
-        Rule("{compute}{tips}.", lambda it: bool(it.run.compute)),
-        Rule("speed up its largest kernels first{tips}."),
+        Rule(
+            "Speed up {it.operator}: it runs at {it.run.compute.roof_share:.0%} of "
+            "{it.run.compute.limit}.",
+            "Of all operators, this one would save most at the roof of the device.",
+            lambda it: bool(it.operator),
+            lambda it: at_roof(it.run.compute.operator),
+        ),
+        Rule(
+            "Make operators fewer or smaller: they run at {it.run.compute.roof_share:.0%} of their "
+            "roofs.",
+            "At the roof of the device, all of them would save next to nothing.",
+            lambda it: it.run.compute.roof_share > 0,
+        ),
+        Rule(
+            "Use bf16/fp16 (torch.autocast) or torch.compile; start with the largest kernel.",
+            "Most of the compute is in full precision, and no kernels are fused.",
+            lambda it: it.run.precision == "full" and it.run.is_eager,
+        ),
+        Rule(
+            "Use lower precision (bf16, fp16); start with the largest kernel.",
+            "Most of the compute is in full precision.",
+            lambda it: it.run.precision == "full",
+        ),
+        Rule(
+            f"{_START}; torch.compile fuses the small ones.",
+            "No kernels are fused.",
+            lambda it: it.run.is_eager,
+        ),
+        Rule(
+            f'{_START}, and compile the rest: TORCH_LOGS="graph_breaks" says what is left out.',
+            "Only a part of the work is compiled.",
+            lambda it: it.run.is_partly_compiled,
+        ),
+        Rule(
+            f'{_START}: torch.compile(mode="max-autotune") tries several versions of it.',
+            when=lambda it: it.run.is_compiled and not it.run.is_replayed,
+        ),
+        Rule(f"{_START} (shapes, autotuning)."),
     ),
     Cause.COMMUNICATION: (
         Rule(
-            "these collectives run on the host although the data is on a device: use the nccl "
-            "backend, or overlap them with compute (async_op=True).",
-            lambda it: it.run.has_device and HOST_COLLECTIVE.search(it.most.name) is not None,
+            "Use the nccl backend, or overlap these collectives with compute (async_op=True).",
+            "The collectives run on the host although the data is on a device.",
+            lambda it: it.run.has_device and _on_host(it),
         ),
         Rule(
-            "compute overlaps most of it already, and the path still runs through it: send fewer "
-            "bytes (lower precision, compression), balance what ranks send, or use faster links.",
+            "Send half the bytes: lower precision, or compression.",
+            "Compute overlaps most of the communication already.",
             lambda it: it.run.is_overlapped,
+            _halved,
         ),
         Rule(
-            "experts wait for their tokens: overlap this with shared experts or another "
-            "micro-batch, and balance the load of experts.",
+            "Overlap dispatch and combine with shared experts or a second micro-batch.",
+            "Experts wait for their tokens.",
             lambda it: LIBRARIES["expert parallel"].search(it.most.name) is not None,
+            _overlapped,
         ),
         Rule(
-            "ranks exchange rows of embeddings: start this one batch ahead (a pipelined training "
-            "loop), balance tables across ranks, send fewer bytes (quantized communication).",
+            "Start the embedding exchange one batch ahead (torchrec TrainPipelineSparseDist).",
+            "Ranks exchange rows of embeddings.",
             lambda it: it.operation == "all_to_all" and it.run.embeds,
+            _overlapped,
         ),
         Rule(
-            "each rank waits for data from all others: start this before work that does not need "
-            "it, balance what ranks send (tokens, rows), send fewer bytes.",
+            "Start the all-to-all before work that does not need its result (async_op=True).",
+            "Each rank waits for data from all others.",
             lambda it: it.operation == "all_to_all",
+            _overlapped,
         ),
         Rule(
-            "parameters are gathered, and gradients scattered, only when needed: prefetch earlier "
-            "(forward_prefetch=True, backward_prefetch=BACKWARD_PRE; with fully_shard "
-            "set_modules_to_forward_prefetch), check limit_all_gathers, wrap larger modules, or "
-            "keep parameters after forward if memory allows.",
+            "Prefetch parameters earlier: forward_prefetch=True, backward_prefetch=BACKWARD_PRE "
+            "(with fully_shard: set_modules_to_forward_prefetch).",
+            "Parameters are gathered, and gradients scattered, only when they are needed.",
             lambda it: it.operation in {"all_gather", "reduce_scatter"} and it.run.is_sharded,
+            _overlapped,
         ),
         Rule(
-            "gradients are reduced during backward, but nothing overlaps the last bucket: tune "
-            "bucket_cap_mb of DistributedDataParallel, compress gradients (bf16_compress_hook), or "
-            "reduce less often (no_sync() while gradients accumulate).",
+            "Send half the bytes: bf16_compress_hook of DistributedDataParallel.",
+            "Gradients are reduced during backward, but nothing overlaps the last bucket.",
             lambda it: it.operation == "all_reduce" and it.run.is_data_parallel and it.run.trains,
+            _halved,
         ),
         Rule(
-            "pipeline stages wait for each other: use more micro-batches, an interleaved "
-            "schedule, stages of equal length.",
+            "Use more micro-batches or an interleaved schedule, and stages of equal length.",
+            "Pipeline stages wait for each other.",
             lambda it: it.operation in {"send", "recv", "send_recv"},
         ),
-        Rule("start it earlier, overlap it with compute, or send fewer bytes."),
+        Rule(
+            "Start collectives earlier (async_op=True), so that compute overlaps them.",
+            change=_overlapped,
+        ),
     ),
     Cause.COPIES: (
         Rule(
-            "these are memsets: skip them for memory that is overwritten anyway (torch.empty "
-            "instead of torch.zeros); library calls bring their own with each operator.",
+            "Skip fills of memory that is overwritten anyway: torch.empty, not torch.zeros.",
+            "These are memsets; library calls bring their own with each operator.",
             lambda it: it.calls(_FILL),
         ),
         Rule(
-            "these copies go from device to device: put them on a separate stream while the "
-            "devices compute, or make fewer and larger ones.",
+            "Copy between devices on a side stream while they compute.",
+            "These copies go from device to device.",
             lambda it: it.calls(_BETWEEN),
+            _aside,
         ),
         Rule(
-            "these copies stay on the device: make fewer (torch.cat, .contiguous(), .clone(), "
-            "changes of type or layout), or let torch.compile fuse them.",
-            lambda it: it.calls(_WITHIN) and it.run.is_eager,
-        ),
-        Rule(
-            "these copies stay on the device: make fewer (torch.cat, .contiguous(), .clone(), "
-            "changes of type or layout).",
+            "Make fewer copies: torch.cat, .contiguous(), .clone(), changes of type or layout.",
+            "These copies stay on the device.",
             lambda it: it.calls(_WITHIN),
         ),
         Rule(
-            "each takes a microsecond or two, so their number is the cost: batch them, or create "
-            "the values where they are used.",
+            "Batch these copies, or create the values where they are used.",
+            "Each takes a microsecond or two, so their number is the cost.",
             lambda it: it.mean_ns < _SHORT_NS,
         ),
         Rule(
-            "the host memory is already pinned: copy on a separate stream while the device "
-            "computes (the next batch during this step), or copy fewer bytes.",
+            "Copy results to the host on a side stream, during the next step.",
+            when=lambda it: it.calls(_TO_HOST),
+            change=_aside,
+        ),
+        Rule(
+            "Copy the next batch on a side stream during this step.",
+            "The host memory is pinned already.",
             lambda it: it.calls("Pinned"),
+            _aside,
         ),
         Rule(
-            "copy from pinned memory with non_blocking=True, on a separate stream, while the "
-            "device computes.",
+            "Pin the host memory (pin_memory=True), and copy with non_blocking=True on a side "
+            "stream during compute.",
+            "The host memory is pageable.",
             lambda it: it.calls("Pageable"),
+            _aside,
         ),
-        Rule("copy on a separate stream while the device computes, or copy fewer bytes."),
+        Rule("Copy on a side stream while the device computes.", change=_aside),
     ),
-    Cause.BLOCKING_COPY: (
+    Cause.SYNCHRONOUS_COPIES: (
         Rule(
-            "the copies take microseconds, but the host waits for all work before them: create "
-            "such values on the device, keep them there, or batch the copies.",
+            "Create these values on the device and keep them there, or batch the copies.",
+            "The copies take microseconds, but the host waits for all work before them.",
             lambda it: bool(it.run.blocking_copy) and it.run.blocking_copy_ns < _SHORT_NS,
         ),
         Rule(
-            "results are copied to the host within the step: do it less often, or with "
-            "non_blocking=True, and read them after the next step (synchronize on an event).",
+            "Copy results with non_blocking=True and read them after the next step, or copy less "
+            "often.",
+            "Results are copied to the host within the step.",
             lambda it: _TO_HOST.search(it.run.blocking_copy) is not None,
         ),
         Rule(
-            "the host memory is already pinned: copy with non_blocking=True, so that the host "
-            "continues.",
+            "Copy with non_blocking=True, so that the host continues.",
+            "The host memory is pinned already.",
             lambda it: "Pinned" in it.run.blocking_copy,
         ),
         Rule(
-            "pin the host memory (DataLoader(pin_memory=True)) and copy with non_blocking=True.",
+            "Pin the host memory (DataLoader(pin_memory=True)) and copy with non_blocking=True.",
+            "The host memory is pageable, so that the host waits for each copy.",
             lambda it: "Pageable" in it.run.blocking_copy,
         ),
-        Rule("copy with non_blocking=True, which needs pinned host memory, or less often."),
+        Rule("Copy with non_blocking=True, which needs pinned host memory, or copy less often."),
     ),
-    Cause.DEVICE_GAPS: (
+    Cause.GAPS_BETWEEN_KERNELS: (
         Rule(
-            "the gaps are inside captured graphs: use fewer, longer kernels.",
+            "Use fewer, longer kernels.",
+            "The gaps are inside captured graphs.",
             lambda it: it.run.is_replayed,
         ),
-        Rule("use fewer, longer kernels{tips}."),
-    ),
-    Cause.DEVICE_FULL: (
         Rule(
-            "a kernel of another stream fills the device: give the waiting work a high-priority "
-            "stream (torch.cuda.Stream(priority=-1)), launch it earlier, or shorten the kernel "
-            "that fills the device."
+            'Close the gaps: torch.compile(mode="reduce-overhead") captures each step as a '
+            "{it.run.graph}.",
+            _GAPS,
+            lambda it: bool(it.run.graph) and it.run.is_pytorch,
+            lambda _: graphed(),
+        ),
+        Rule(
+            "Close the gaps: capture each step as a {it.run.graph}.",
+            _GAPS,
+            lambda it: bool(it.run.graph),
+            lambda _: graphed(),
+        ),
+        Rule("Use fewer, longer kernels.", _GAPS),
+    ),
+    Cause.WAITING_FOR_SMS: (
+        Rule(
+            "Give the waiting work a high-priority stream (torch.cuda.Stream(priority=-1)), launch "
+            "it earlier, or shorten the kernel that fills the device.",
+            "A kernel of another stream fills the device.",
         ),
     ),
     Cause.FULL_QUEUE: (
         Rule(
-            "the host runs so far ahead that launches block: move its other work (data, logging) "
-            "before the launches{tips}."
+            "Move other work of the host (data, logging) before the launches, or launch fewer and "
+            "larger kernels.",
+            "The host runs so far ahead that launches block.",
         ),
     ),
     Cause.ALLOCATION: (
         Rule(
-            "pinned host memory is allocated within the window: allocate it once, and reuse it.",
-            lambda it: it.calls(r"HostAlloc|HostRegister|HostMalloc"),
+            "Allocate pinned host memory once, before the loop, and reuse it.",
+            when=lambda it: it.calls(r"HostAlloc|HostRegister|HostMalloc"),
         ),
         Rule(
-            "memory is freed, only to be allocated again: remove torch.cuda.empty_cache(), and "
-            "check for fragmentation{tips}.",
-            lambda it: it.calls(r"Free|Unmap|Unregister"),
+            "Remove torch.cuda.empty_cache(), and set "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation.",
+            "Memory is freed, only to be allocated again.",
+            lambda it: it.calls(_FREES) and it.run.api == "cuda" and it.run.is_pytorch,
         ),
-        Rule("allocate before the loop, and reuse the memory{tips}."),
+        Rule(
+            "Keep memory in place of freeing it, and check for fragmentation.",
+            "Memory is freed, only to be allocated again.",
+            lambda it: it.calls(_FREES),
+        ),
+        Rule(
+            "Allocate before the loop and reuse the memory, or set "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+            when=lambda it: it.run.api == "cuda" and it.run.is_pytorch,
+        ),
+        Rule(
+            "Allocate before the loop and reuse the memory, or let cudaMallocAsync pool it.",
+            when=lambda it: it.run.api == "cuda",
+        ),
+        Rule("Allocate before the loop, and reuse the memory."),
     ),
-    Cause.FIRST_USE: (
+    Cause.ONE_TIME_SETUP: (
         Rule(
-            "this happens once: skip the first steps when profiling (schedule(wait=3, warmup=2, "
-            "active=2, repeat=1))."
+            "Skip the first steps when profiling: schedule(wait=3, warmup=2, active=2, repeat=1).",
+            "This happens once.",
         ),
     ),
     Cause.UNRECORDED_WAIT: (
         Rule(
-            "start the capture before the work that it waits for is launched; then move the "
-            "synchronization out of the step, or do it later.",
-            lambda it: it.run.has_sync_records or (it.run.has_device and it.run.api != "cuda"),
-        ),
-        Rule(
-            "record what it waits for: set enable_cuda_sync_events=True, and start the capture "
-            "before the work is launched; then remove the synchronization, or what it waits for.",
-            lambda it: it.run.has_device,
-        ),
-        Rule(
-            "record what it waits for: set ProfilerActivity.CUDA and enable_cuda_sync_events=True, "
-            "and start the capture before the work is launched; then remove the synchronization, "
-            "or what it waits for."
+            "Move this wait out of the step, or wait later, or every n steps only.",
+            "What it waits for is not in the trace.",
         ),
     ),
-    Cause.HOST_WAIT: (
+    Cause.GPU_SYNCHRONIZATION: (
         Rule(
-            "numbers are read from the device (.item(), float(), if on a tensor): keep them "
-            "there, and read them every n steps.",
+            "Keep numbers on the device, and read them (.item(), float(), if on a tensor) every n "
+            "steps only.",
+            "The host reads numbers from the device, and waits for all work before them.",
             lambda it: it.reads(_READS_NUMBER),
         ),
         Rule(
-            "shapes depend on values (nonzero, boolean masks): use torch.where and fixed shapes, "
-            "or compute all such shapes at once.",
+            "Use torch.where and fixed shapes, or compute all such shapes at once.",
+            "Shapes depend on values (nonzero, boolean masks), so the host waits for them.",
             lambda it: it.reads(_READS_SHAPE),
         ),
         Rule(
-            "move the synchronization of the whole device (torch.cuda.synchronize()) out of the "
-            "step, or synchronize only every n steps.",
+            "Move torch.cuda.synchronize() out of the step, or call it every n steps only.",
+            "The host waits for the whole device.",
             lambda it: it.calls(r"^(cuda|hip)DeviceSynchronize"),
         ),
-        Rule("move the synchronization out of the step, do it later, or only every n steps."),
+        Rule("Move the synchronization out of the step, or do it later, or every n steps only."),
     ),
 }
 """By cause: advice is the first rule that applies; the last one always does."""

@@ -1,13 +1,12 @@
-"""Findings: the causes of a critical path, ranked, with evidence and advice.
+"""Findings: the causes of a critical path, ranked by what each costs, with evidence and advice.
 
-They are ranked by drag, what the window loses to each (`htagraph.replay.charges`): a share of the
-path ignores what runs at the same time and is the next bottleneck. Causes stopped by one parallel
-chain have the same drag, so their shares decide.
+The cost of a cause is what the run would be shorter by without it (`htagraph.replay.charges`): a
+share of the path ignores what runs at the same time and is the next bottleneck.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -19,43 +18,35 @@ from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.findings.advice import (
     CODE_OR_WAIT,
-    TITLE_HOST_ONLY,
+    IF_GONE,
     TITLE_PLAIN,
     TITLES,
     UNREAD_CODE,
-    UNRECORDED_CODE,
-    WITHIN_RANGE,
+    UNTRACED,
 )
 from htagraph.findings.context import Context
+from htagraph.findings.light import Light
 from htagraph.findings.main_range import main_range, range_times
-from htagraph.findings.rules import advice_on
+from htagraph.findings.rules import advice_on, recording_advice
 from htagraph.findings.seen import Seen
-from htagraph.findings.verdict import Evidence, Finding, Verdict
-from htagraph.findings.worth import Worth
+from htagraph.findings.verdict import Evidence, Finding, Fix, Verdict, ordered
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
-from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
 
-__all__ = ["Told", "charged", "ranked"]
+__all__ = ["Told", "advice_off_path", "charged", "costs_by_cause", "roof_in_words"]
 
 _N_EVIDENCE = 3
 """Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
 """
 
-_NEAR_TIE = 0.85
-"""Part of the largest drag from which on causes are nearly as large, and shares decide.
-
-Found on 151 real traces and jobs: 0.8 to 0.9 rank them alike. Pinned by
-`test_ranking.py::test_near_ties_are_ranked_by_share`.
-"""
-
 _BY_OP = (
-    Cause.HOST_WAIT,
+    Cause.GPU_SYNCHRONIZATION,
     Cause.UNRECORDED_WAIT,
-    Cause.BLOCKING_COPY,
+    Cause.SYNCHRONOUS_COPIES,
     Cause.FULL_QUEUE,
     Cause.COPIES,
 )
@@ -69,14 +60,35 @@ A limit of the screen: `Evidence.frame` has all. Pinned by
 """
 
 
+def advice_off_path(run: Context, window_ns: int, cause: Cause, cost_ns: int) -> Fix:
+    """What to do about a cause that the critical path does not run through."""
+    none = Evidence("", "", "", -1, "", 0, "", 0)
+    advice = advice_on(Seen(cause, run, none, "", path_ns=0, cost_ns=cost_ns, window_ns=window_ns))
+    return Fix(*advice)
+
+
+def roof_in_words(light: Light) -> str:
+    """How near its operators are to the roofs of the device, if little is left to gain there."""
+    if light.operator or not light.roof_share:
+        return ""
+    return f"Its operators run at {light.roof_share:.0%} of their roofs: only fewer of them help."
+
+
+def costs_by_cause(opportunities: pd.DataFrame) -> dict[tuple[str, int], int]:
+    """What each cause costs, by its label and late rank (-1), of `answers.OPPORTUNITIES`."""
+    rows = opportunities[opportunities["kind"] == "cause"]
+    columns = (rows[name].tolist() for name in ("cause", "late_rank", "saves_ns"))
+    return {(str(cause), int(rank)): int(ns) for cause, rank, ns in zip(*columns, strict=True)}
+
+
 @dataclass(frozen=True)
 class Told:
     """What findings need in addition to the attributed time."""
 
     context: Context
     unread_stacks: bool
-    worth: Callable[[Cause, int, int], Worth]
-    """What a cause costs and its repair saves, from its rank and attributed time."""
+    costs: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """What each cause costs, by its label and late rank (-1); empty if nothing was replayed."""
     machines: Mapping[int, str] = field(default_factory=dict)
     """Ranks of machines that are late, and their machine: they are one finding."""
 
@@ -89,17 +101,16 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.", window=window)
     # Time charged to a late rank may be unexplained as well.
-    unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
+    unknown = attributed_time[attributed_time["bound"] == Bound.UNKNOWN_WAITS.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
-    if unexplained > UNEXPLAINED_LIMIT:
+    if unexplained > UNKNOWN_LIMIT:
         longest = unknown.iloc[int(unknown[_longest(unknown)].to_numpy().argmax())]
         return Verdict(
             (),
-            f"{unexplained:.0%} of the critical path is unexplained (limit "
-            f"{UNEXPLAINED_LIMIT:.0%}), so the bottleneck is unknown. The longest unexplained wait "
-            f"is {human_duration(int(longest[_longest(unknown)]))}, before "
-            f"{name_label(str(longest['name']))}; the checks below show what is missing and how to "
-            "record it.",
+            f"{unexplained:.0%} of the critical path is unknown waits (limit "
+            f"{UNKNOWN_LIMIT:.0%}). The longest is "
+            f"{human_duration(int(longest[_longest(unknown)]))}, before "
+            f"{name_label(str(longest['name']))}.",
             window=window,
             dur_ns=window_ns,
         )
@@ -111,8 +122,8 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
     is_unranked = attributed_time["cause"].isin(UNRANKED)
     unranked = attributed_time[is_unranked].groupby("cause", observed=True)["dur_ns"].sum()
     apart = tuple((str(cause), int(dur_ns)) for cause, dur_ns in unranked.items())
-    assert sum(one.dur_ns for one in found) + sum(dur_ns for _, dur_ns in apart) == window_ns
-    return Verdict(ranked(found), window=window, dur_ns=window_ns, apart=apart)
+    assert sum(one.path_ns for one in found) + sum(dur_ns for _, dur_ns in apart) == window_ns
+    return Verdict(ordered(tuple(found)), window=window, dur_ns=window_ns, apart=apart)
 
 
 def _parts(attributed_time: pd.DataFrame, told: Told) -> Iterator[tuple[Cause, pd.DataFrame]]:
@@ -134,29 +145,12 @@ def _longest(attributed_time: pd.DataFrame) -> str:
     return "longest_ns" if "longest_ns" in attributed_time else "dur_ns"
 
 
-def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings by drag, the largest first; of those nearly as large, the largest share is next.
-
-    A cause that was not replayed is ranked by its share, which its drag cannot exceed.
-    """
-    left, order = list(found), []
-    while left:
-        most_ns = max(_drag_ns(one) for one in left)
-        near = [one for one in left if _drag_ns(one) >= _NEAR_TIE * most_ns]
-        order.append(max(near, key=lambda one: (one.dur_ns, _drag_ns(one), one.label)))
-        left.remove(order[-1])
-    return tuple(order)
-
-
 def _within(finding: Finding, name: str) -> Finding:
     """The finding with the range that most of it lies in, if any."""
     if not name:
         return finding
-    return replace(finding, title=WITHIN_RANGE.format(title=finding.title, range=name_label(name)))
-
-
-def _drag_ns(finding: Finding) -> int:
-    return finding.dur_ns if finding.drag_ns is None else finding.drag_ns
+    within = f"most of it in {name_label(name)}"
+    return replace(finding, detail="; ".join(filter(None, (within, finding.detail))))
 
 
 def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Finding:
@@ -171,28 +165,39 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         if "rank" in part
         else None
     )
-    dur_ns = int(part["dur_ns"].sum())
+    path_ns = int(part["dur_ns"].sum())
     late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
     late = together(told.machines).get(late, late)
-    worth = told.worth(cause, late, dur_ns)
+    cost_ns = told.costs.get((cause, late))
+    if cost_ns is not None:
+        # The run is convex in the time of a cause. Not so a late rank: the time charged to it is
+        # what it took longer than the runner-up, who waits in turn.
+        cost_ns = min(max(cost_ns, 0), window_ns if cause is Cause.LATE_RANK else path_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
     longest = _longest(part)
     title, evidence = TITLES[cause], _evidence(cause, part, unread=told.unread_stacks)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
-    elif cause is Cause.HOST and not told.context.has_device:
-        title = TITLE_HOST_ONLY
     elif cause is Cause.CPU_OPERATORS and told.context.is_plain:
         title = TITLE_PLAIN
+    seen = Seen(
+        cause,
+        told.context,
+        evidence[0],
+        str(bounds.index[0]),
+        _around(part),
+        told.unread_stacks,
+        path_ns,
+        path_ns if cost_ns is None else cost_ns,
+        window_ns,
+    )
     return Finding(
         cause=cause.value,
         title=title,
-        dur_ns=dur_ns,
-        share=dur_ns / window_ns,
+        cost_ns=cost_ns,
+        path_ns=path_ns,
+        window_ns=window_ns,
         n_segments=_n_segments(part),
-        drag_ns=worth.drag_ns,
-        then_bound=worth.then_bound,
-        potential_saving_ns=worth.saves_ns,
         longest_ns=int(part[longest].max()),
         longest_start_ns=int(part["start_ns"].to_numpy()[part[longest].to_numpy().argmax()]),
         n_steps=len(steps),
@@ -200,25 +205,13 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         last_step=steps[-1] if steps else "",
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
-        to_try=advice_on(
-            Seen(
-                cause,
-                told.context,
-                evidence[0],
-                str(bounds.index[0]),
-                _around(part),
-                told.unread_stacks,
-            )
-        )
-        if f"{dur_ns / window_ns:.1%}" != "0.0%"
-        else "",
-        detail=_overlapped(cause, told.context),
+        fix=Fix(*advice_on(seen)),
+        to_record=recording_advice(seen),
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None
         else (),
-        saving_low_ns=worth.low_ns,
-        saving_high_ns=worth.high_ns,
-        repaired_by=worth.repaired_by,
+        detail=_overlapped(cause, told.context),
+        if_gone=IF_GONE.get(cause, "without it"),
     )
 
 
@@ -320,17 +313,17 @@ class _Code(NamedTuple):
 def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
     """Evidence in words: a short name, the place of a wait, or what is not recorded."""
     name, short = names
-    if code.bound == Bound.UNEXPLAINED.label:
-        return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
+    if code.bound == Bound.UNKNOWN_WAITS.label:
+        return f"unknown wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _BY_OP:
         within = f" in {name_label(op)}" if op not in ("", name) else ""
         return short + within + (f" at {_line_label(code.frame)}" if code.frame else "")
-    if cause is Cause.DEVICE_FULL:
+    if cause is Cause.WAITING_FOR_SMS:
         waiting = code.place.partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
-    if cause is Cause.SHORT_OPERATORS and not code.frame:
+    if cause is Cause.SMALL_OPERATORS and not code.frame:
         return f"{short} and the code before it"
-    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
+    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.UNTRACED_CODE.label:
         return _code_label(name, short, code)
     return short
 
@@ -338,12 +331,12 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
 def _code_label(name: str, short: str, code: _Code) -> str:
     """Code that ran on the host: its line, or its neighbours if that was not recorded."""
     if code.frame:
-        return f"Python at {_line_label(code.frame)}"
+        return _line_label(code.frame)
     where, _, neighbour = code.place.partition(" ")
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = [f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip()]
-    what = UNREAD_CODE if code.unread else UNRECORDED_CODE
+    what = UNREAD_CODE if code.unread else UNTRACED
     if code.meanwhile:
         thread, _, op = code.meanwhile.partition(" ran ")
         what = CODE_OR_WAIT

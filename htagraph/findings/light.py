@@ -1,14 +1,15 @@
-"""What compute is worth: what its operators would save at the roof of the device, in words."""
+"""What compute is worth: how far its operators are from the roof of the device."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from htagraph.lookup.clipping import device_work
-from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.speed_of_light import speed_of_light
 from htagraph.replay.excerpt import LARGE
 
-__all__ = ["compute_in_words"]
+__all__ = ["Light", "light_on"]
 
 _WORTH_NAMING = 0.02
 """Least share of the window that an operator saves at its roof to be named.
@@ -27,28 +28,37 @@ _LIMITS = {
 }
 
 
-def compute_in_words(path: CriticalPath) -> str:
-    """What to speed up on the device, or that little is left to gain; empty if unknown."""
+class Light(NamedTuple):
+    """The operator that most would be gained by at its roof; or that little is left to gain.
+
+    Parameters
+    ----------
+    operator : str
+        With its shapes, as `at_roof` takes it; empty if none is worth naming.
+    roof_share : float
+        Share of the roof that it reaches; without an operator, that all of them reach; 0 if
+        unknown.
+    limit : str
+        The operator's roof, in words.
+    """
+
+    operator: str = ""
+    roof_share: float = 0.0
+    limit: str = ""
+
+
+def light_on(path: CriticalPath) -> Light:
+    """What to speed up on the device, or how little is left to gain."""
     part = path.excerpt
     if not part.n_steps and len(part.dag.edges) > LARGE:
-        return ""
+        return Light()
     found = speed_of_light(part.dag, part.window)
     if not len(found):
-        return ""
-    every, rest = found.iloc[0], found.iloc[1:]
-    first = rest.iloc[0]
-    if first["drag_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
-        saved = f"{first['drag_share']:.0%}"
-        if not part.n_steps:
-            saved = f"{human_duration(int(first['drag_ns']))} ({saved})"
-        return (
-            f"speed up {first['group']} first: it runs at {first['roof_share']:.0%} of "
-            f"{_LIMITS[first['limit']]}, and at this roof the window would be {saved} shorter"
-        )
+        return Light()
+    every, first = found.iloc[0], found.iloc[1]
+    if first["cost_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
+        return Light(first["group"], float(first["roof_share"]), _LIMITS[first["limit"]])
     modelled = every["device_ns"] / max(int(device_work(part.dag, part.window).dur_ns.sum()), 1)
-    if every["drag_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
-        return (
-            "its operators have little left to gain: all at their roofs, the window would be "
-            f"{every['drag_share']:.1%} shorter; make them fewer or smaller"
-        )
-    return ""
+    if every["cost_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
+        return Light(roof_share=float(every["roof_share"]))
+    return Light()

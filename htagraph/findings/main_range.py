@@ -23,12 +23,12 @@ _EVERYWHERE = 0.9
 
 _NAMED = (
     Cause.LATE_RANK,
-    Cause.HOST_WAIT,
+    Cause.GPU_SYNCHRONIZATION,
     Cause.UNRECORDED_WAIT,
-    Cause.BLOCKING_COPY,
-    Cause.HOST,
+    Cause.SYNCHRONOUS_COPIES,
+    Cause.CPU_WORK,
     Cause.CPU_OPERATORS,
-    Cause.SHORT_OPERATORS,
+    Cause.SMALL_OPERATORS,
     Cause.HOST_CODE,
 )
 """Causes of host time that do not say what the program does."""

@@ -24,7 +24,7 @@ _MEANING = {
 
 
 def replay_bound(found: ReplayTime) -> str:
-    """What bounds captured graphs: late launches, gaps between nodes, the kernels, or neither.
+    """What limits captured graphs: late launches, gaps between nodes, the kernels, or neither.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def replay_bound(found: ReplayTime) -> str:
 
 
 def replays_in_words(found: ReplayTime) -> str:
-    """What bounds captured graphs, with the times that show it; empty without replays.
+    """What limits captured graphs, with the times that show it; empty without replays.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What to try about a cause: a sentence, chosen by rules from what the trace shows.
+"""What to do about a cause: advice chosen by rules from what the trace shows.
 
-Advice has up to four parts: what to find out first, the sentence of the first rule that applies
-with the tips that apply, and a remark. The last rule of a cause has no condition. No rule advises
-what is already done, or what the trace cannot show.
+The first rule of a cause that applies is its advice; the last has no condition. No rule advises
+what is already done, or what the trace cannot show. What the recording lacks is no advice on a
+cause: it is said once, by `recording_advice`.
 """
 
 from __future__ import annotations
@@ -11,105 +11,65 @@ from collections.abc import Mapping
 
 from htagraph.findings.device_rules import DEVICE_RULES
 from htagraph.findings.host_rules import HOST_RULES
-from htagraph.findings.seen import Rule, Seen
-from htagraph.model.kinds import Cause
+from htagraph.findings.seen import Advice, Rule, Seen
+from htagraph.model.kinds import Bound, Cause
 
-__all__ = ["ADVICE", "FIRST", "REMARKS", "TIPS", "advice_on"]
+__all__ = ["ADVICE", "RECORDING", "advice_on", "recording_advice"]
 
 ADVICE: Mapping[Cause, tuple[Rule, ...]] = {**DEVICE_RULES, **HOST_RULES}
-"""What to try about each cause: the first rule that applies."""
+"""What to do about each cause: the first rule that applies."""
 
-_LARGER_BATCHES = Rule("larger batches")
-_COMPILE = Rule("torch.compile", lambda it: it.run.is_eager)
-_GRAPHS = Rule("CUDA graphs", lambda it: it.run.api == "cuda" and not it.run.is_replayed)
-_HIP_GRAPHS = Rule("HIP graphs", lambda it: it.run.api == "hip" and not it.run.is_replayed)
 
-TIPS: Mapping[Cause, tuple[Rule, ...]] = {
-    Cause.COMPUTE: (
-        Rule("lower precision", lambda it: it.run.precision == "full"),
-        Rule("fused operators by torch.compile", lambda it: it.run.is_eager),
-        Rule("compile the rest", lambda it: it.run.is_partly_compiled),
-        Rule('mode="max-autotune"', lambda it: it.run.is_compiled and not it.run.is_replayed),
-        Rule("better shapes"),
-    ),
-    Cause.FULL_QUEUE: (Rule("fewer and larger kernels"), _GRAPHS, _HIP_GRAPHS),
-    Cause.ALLOCATION: (
-        Rule(
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-            lambda it: it.run.api == "cuda" and it.run.is_pytorch,
-        ),
-        Rule(
-            "cudaMallocAsync pools memory",
-            lambda it: it.run.api == "cuda" and not it.run.is_pytorch,
-        ),
-    ),
-    Cause.HOST: (
-        _COMPILE,
-        _GRAPHS,
-        _HIP_GRAPHS,
-        Rule("fused optimizers", lambda it: it.run.optimizer == "single"),
-        _LARGER_BATCHES,
-    ),
-    Cause.DEVICE_GAPS: (_COMPILE, _GRAPHS, _HIP_GRAPHS),
-    Cause.OPTIMIZER: (Rule("a compiled step", lambda it: it.run.is_eager),),
-    Cause.CPU_OPERATORS: (
-        _COMPILE,
-        Rule("torch.set_num_threads", lambda it: not it.run.shares_cores),
-        Rule("pin each rank to its own cores", lambda it: it.run.shares_cores),
-    ),
-    Cause.SHORT_OPERATORS: (
-        _COMPILE,
-        _LARGER_BATCHES,
-        Rule("whole tensors instead of loops"),
-    ),
-}
-"""Parts of the sentence: all that apply, in brackets."""
+def _is_unnamed(seen: Seen) -> bool:
+    """Whether most of it is code that the trace does not name."""
+    return seen.is_code and seen.cause in (Cause.HOST_CODE, Cause.CPU_WORK, Cause.LATE_RANK)
 
-FIRST: tuple[Rule, ...] = (
+
+RECORDING: tuple[Rule, ...] = (
     Rule(
-        "find which code this is in the Python stacks of the trace (htagraph report --stacks); "
-        "then ",
-        lambda it: it.unread_stacks,
+        "Record the work of the device, to see what the CPU delays: "
+        "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]).",
+        when=lambda it: it.cause is Cause.CPU_WORK and not it.run.has_device,
     ),
     Rule(
-        "find which code this is (torch.profiler.record_function around its parts); then ",
-        lambda it: it.run.has_stacks,
+        "Record what the host waits for: enable_cuda_sync_events=True, and start the profile "
+        "before that work is launched.",
+        when=lambda it: it.cause is Cause.UNRECORDED_WAIT,
     ),
     Rule(
-        "find which code this is (let the tracer record more of it); then ",
-        lambda it: it.run.is_plain,
+        "Record what is missing: htagraph info names each gap and the setting that fills it.",
+        when=lambda it: it.most.bound == Bound.UNKNOWN_WAITS.label,
     ),
     Rule(
-        "find which code this is (NVTX ranges around its parts); then ",
-        lambda it: not it.run.is_pytorch,
+        "Read the Python stacks of the trace to name the code: htagraph report --stacks.",
+        when=lambda it: _is_unnamed(it) and it.unread_stacks,
     ),
     Rule(
-        "find which code this is (with_stack=True, or torch.profiler.record_function around its "
-        "parts); then "
+        "Put torch.profiler.record_function around parts of the code to name them.",
+        when=lambda it: _is_unnamed(it) and it.run.has_stacks,
+    ),
+    Rule(
+        "Let the tracer record shorter functions to name the code between those it has.",
+        when=lambda it: _is_unnamed(it) and it.run.is_plain,
+    ),
+    Rule(
+        "Put NVTX ranges around parts of the code to name them.",
+        when=lambda it: _is_unnamed(it) and not it.run.is_pytorch,
+    ),
+    Rule(
+        "Record Python code to name it: profile(with_stack=True), or "
+        "torch.profiler.record_function around its parts.",
+        when=_is_unnamed,
     ),
 )
-"""What to do first about unknown code."""
-
-REMARKS: Mapping[Cause, tuple[Rule, ...]] = {
-    Cause.COMMUNICATION: (
-        Rule(
-            " Waiting for a late rank looks the same: report on all ranks together.",
-            lambda it: not it.run.has_others,
-        ),
-    ),
-}
-"""A remark at the end."""
-
-_UNNAMED = (Cause.HOST_CODE, Cause.HOST, Cause.LATE_RANK)
+"""What to record, or to read, to know what a finding is made of: the first rule that applies."""
 
 
-def advice_on(seen: Seen) -> str:
-    """What to try about a cause."""
-    asks = seen.cause in _UNNAMED and seen.is_code
-    asks &= seen.cause is not Cause.HOST or seen.run.has_device
-    first = next(rule.says for rule in FIRST if rule.when(seen)) if asks else ""
-    says = next(rule.says for rule in ADVICE[seen.cause] if rule.when(seen))
-    tips = ", ".join(rule.says for rule in TIPS.get(seen.cause, ()) if rule.when(seen))
-    remarks = "".join(rule.says for rule in REMARKS.get(seen.cause, ()) if rule.when(seen))
-    says = says.replace("{compute}", seen.run.compute)
-    return first + says.replace("{tips}", f" ({tips})" if tips else "") + remarks
+def advice_on(seen: Seen) -> Advice:
+    """What to do about a cause."""
+    return next(rule for rule in ADVICE[seen.cause] if rule.when(seen)).advice(seen)
+
+
+def recording_advice(seen: Seen) -> str:
+    """What the recording of a finding lacks, and the setting to change; empty for nothing."""
+    return next((rule.do for rule in RECORDING if rule.when(seen)), "")

@@ -1,17 +1,28 @@
-"""The facts that rules of advice read, and what a rule is."""
+"""The facts that rules of advice read, what a rule is, and the advice that it gives."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Evidence
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import name_label
+from htagraph.replay.changes import Change
 
-__all__ = ["Rule", "Seen"]
+__all__ = ["LENGTH", "Advice", "Rule", "Seen"]
+
+LENGTH = 165
+"""Characters of advice at most: two lines of 88 columns, less their indent.
+
+A limit of the screen. Pinned by `test_rules.py::test_advice_fits_into_two_lines`.
+"""
+_OPERATOR = 88
+"""Characters of an operator with its shapes in advice, which has 77 more at most."""
 
 _TELLS_OPERATION = re.compile(r"^(nccl|gloo|mpi|ucc|c10d|_c10d_functional):|^record_param_comms")
 
@@ -22,6 +33,8 @@ class Seen:
 
     Parameters
     ----------
+    run : Context
+        Of a trace with `Context.compute`, if compute is much of the path.
     most : Evidence
         Its largest contributor.
     bound : str
@@ -30,6 +43,9 @@ class Seen:
         Operator or annotation around most of it; empty if none.
     unread_stacks : bool
         The file has Python stacks that were not read.
+    path_ns, cost_ns, window_ns : int, unit=ns
+        Time of the path charged to the cause, what the window loses to it (0 if unknown), and the
+        length of the window.
     """
 
     cause: Cause
@@ -38,6 +54,20 @@ class Seen:
     bound: str
     around: str = ""
     unread_stacks: bool = False
+    path_ns: int = 0
+    cost_ns: int = 0
+    window_ns: int = 0
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that load all data in the time that the window takes without loading."""
+        without_ns = max(self.window_ns - self.cost_ns, 1)
+        return max(-(-self.path_ns // without_ns), 1)
+
+    @property
+    def operator(self) -> str:
+        """The operator to speed up, with its shapes; empty if unknown."""
+        return name_label(self.run.compute.operator, width=_OPERATOR)
 
     @property
     def mean_ns(self) -> float:
@@ -46,9 +76,9 @@ class Seen:
 
     @property
     def is_code(self) -> bool:
-        """Whether most of it is unknown code between operators."""
+        """Whether most of it is unknown untraced code."""
         return not self.most.frame and (
-            self.cause is Cause.HOST_CODE or self.most.bound == Bound.PYTHON_GAP.label
+            self.cause is Cause.HOST_CODE or self.most.bound == Bound.UNTRACED_CODE.label
         )
 
     @property
@@ -78,18 +108,44 @@ def _always(seen: Seen) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Something to try, and when that makes sense.
+class Advice(NamedTuple):
+    """What to do about a cause.
 
     Parameters
     ----------
-    says : str
-        A sentence, with ``{tips}`` where tips go, and ``{compute}`` for what the context says of
-        compute; both are parts of a sentence.
-    when : callable, optional
-        By default always.
+    do : str
+        A sentence that begins with a verb, of at most `LENGTH` characters.
+    why : str
+        A sentence; empty if what to do says it all.
+    change : Change, optional
+        What it does to the run, to be replayed; None if no change is just that.
     """
 
-    says: str
+    do: str
+    why: str = ""
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something to do, why, when that makes sense, and the change to the run that it is.
+
+    Parameters
+    ----------
+    do : str
+        A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`.
+    when : callable, optional
+        By default always.
+    change : callable, optional
+        By default none.
+    """
+
+    do: str
+    why: str = ""
     when: Callable[[Seen], bool] = _always
+    change: Callable[[Seen], Change | None] | None = None
+
+    def advice(self, seen: Seen) -> Advice:
+        """What it says of a finding."""
+        change = self.change(seen) if self.change is not None else None
+        return Advice(self.do.format(it=seen), self.why, change)

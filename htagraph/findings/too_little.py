@@ -30,13 +30,13 @@ def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool
     if has_device or n_events >= _FEW_EVENTS or not len(attributed_time):
         return ""
     time = attributed_time
-    between = time["bound"].isin([Bound.PYTHON_GAP.label, Bound.WAITING_FOR_WORK.label])
+    between = time["bound"].isin([Bound.UNTRACED_CODE.label, Bound.WAITING_FOR_WORK.label])
     known = ~between | (time["frame"] != "") | (time["ranges"] != "")
     whole_ns, known_ns = int(time["dur_ns"].sum()), int(time.loc[known, "dur_ns"].sum())
     if known_ns >= _LEAST_SHARE * whole_ns:
         return ""
     return (
-        f"too little was recorded: {human_count(n_events, 'event')}, no device work, and "
+        f"{human_count(n_events, 'event')}, no device work, and "
         f"{human_duration(known_ns)} of {human_duration(whole_ns)} in operators, calls or ranges "
         "of the program. Capture whole steps: profile around the training loop, with "
         "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "

@@ -1,23 +1,85 @@
-"""A verdict: the findings of a window, each a cause with its time, evidence and advice."""
+"""A verdict: what limits a run, in one headline and at most three cards, each with one cost."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from htagraph.findings.advice import BINDS, NOT_RANKED, RANKING, REPAIRED, START_IDLE
-from htagraph.model.kinds import Bound, Cause
+from htagraph.model.kinds import Cause
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
+from htagraph.replay.change_options import options_of
+from htagraph.replay.changes import Change
 from htagraph.writers.notebook_cell import escaped
 
-__all__ = ["Evidence", "Finding", "Paragraph", "Verdict", "cause_label"]
+__all__ = [
+    "LEAST_ALSO",
+    "LEAST_CARD",
+    "Card",
+    "Evidence",
+    "Finding",
+    "Fix",
+    "Pair",
+    "Paragraph",
+    "State",
+    "Verdict",
+    "cause_label",
+    "lines_of",
+    "ordered",
+    "percent",
+]
 
-_N_FIRST = 3
-"""Findings that a verdict prints. A limit of the screen: `Verdict.findings` has all.
+_N_CARDS = 3
+"""Cards that a verdict prints; of two causes side by side, and one more. A limit of the screen:
+`Verdict.findings` has all.
 
-Pinned by `test_verdict.py::test_three_findings_are_printed`.
+Pinned by `test_verdict.py::test_three_cards_are_printed`.
+"""
+
+LEAST_CARD, LEAST_ALSO = 0.05, 0.01
+"""Shares of the run that a cause costs from which on it has a card, or is named.
+
+Chosen: of 416 cards of 151 real runs, 110 cost less than 5%. Pinned by
+`test_verdict.py::test_a_cause_has_a_card_from_five_percent_on`.
+"""
+
+_LEADS = 0.5
+"""Part of the largest cost from which on a late rank, slow stage or imbalance is the headline: all
+else on the path waits for it, too.
+
+Chosen: changes no first cause of 151 real runs. Pinned by
+`test_ranking.py::test_a_late_rank_leads_from_half_of_the_largest_cost_on`.
+"""
+
+_ALONE = 0.5
+"""Part of the first cost up to which the second one is small: then only the first helps.
+
+Chosen. Pinned by `test_verdict.py::test_the_device_is_busy_if_nothing_else_costs_half_as_much`.
+"""
+
+_HIDDEN = 0.85
+"""Part of the path time of a cause below which its cost says that it is partly hidden.
+
+Chosen: the other readings of a trace move nine of ten costs by less. Pinned by
+`test_verdict.py::test_a_card_says_where_a_cause_is_partly_hidden`.
+"""
+
+_ADDS = 0.9
+"""Part of the cost of a cause from which on what its fix saves adds nothing.
+
+Chosen. Pinned by `test_verdict.py::test_a_fix_has_a_number_if_it_adds_a_fact`.
+"""
+
+_BOTH = 0.9
+"""Share that two causes cost together from which on a number says nothing: chosen. Pinned by
+`test_verdict.py::test_two_chains_of_all_of_the_run_have_no_number`."""
+
+_SECOND = 0.2
+"""Part of the largest contributor from which on a card names the second one. Chosen.
+
+Pinned by `test_verdict.py::test_a_small_second_contributor_is_not_named`.
 """
 
 _N_DAMAGED = 3
@@ -26,97 +88,66 @@ _N_DAMAGED = 3
 Pinned by `test_verdict.py::test_three_sentences_on_damage_are_printed`.
 """
 
-_MIN_SHARE = 0.005
-"""Findings with a smaller share are not printed.
-
-Chosen. Pinned by `test_verdict.py::test_a_finding_is_printed_from_half_a_percent_on`.
-"""
-
-_NONE = ("0%", "<1%")
-"""Shares that are next to nothing: an interval from there on only says what a saving is at most.
-
-Chosen. Pinned by `test_verdict.py::test_a_saving_that_may_be_nothing_is_called_at_most`.
-"""
-
-_NAMED = 0.02
-"""Share of a cause that is named although it is not printed as a finding. Chosen.
-
-Pinned by `test_verdict.py::test_a_large_cause_is_named_although_others_cost_more`.
-"""
-
-_BOUNDS: dict[str, str] = {
-    Cause.UNEXPLAINED: Bound.UNEXPLAINED.label,
-    Cause.LAUNCHED_BEFORE_CAPTURE: Bound.LAUNCHED_BEFORE_CAPTURE.label,
-}
-"""Bounds of the time that is apart."""
-
-_SHOWN = 0.0005
-"""Share of a window that prints as more than 0.0%."""
-
 _N_RANKS = 3
 """Ranks that evidence names; the rest are counted. A limit of the screen: `Finding.ranks` has all.
 
 Pinned by `test_verdict.py::test_three_ranks_are_named`.
 """
 
-_WIDTH = 100
-"""Columns of the terminal that a verdict fills. A limit of the screen, not of the answer.
+_WIDTH = 88
+"""Columns of a verdict in Python. A limit of the screen, not of the answer.
 
-Pinned by `test_verdict.py::test_lines_have_a_hundred_columns`.
+Pinned by `test_verdict.py::test_lines_have_88_columns`.
 """
 
 _STYLES = {
-    "title": "font-weight:bold",
+    "headline": "font-weight:bold",
     "damage": "color:#a60",
-    "balance": "font-weight:bold",
-    "finding": "font-weight:bold",
-    "withheld": "color:#a60",
-    "advice": "font-style:italic",
+    "card": "font-weight:bold",
+    "fix": "font-style:italic",
     "note": "opacity:.7",
 }
 """Styles of paragraphs in a notebook."""
 
-_STANDS_OUT = 0.25
-"""Drag of the first cause, as a share of the window, from which on it stands out.
+LATE = (Cause.LATE_RANK, Cause.PIPELINE, Cause.EXPERT_IMBALANCE)
+"""Causes that are of one rank, stage or group of experts: the others wait for it."""
 
-Found on 151 real traces and jobs. Pinned by `test_ranking.py::test_two_equal_chains_are_balanced`.
-"""
+_BUSY = {
+    Cause.COMPUTE: ("The GPU is busy: kernels", "kernels"),
+    Cause.CPU_OPERATORS: ("The CPU is busy: operators", "operators"),
+}
+"""Causes that are the work itself: who does it, and what."""
 
-_HELD = 0.5
-"""Share of the window that no drag accounts for, from which on chains run side by side.
+Role = Literal["headline", "damage", "card", "evidence", "fix", "also", "note"]
 
-Found and pinned with `_STANDS_OUT`.
-"""
-
-_FAR_BELOW = 0.5
-"""Part of a cause's share below which its drag needs a reason. Chosen.
-
-Pinned by `test_ranking.py::test_a_drag_far_below_the_share_says_why`.
-"""
-
-_WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE, Cause.DEVICE_FULL)
-"""Causes that are waits: their time is not work that could be faster."""
-
-Role = Literal[
-    "title",
-    "damage",
-    "balance",
-    "withheld",
-    "finding",
-    "evidence",
-    "cost",
-    "advice",
-    "prediction",
-    "note",
+State = Literal[
+    "withheld", "hidden chain", "one rank", "side by side", "work bound", "nothing", "first cause"
 ]
+"""What kind of answer it is; each has a headline of its own."""
 
 
 class Paragraph(NamedTuple):
-    """One paragraph of a verdict, with the indent of its lines."""
+    """One paragraph of a verdict, with the indent of its lines.
+
+    Parameters
+    ----------
+    cost : str, default=""
+        Of a card: what is at the right.
+    share : float, default=0.0
+        Of a card: its cost as a share of the run.
+    bound : str, default=""
+        Of a card: what most of it is spent on.
+    opens : bool, default=False
+        An empty line precedes it.
+    """
 
     role: Role
     text: str
-    indent: int
+    indent: int = 0
+    cost: str = ""
+    share: float = 0.0
+    bound: str = ""
+    opens: bool = False
 
 
 def cause_label(cause: str, rank: int) -> str:
@@ -124,10 +155,22 @@ def cause_label(cause: str, rank: int) -> str:
 
     Examples
     --------
-    >>> cause_label("late rank", 2), cause_label("host wait", 2)
-    ('late rank 2', 'host wait')
+    >>> cause_label("late rank", 2), cause_label("GPU synchronization", 2)
+    ('late rank 2', 'GPU synchronization')
     """
     return f"{cause} {rank}" if cause == Cause.LATE_RANK else cause
+
+
+def percent(time_ns: float, whole_ns: float) -> str:
+    """A share in percent; never 0% for time that is there.
+
+    Examples
+    --------
+    >>> percent(71, 100), percent(0.4, 100), percent(0, 100)
+    ('71%', '<1%', '0%')
+    """
+    said = f"{time_ns / max(whole_ns, 1):.0%}"
+    return "<1%" if time_ns > 0 and said == "0%" else said
 
 
 @dataclass(frozen=True)
@@ -157,24 +200,56 @@ class Evidence:
     bound: str
     n_segments: int
 
+    def __str__(self) -> str:
+        """What contributed, and how much."""
+        return f"{self.label} {human_duration(self.dur_ns)}"
+
+
+class Fix(NamedTuple):
+    """What to do about a cause, and what exactly that would save if it can be replayed.
+
+    Parameters
+    ----------
+    do : str
+        What to do: a sentence that begins with a verb.
+    why : str
+        What in the run speaks for it; may be empty.
+    change : Change, optional
+        The change that this is; None if it cannot be replayed.
+    saves_ns : int or None, unit=ns
+        What the change saves; None if that was not replayed.
+    low_ns, high_ns : int, unit=ns
+        The same by other readings of what the trace leaves open.
+    """
+
+    do: str
+    why: str = ""
+    change: Change | None = None
+    saves_ns: int | None = None
+    low_ns: int = 0
+    high_ns: int = 0
+
+    @property
+    def options(self) -> str:
+        """The change as options of ``htagraph what-if``; empty for none."""
+        return "" if self.change is None else options_of(self.change)
+
 
 @dataclass(frozen=True, repr=False)
 class Finding:
-    """A cause of a critical path, with the time attributed to it.
+    """A cause of a critical path, with what it costs.
 
     Parameters
     ----------
     cause, title : str
         Label of the `Cause` for programs, and its title for people.
-    dur_ns : int, unit=ns
-        Attributed time; all findings and what is `Verdict.apart` add up to the window.
-    drag_ns : int or None, unit=ns
-        How much shorter the window is without it, on all threads, streams and ranks; None if the
+    cost_ns : int or None, unit=ns
+        What the run would be shorter by without it, on all threads, streams and ranks; None if the
         run was not replayed.
-    then_bound : str
-        The bottleneck without the cause; empty if unknown.
-    potential_saving_ns : int, unit=ns
-        Predicted saving of its repair, 0 if it has none that can be replayed.
+    path_ns : int, unit=ns
+        Time of the critical path attributed to it: all findings and what is `Verdict.apart` add up
+        to the window.
+    window_ns : int, unit=ns
     longest_ns, longest_start_ns : int, unit=ns
         Length and start of the longest segment.
     n_steps : int
@@ -183,27 +258,23 @@ class Finding:
         Bounds of the attributed time, with their time in ns; largest first.
     evidence : tuple of Evidence
         Largest contributors.
-    to_try : str
-        Advice; empty for 0.0% of the window.
     ranks : tuple of (int, int), default=()
         Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str
         Further facts: how often a late rank was last, how much longer a rank's kernels take, how
         much of the communication is hidden.
-    saving_low_ns, saving_high_ns : int, unit=ns
-        The saving by other readings of what the trace leaves open.
-    repaired_by : str
-        The replayed repair, as for `what_if`; empty for none.
+    if_gone : str
+        The condition of the run without it.
+    to_record : str
+        What the recording lacks to say what it is made of, and the setting; empty for nothing.
     """
 
     cause: str
     title: str
-    dur_ns: int
-    share: float
+    cost_ns: int | None
+    path_ns: int
+    window_ns: int
     n_segments: int
-    drag_ns: int | None
-    then_bound: str
-    potential_saving_ns: int
     longest_ns: int
     longest_start_ns: int
     n_steps: int
@@ -211,16 +282,15 @@ class Finding:
     last_step: str
     parts: tuple[tuple[str, int], ...]
     evidence: tuple[Evidence, ...]
-    to_try: str
+    fix: Fix
     ranks: tuple[tuple[int, int], ...] = ()
     detail: str = ""
-    saving_low_ns: int = 0
-    saving_high_ns: int = 0
-    repaired_by: str = ""
+    if_gone: str = "without it"
+    to_record: str = ""
 
     def __repr__(self) -> str:
         """Say what it is."""
-        return f"Finding({self.sentence})"
+        return f"Finding({self.title}, {self.said})"
 
     @property
     def label(self) -> str:
@@ -228,68 +298,56 @@ class Finding:
         return cause_label(self.cause, self.ranks[0][0] if self.ranks else -1)
 
     @property
-    def cost(self) -> str:
-        """What the window loses to the cause, and the next bottleneck; empty if not replayed."""
-        if self.drag_ns is None or not self.dur_ns:
-            return ""
-        shorter = f"{human_duration(self.drag_ns)} ({self._percent(self.drag_ns)}) shorter"
-        if self.cause == Cause.LATE_RANK:
-            low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
-            spread = f" ({low} to {high})" if low != high else ""
-            return f"had it come with the others, the window would be {shorter}{spread}"
-        without = "had nothing waited here" if self.cause in _WAITS else "without it"
-        then = BINDS[self.then_bound] if self.then_bound else ""
-        if self.drag_ns < _FAR_BELOW * self.dur_ns:
-            little = f"only {shorter}" if self.drag_ns else "no shorter"
-            other = f"{then or 'other work'} takes nearly as long at the same time"
-            return f"{without}, the window would be {little}: {other}"
-        next_one = f"; then {then} is the bottleneck" if then else ""
-        return f"{without}, the window would be at most {shorter}{next_one}"
+    def weight_ns(self) -> int:
+        """Its cost, or what it has of the path, which its cost cannot exceed."""
+        return self.path_ns if self.cost_ns is None else self.cost_ns
 
     @property
-    def prediction(self) -> str:
-        """The predicted saving of its repair; empty if it has none that was replayed."""
-        if not self.dur_ns or not self.repaired_by or self.cause == Cause.LATE_RANK:
-            return ""  # a late rank that comes with the others: that is its drag
-        saved = self._percent(self.potential_saving_ns)
-        if saved == _NONE[0]:
-            return ""
-        low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
-        if low == high == saved or high in _NONE:
-            said = saved
-        elif low in _NONE:  # the interval is only an upper bound
-            said = f"at most {high}" if high == saved else f"{saved}, at most {high},"
-        else:
-            said = f"{saved} ({low} to {high})"
-        how = (text for begins, text in REPAIRED.items() if self.repaired_by.startswith(begins))
-        return f"saves {said} {next(how, 'if fixed')}"
+    def share(self) -> float:
+        """Its cost as a share of the run."""
+        return self.weight_ns / max(self.window_ns, 1)
 
     @property
-    def gain(self) -> str:
-        """In few words: the predicted saving, or how much shorter the window is without it."""
-        if self.prediction:
-            return self.prediction
-        if self.drag_ns is None or not self.dur_ns:
-            return ""
-        if self.cause == Cause.LATE_RANK:
-            return f"{self._percent(self.drag_ns)} shorter if it came with the others"
-        shorter = f"at most {self._percent(self.drag_ns)} shorter" if self.drag_ns else "no shorter"
-        return f"{shorter} without it"
+    def said(self) -> str:
+        """What it costs, in words."""
+        if self.cost_ns is None:
+            return f"{percent(self.path_ns, self.window_ns)} of the path"
+        return f"costs {percent(self.cost_ns, self.window_ns)}"
 
-    def _percent(self, time_ns: int) -> str:
-        """Time as a share of the window; never 0% for time that is there."""
-        percent = f"{time_ns * self.share / self.dur_ns:.0%}"
-        return "<1%" if time_ns > 0 and percent == "0%" else percent
+    @property
+    def hidden(self) -> str:
+        """How much of the path it has, if other work takes nearly as long at the same time."""
+        if self.cost_ns is None or self.cost_ns >= _HIDDEN * self.path_ns or self.cause in LATE:
+            return ""
+        return f"on {percent(self.path_ns, self.window_ns)} of the critical path, partly hidden"
+
+    @property
+    def contributors(self) -> str:
+        """The largest contributor, and the second if it is not small."""
+        return ", ".join(
+            str(one)
+            for one in self.evidence[:2]
+            if one.dur_ns >= _SECOND * self.evidence[0].dur_ns and one.dur_ns
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do, and what that saves if it adds a fact."""
+        saves_ns = self.fix.saves_ns
+        if saves_ns is None or not LEAST_ALSO * self.window_ns <= saves_ns < _ADDS * self.weight_ns:
+            return self.fix.do
+        return f"{self.fix.do.rstrip('.')} (saves about {percent(saves_ns, self.window_ns)})."
 
     @property
     def where(self) -> str:
         """Ranks of the attributed time; empty for one trace, and for a late rank."""
-        if self.cause == Cause.LATE_RANK:
+        if self.cause == Cause.LATE_RANK or not self.path_ns:
             return ""
         if len(self.ranks) == 1:
             return f"all on rank {self.ranks[0][0]}"
         parts = [
-            f"{dur_ns / self.dur_ns:.0%} on rank {rank}" for rank, dur_ns in self.ranks[:_N_RANKS]
+            f"{percent(part_ns, self.path_ns)} on rank {rank}"
+            for rank, part_ns in self.ranks[:_N_RANKS]
         ]
         if len(self.ranks) > _N_RANKS:
             parts.append(f"the rest on {human_count(len(self.ranks) - _N_RANKS, 'other')}")
@@ -303,130 +361,197 @@ class Finding:
         return f"in {self.n_steps:,} steps, {self.first_step} to {self.last_step}"
 
     @property
-    def sentence(self) -> str:
-        """The finding as one line of a report."""
-        return f"{self.title}: {self.share:.1%} of the path ({human_duration(self.dur_ns)})"
+    def evidence_sentence(self) -> str:
+        """All that is known of where its time went, in one line."""
+        named = ", ".join(map(str, self.evidence))
+        return "; ".join(filter(None, (named, self.detail, self.hidden, self.when, self.where)))
+
+
+class Card(NamedTuple):
+    """What a verdict shows as one: a finding, or two that run side by side, with one cost."""
+
+    findings: tuple[Finding, ...]
+    cost_ns: int | None
 
     @property
-    def evidence_sentence(self) -> str:
-        """The largest contributors as one line."""
-        items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        return "; ".join(filter(None, (", ".join(items), self.detail, self.when, self.where)))
+    def title(self) -> str:
+        """The cause, or both."""
+        first, *others = (one.title for one in self.findings)
+        if not others:
+            return first
+        return f"{first} and {_within_sentence(others[0])}, in parallel"
+
+    @property
+    def said(self) -> str:
+        """What it costs, in words."""
+        if self.cost_ns is None or len(self.findings) == 1:
+            return self.findings[0].said
+        return f"together cost {percent(self.cost_ns, self.findings[0].window_ns)}"
+
+    @property
+    def share(self) -> float:
+        """Its cost as a share of the run."""
+        first = self.findings[0]
+        return first.share if self.cost_ns is None else self.cost_ns / max(first.window_ns, 1)
+
+
+class Pair(NamedTuple):
+    """Two causes that run side by side: neither helps alone.
+
+    Parameters
+    ----------
+    findings : (Finding, Finding)
+        The one that costs more by itself is first.
+    together_ns : int, unit=ns
+        What the run would be shorter by without both.
+    """
+
+    findings: tuple[Finding, Finding]
+    together_ns: int
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """What bounds a window, or why that is unknown.
+    """What limits a run, or why that is unknown.
 
     Parameters
     ----------
     findings : tuple of Finding
-        Largest drag first, near-ties by share; empty if the verdict is withheld.
+        Largest cost first; a late rank, slow stage or expert imbalance that costs at least half of
+        the largest is first. Empty if the verdict is withheld.
     withheld : str
         Why there is no verdict; empty if there is one.
-    replays : str
-        If most device time is in captured graphs: whether launches or the graphs are the cost.
-    low_ends : str
-        What the low ends of savings mean, beyond what the trace leaves open.
-    rests_on : str
-        The part of the window that was replayed, if not all of it.
     window : str
         Name of the window.
     dur_ns : int, unit=ns
         Its length.
+    n_steps : int
+        Steps that tile it; 0 for none.
+    thing : {"run", "job", "step"}
+        What it is a window of.
     apart : tuple of (str, int)
-        Time that nothing in the run can be blamed for, in ns by cause. With the time of all
+        Time that nothing in the run can be blamed for, in ns by cause. With `path_ns` of all
         findings it adds up to the window.
+    pair : Pair, optional
+        Causes that run side by side, if no cause costs a third of the run and two together do.
+    is_hidden : bool
+        Without the largest cause, the run is bound by unknown waits.
     damage : tuple of str
         What the recording lacks or has wrong, and what that does to the answer: sentences, the
         worst first.
+    replays : str
+        If most device time is in captured graphs: whether launches or the graphs are the cost.
+    roof : str
+        How near the operators on the device are to its roofs, if most of them are known.
+    rests_on : str
+        The part of the window that was replayed, if not all of it.
 
     Examples
     --------
     >>> import htagraph as hg
-    >>> print(hg.load(hg.demo_trace("dataloader")).compile().verdict())
-    What bounds the whole trace (24.0 ms)
-      1. Data loading: 82.4% of the path (19.7 ms)
-    ...
+    >>> hg.load(hg.demo_trace("dataloader")).compile().verdict().headline
+    'Data loading costs 72% of this run: 7.92 ms a step would be 2.22 ms without it.'
     """
 
     findings: tuple[Finding, ...]
     withheld: str = ""
-    replays: str = ""
-    low_ends: str = ""
-    rests_on: str = ""
     window: str = "the window"
     dur_ns: int = 0
+    n_steps: int = 0
+    thing: Literal["run", "job", "step"] = "run"
     apart: tuple[tuple[str, int], ...] = ()
+    pair: Pair | None = None
+    is_hidden: bool = False
     damage: tuple[str, ...] = ()
+    replays: str = ""
+    roof: str = ""
+    rests_on: str = ""
+
+    @property
+    def to_record(self) -> str:
+        """The setting of the profiler that would name what the cards cannot; said once."""
+        return next((one.to_record for one in self.top_findings if one.to_record), "")
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Title and cost of the finding of each cause; a late rank is a cause of its own."""
+        """Card of each cause in lines: title and cost, fix, evidence; the first finding first.
+
+        A late rank is a cause of its own.
+        """
         return {
-            finding.label: ": ".join(filter(None, (finding.title, finding.cost)))
-            for finding in self.findings
+            one.label: "\n".join(
+                (
+                    f"{one.title}, {one.said}",
+                    f"cost: {human_duration(one.weight_ns)}",
+                    f"fix: {one.advice}",
+                    f"evidence: {one.evidence_sentence}",
+                )
+            )
+            for one in self.findings
         }
 
     @property
-    def balance(self) -> str:
-        """That no cause stands out, and what runs side by side; empty if one does."""
-        drags = [min(one.drag_ns, one.dur_ns) for one in self.findings if one.drag_ns is not None]
-        if not drags or len(drags) < len(self.findings):
-            return ""
-        held_ns = sum(one.dur_ns for one in self.findings) - sum(drags)
-        if held_ns <= _HELD * self.dur_ns or max(drags) >= _STANDS_OUT * self.dur_ns:
-            return ""
-        longest = max(self.findings, key=lambda one: one.dur_ns)
-        chains = dict.fromkeys([longest.parts[0][0], longest.then_bound])
-        both = " and ".join(BINDS[bound] for bound in chains if bound)
-        both += "" if len([*filter(None, chains)]) > 1 else " and other work"
-        shorter = f"{max(drags) / self.dur_ns:.0%} shorter"
-        said = f"{both} run side by side. Without one, the window is at most {shorter}."
-        return f"No one cause stands out: {said}"
+    def state(self) -> State:
+        """What kind of answer it is."""
+        if self.withheld:
+            return "withheld"
+        if self.is_hidden:
+            return "hidden chain"
+        first = self.findings[0] if self.findings else None
+        if first and first.cause in LATE and first.share >= LEAST_CARD:
+            return "one rank"
+        if self.pair:
+            return "side by side"
+        if first is None or first.share < LEAST_CARD:
+            return "nothing"
+        return "work bound" if self._is_work_bound else "first cause"
 
     @property
-    def rest(self) -> str:
-        """The time that no printed finding has; empty for none."""
-        other = [one for one in self.findings if one not in self.top_findings]
-        named = [one for one in other if one.share >= _NAMED]
-        small = sum(one.dur_ns for one in other) - sum(one.dur_ns for one in named)
-        count = human_count(len(other) - len(named), "smaller cause")
-        named.sort(key=lambda one: -one.dur_ns)
-        parts = [*((one.label, one.dur_ns) for one in named), (count, small)]
-        # What makes a rank late may be unexplained, too.
-        within = {bound for one in self.findings for bound, _ in one.parts}
-        parts += [
-            (f"{cause} elsewhere" if _BOUNDS[cause] in within else cause, dur_ns)
-            for cause, dur_ns in self.apart
-        ]
-        shares = (
-            f"{what} {dur_ns / self.dur_ns:.1%}"
-            for what, dur_ns in parts
-            if dur_ns > _SHOWN * self.dur_ns > 0
-        )
-        said = ", ".join(shares)
-        early_ns = dict(self.apart).get(Cause.LAUNCHED_BEFORE_CAPTURE, 0)
-        is_early = early_ns > _MIN_SHARE * self.dur_ns
-        return " ".join([f"The rest of the path: {said}."] * bool(said) + [START_IDLE] * is_early)
+    def _is_work_bound(self) -> bool:
+        """Whether the first cause is the work itself, and no other cost is near."""
+        first, *others = self.findings
+        if first.cause not in _BUSY or first.cost_ns is None:
+            return False
+        return max((one.weight_ns for one in others), default=0) <= _ALONE * first.weight_ns
 
     @property
-    def ranking(self) -> str:
-        """Why a smaller share precedes a larger one, or that nothing was replayed."""
-        if any(finding.drag_ns is None for finding in self.findings):
-            return NOT_RANKED if all(one.drag_ns is None for one in self.findings) else RANKING
-        shares = [finding.share for finding in self.top_findings]
-        return "" if shares == sorted(shares, reverse=True) else RANKING
+    def items(self) -> tuple[Card, ...]:
+        """All findings in the order of their costs; two side by side are one, and first."""
+        pair = self.pair.findings if self.pair else ()
+        labels = {one.label for one in pair}
+        singles = (Card((one,), one.cost_ns) for one in self.findings if one.label not in labels)
+        both = (Card(pair, self.pair.together_ns),) if self.pair else ()
+        return (*both, *singles)
 
     @property
-    def notes(self) -> str:
-        """What is left of the window, and how to read the findings: ranking, basis of savings."""
-        return " ".join(filter(None, [self.rest, self.ranking, self.low_ends, self.rests_on]))
+    def cards(self) -> tuple[Card, ...]:
+        """What is shown large: at most three, of at least 5% each."""
+        if self.withheld or self.is_hidden:
+            return ()
+        most = _N_CARDS - bool(self.pair)
+        return tuple(one for one in self.items if one.share >= LEAST_CARD)[:most]
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:
-        """The first three findings, without negligible ones."""
-        return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
+        """The findings on cards."""
+        return tuple(finding for card in self.cards for finding in card.findings)
+
+    @property
+    def also(self) -> str:
+        """Smaller costs, and what of the path nothing can be blamed for; empty for none."""
+        if self.withheld or self.is_hidden:
+            return ""
+        shown = {one.label for one in self.top_findings}
+        rest = [one for one in self.findings if one.label not in shown and one.share >= LEAST_ALSO]
+        said = [
+            f"{_within_sentence(one.title)} {percent(one.weight_ns, self.dur_ns)}" for one in rest
+        ]
+        said += [
+            f"{cause} {percent(time_ns, self.dur_ns)} of the path"
+            for cause, time_ns in self.apart
+            if time_ns >= LEAST_ALSO * self.dur_ns
+        ]
+        return f"Also: {', '.join(said)}." if said else ""
 
     @property
     def opens_at_ns(self) -> int | None:
@@ -442,49 +567,265 @@ class Verdict:
         ask = f"And {human_count(more, 'more sentence')}: htagraph ask damage."
         return (*self.damage[:_N_DAMAGED], ask)
 
+    def lasts(self, time_ns: int) -> str:
+        """A time of the window, per step if steps tile it."""
+        if self.n_steps < 2:
+            return human_duration(time_ns)
+        return human_duration(time_ns / self.n_steps)
+
+    def _shorter(self, finding: Finding) -> str:
+        """How long the run is, and how long it would be without a cause."""
+        a_step = " a step" if self.n_steps > 1 else ""
+        after = self.lasts(self.dur_ns - finding.weight_ns)
+        return f"{self.lasts(self.dur_ns)}{a_step} would be {after} {finding.if_gone}"
+
     @property
-    def title(self) -> str:
-        """The title: the window and its length."""
-        return f"What bounds {self.window} ({human_duration(self.dur_ns)})"
+    def headline(self) -> str:
+        """What limits the run, in one or two sentences."""
+        match self.state:
+            case "withheld":
+                return f"Not enough recorded to say what limits this {self.thing}: {self.withheld}"
+            case "hidden chain":
+                return self._hidden_chain
+            case "nothing":
+                return f"Nothing here costs more than {LEAST_CARD:.0%}."
+            case "side by side":
+                return self._side_by_side
+            case "work bound":
+                return self._busy
+        return self._first_cause
+
+    @property
+    def _first_cause(self) -> str:
+        """The headline if one cause, rank, stage or group of experts comes first."""
+        first, this = self.findings[0], f"this {self.thing}"
+        if first.cost_ns is None:
+            share = percent(first.path_ns, self.dur_ns)
+            return (
+                f"{first.title} is {share} of the critical path of {this}; it was not replayed, so "
+                "what that costs is unknown."
+            )
+        cost, shorter = percent(first.cost_ns, self.dur_ns), self._shorter(first)
+        if self.state == "one rank":
+            return f"{first.title}: it costs {cost}. {shorter}."
+        verb = "cost" if first.title.endswith("s") else "costs"
+        return f"{first.title} {verb} {cost} of {this}: {shorter}."
+
+    @property
+    def _hidden_chain(self) -> str:
+        """The headline if the largest cause hides a chain of unknown waits."""
+        largest = max(self.findings, key=lambda one: one.path_ns)
+        return (
+            f"Not enough recorded to say what limits this {self.thing}: "
+            f"{_within_sentence(largest.title)} is {percent(largest.path_ns, self.dur_ns)} of the "
+            "critical path, but work that the trace does not explain takes as long at the same "
+            "time."
+        )
+
+    @property
+    def _busy(self) -> str:
+        """The headline if the work itself is the cost."""
+        first, *others = self.findings
+        cost = percent(first.weight_ns, self.dur_ns)
+        who, what = _BUSY[Cause(first.cause)]
+        second = max(others, key=lambda one: one.weight_ns, default=None)
+        nothing = ""
+        if second is not None and second.share >= LEAST_ALSO:
+            most = percent(second.weight_ns, self.dur_ns)
+            nothing = (
+                f", and nothing else costs more than {most} ({_within_sentence(second.title)})"
+            )
+        only = self.roof or f"Only fewer or faster {what} help."
+        return f"{who} alone cost {cost} of this {self.thing}{nothing}. {only}"
+
+    @property
+    def _side_by_side(self) -> str:
+        """The headline if two chains take about as long."""
+        assert self.pair is not None
+        first, second = self.pair.findings
+        both = f"{first.title} and {_within_sentence(second.title)}"
+        said = f"{both} run in parallel and take about as long: "
+        one = percent(first.weight_ns, self.dur_ns)
+        if self.pair.together_ns >= _BOTH * self.dur_ns:
+            return (
+                f"{said}without either one this {self.thing} is at most {one} shorter. Both have "
+                "to shrink."
+            )
+        together = percent(self.pair.together_ns, self.dur_ns)
+        return (
+            f"{said}without either one this {self.thing} is at most {one} shorter, without both "
+            f"{together}."
+        )
 
     @property
     def paragraphs(self) -> tuple[Paragraph, ...]:
         """The verdict in words, for terminal, notebook and page."""
-        said = [Paragraph("title", self.title, 0)]
-        said += [Paragraph("damage", text, 2) for text in self.top_damage]
-        if self.balance:
-            said.append(Paragraph("balance", self.balance, 2))
-        if self.withheld:
-            said.append(Paragraph("withheld", f"No verdict: {self.withheld}", 2))
-        for number, finding in enumerate(self.top_findings, start=1):
-            said.append(Paragraph("finding", f"{number}. {finding.sentence}", 2))
-            said.append(Paragraph("evidence", f"largest: {finding.evidence_sentence}", 5))
-            if finding.cost:
-                said.append(Paragraph("cost", finding.cost, 5))
-            if finding.to_try:
-                said.append(Paragraph("advice", f"try: {finding.to_try}", 5))
-            if finding.prediction:
-                said.append(Paragraph("prediction", f"predicted: {finding.prediction}", 5))
-        said += [Paragraph("note", text, 2) for text in (self.replays, self.notes) if text]
-        return tuple(said)
+        return tuple(self._paragraphs())
+
+    def _paragraphs(self) -> Iterator[Paragraph]:
+        yield from (Paragraph("damage", text) for text in self.top_damage)
+        yield Paragraph("headline", self.headline, opens=bool(self.damage))
+        if self.is_hidden:
+            yield Paragraph("note", self._hidden_path)
+        for number, card in enumerate(self.cards, start=1):
+            bound = card.findings[0].parts[0][0] if card.findings[0].parts else ""
+            title, opens = f"{number}. {card.title}", number == 1
+            yield Paragraph("card", title, 0, card.said, card.share, bound, opens)
+            for finding in card.findings:
+                alone = ""
+                if len(card.findings) > 1:
+                    alone = f"{finding.title}, alone {percent(finding.weight_ns, self.dur_ns)}: "
+                late = finding.detail if finding.cause in LATE else ""
+                found = "; ".join(filter(None, (finding.contributors, late, finding.hidden)))
+                if not finding.path_ns:
+                    found = "all of it hidden behind the other"
+                if alone or found:
+                    yield Paragraph("evidence", f"{alone}{found}", 3)
+                if finding.fix.do:
+                    yield Paragraph("fix", finding.advice, 3)
+        if self.also:
+            yield Paragraph("also", self.also, opens=not self.cards)
+        first = f"{self.replays.partition('. ')[0].rstrip('.')}." if self.replays else ""
+        if said := " ".join(filter(None, (self.to_record, first))):
+            yield Paragraph("note", said)
+
+    @property
+    def _hidden_path(self) -> str:
+        """What the critical path runs through, if that is hidden, and how little it costs."""
+        largest = max(self.findings, key=lambda one: one.path_ns)
+        cost = human_duration(largest.weight_ns)
+        return (
+            f"On the critical path: {largest.contributors}. Removing all of it would shorten this "
+            f"{self.thing} by {cost} only. Record what the device work waits for: htagraph info "
+            "says how."
+        )
+
+    def lines(self, width: int = _WIDTH) -> list[str]:
+        """The verdict as lines of at most so many columns; nothing is cut."""
+        return lines_of(self.paragraphs, width)
+
+    def document(self) -> dict[str, Any]:
+        """The verdict as plain values, for programs.
+
+        Returns
+        -------
+        dict
+            ``headline``, ``state``, ``window_ns``, ``n_steps``, ``items`` (all findings, the
+            largest cost first: ``causes``, ``title``, ``cost_ns`` or null, ``alone_ns`` {cause:
+            ns}, ``path_ns``, ``is_card``, ``ranks``, ``detail``, ``longest_start_ns``, ``fix``
+            {``do``, ``why``, ``change``, ``saves_ns``, ``low_ns``, ``high_ns``, ``options``} of
+            each cause, ``evidence``), ``apart`` {cause: ns}, ``also``, ``damage``, ``notes``.
+            ``path_ns`` of all items and ``apart`` add up to the window.
+        """
+        return {
+            "headline": self.headline,
+            "state": self.state,
+            "window_ns": self.dur_ns,
+            "n_steps": self.n_steps,
+            "items": [_document(card, is_card=card in self.cards) for card in self.items],
+            "apart": dict(self.apart),
+            "also": self.also,
+            "damage": list(self.damage),
+            "notes": [text for text in (self.replays, self.to_record, self.rests_on) if text],
+        }
 
     def __repr__(self) -> str:
         """The verdict as the terminal shows it."""
-        return "\n".join(
-            textwrap.fill(
-                printable(text),
-                width=_WIDTH,
-                initial_indent=" " * indent,
-                subsequent_indent=" " * indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            for _, text, indent in self.paragraphs
-        )
+        return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
         return "".join(
-            f'<div style="margin-left:{indent}ch;{_STYLES.get(role, "")}">{escaped(text)}</div>'
-            for role, text, indent in self.paragraphs
+            f'<div style="margin-left:{one.indent}ch;{_STYLES.get(one.role, "")}">'
+            f"{escaped(f'{one.text}: {one.cost}' if one.cost else one.text)}</div>"
+            for one in self.paragraphs
         )
+
+
+def lines_of(paragraphs: Iterable[Paragraph], width: int = _WIDTH) -> list[str]:
+    """Paragraphs as lines of at most so many columns; nothing is cut."""
+    out: list[str] = []
+    for one in paragraphs:
+        out += [""] if one.opens else []
+        out += wrapped(one, width)
+    return out
+
+
+def wrapped(paragraph: Paragraph, width: int) -> list[str]:
+    """A paragraph as lines of at most so many columns; the cost of a card is at the right."""
+    mark = "-> " if paragraph.role == "fix" else ""
+    room = width - len(paragraph.cost) - 2 if paragraph.cost else width
+    lines = textwrap.wrap(
+        mark + printable(paragraph.text),
+        room,
+        initial_indent=" " * paragraph.indent,
+        subsequent_indent=" " * (paragraph.indent + len(mark)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    if paragraph.cost and lines:
+        lines[0] = f"{lines[0]:<{width - len(paragraph.cost)}}{paragraph.cost}"
+    return lines
+
+
+def _within_sentence(title: str) -> str:
+    """A title within a sentence: names keep their capital."""
+    return title if title.startswith(("GPU", "CPU", "Python")) else title[:1].lower() + title[1:]
+
+
+def _document(card: Card, *, is_card: bool) -> dict[str, Any]:
+    """A card as plain values."""
+    found = card.findings
+    return {
+        "causes": [one.label for one in found],
+        "title": card.title,
+        "cost_ns": card.cost_ns,
+        "alone_ns": {one.label: one.cost_ns for one in found},
+        "path_ns": sum(one.path_ns for one in found),
+        "is_card": is_card,
+        "ranks": {str(rank): part_ns for one in found for rank, part_ns in one.ranks},
+        "detail": "; ".join(one.detail for one in found if one.detail),
+        "longest_start_ns": found[0].longest_start_ns,
+        "longest_ns": found[0].longest_ns,
+        "fix": [
+            {**one.fix._asdict(), "change": str(one.fix.change or ""), "options": one.fix.options}
+            for one in found
+        ],
+        "evidence": [
+            {
+                "cause": one.label,
+                "name": item.name,
+                "op": item.op,
+                "frame": item.frame,
+                "event": item.event,
+                "label": item.label,
+                "dur_ns": item.dur_ns,
+                "bound": item.bound,
+                "n_segments": item.n_segments,
+            }
+            for one in found
+            for item in one.evidence
+        ],
+    }
+
+
+def ordered(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings by cost, the largest first; a late rank, stage or group of experts may lead."""
+    by_cost = sorted(found, key=lambda one: (-one.weight_ns, -one.path_ns, one.label))
+    leads = next((one for one in by_cost if _leads(one, found)), None)
+    return (leads, *(one for one in by_cost if one is not leads)) if leads else tuple(by_cost)
+
+
+def _leads(one: Finding, found: tuple[Finding, ...]) -> bool:
+    """Whether a finding is on what all else waits for, and costs enough.
+
+    Stages of a pipeline work one after another: what one of them does too long is always less than
+    the work of all, so it is compared with what is not that.
+    """
+    alike = [
+        other.weight_ns
+        for other in found
+        if one.cause != Cause.PIPELINE or other.cause not in _BUSY
+    ]
+    is_large = one.share >= LEAST_CARD and one.weight_ns >= _LEADS * max(alike)
+    return one.cause in LATE and is_large

@@ -1,38 +1,44 @@
-"""What bounds a window of one rank."""
+"""What limits a window of one rank."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from shlex import quote
 
 import numpy as np
 import pandas as pd
 
 from htagraph.explain.replay_time import replay_time
-from htagraph.findings.advice import OTHER_RANKS
 from htagraph.findings.context import Context, find_context
-from htagraph.findings.findings import Told, charged
-from htagraph.findings.light import compute_in_words
+from htagraph.findings.findings import (
+    Told,
+    advice_off_path,
+    charged,
+    costs_by_cause,
+    roof_in_words,
+)
+from htagraph.findings.light import light_on
 from htagraph.findings.replays import replays_in_words
+from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import (
+from htagraph.lookup.damage import (
     LOST_LIMIT,
+    damage_of,
     longest_whole_part,
     lost_in_words,
     lost_share,
 )
-from htagraph.findings.worth import predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.damage import Damage, damage_in_words
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
-from htagraph.queries.damage import damage_of
-from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.queries.quality import UNKNOWN_LIMIT
 
-__all__ = ["find_bounds", "told_of", "with_low_ends"]
+__all__ = ["find_bounds", "told_of"]
 
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
@@ -46,17 +52,18 @@ def find_bounds(
     *,
     costs: pd.DataFrame | None = None,
 ) -> Verdict:
-    """Verdict on a window: the causes of its critical path, largest drag first.
+    """Verdict on a window: the causes of its critical path, largest cost first.
 
     Parameters
     ----------
     costs : DataFrame, schema `answers.OPPORTUNITIES`, optional
-        What each cause costs and its repair saves; by default they are replayed.
+        What each cause costs; by default that is replayed.
 
     Returns
     -------
     Verdict
-        Withheld if too much of the path is unexplained, too little was recorded, or too much lost.
+        Withheld if unknown waits are too much of the path, or too little was recorded, or too
+        much lost.
 
     Examples
     --------
@@ -89,17 +96,19 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
     if len(found) and compute_ns > _MIN_SHARE * path.dur_ns:
-        context = replace(context, compute=compute_in_words(path))
-    told = told_of(path, context, found)
-    verdict = with_low_ends(charged(labels, path.window_name, path.dur_ns, told), found)
+        context = replace(context, compute=light_on(path))
+    verdict = charged(labels, path.window_name, path.dur_ns, told_of(path, context, found))
+    verdict = replace(verdict, n_steps=path.n_steps, roof=roof_in_words(context.compute))
+    if verdict.withheld:
+        return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
     if len(found):
+        advise = partial(advice_off_path, context, path.dur_ns)
+        verdict = completed(verdict, path.trials, advise, by=path.excerpt.factor)
         verdict = replace(verdict, rests_on=path.excerpt.sentence)
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
-    if not verdict.withheld:
-        return verdict
-    return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
+    return verdict
 
 
 def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:
@@ -107,15 +116,8 @@ def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:
     return Told(
         context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
-        worth=predicted(costs),
+        costs=costs_by_cause(costs),
     )
-
-
-def with_low_ends(verdict: Verdict, costs: pd.DataFrame) -> Verdict:
-    """The verdict, which says so if savings of its findings depend on other ranks."""
-    causes = {finding.cause for finding in verdict.top_findings}
-    waits = costs["cause"].isin(causes) & (costs["alone_ns"] < costs["saves_ns"])
-    return replace(verdict, low_ends=OTHER_RANKS) if waits.any() else verdict
 
 
 def _next_command(path: CriticalPath) -> str:
@@ -125,7 +127,7 @@ def _next_command(path: CriticalPath) -> str:
         if path.dag.span.dur_ns:
             return f"The whole trace: htagraph report {name} -w {WHOLE}"
         return f"What was recorded: htagraph info {name}"
-    return _command_for(path, _judged_part(path, UNEXPLAINED_LIMIT))
+    return _command_for(path, _judged_part(path, UNKNOWN_LIMIT))
 
 
 def _command_for(path: CriticalPath, part: Window | None) -> str:
@@ -151,14 +153,14 @@ def _is_worth(part: Window | None, path: CriticalPath) -> bool:
 
 
 def _judged_part(path: CriticalPath, limit: float) -> Window | None:
-    """Longest part of a window of which at most half the limit is unexplained; None if short.
+    """Longest part of a window of which at most half the limit is unknown waits; None if short.
 
-    `limit` is the share of unexplained time above which a window is not judged.
+    `limit` is the share of unknown waits above which a window is not judged.
     """
     time = path.attributed_time.sort_values("start_ns", kind="stable")
     dur_ns = time["dur_ns"].to_numpy()
-    unknown_ns = np.where(time["cause"] == Cause.UNEXPLAINED, dur_ns, 0)
-    # A part will do if its unexplained time, less its allowance, is not above zero.
+    unknown_ns = np.where(time["cause"] == Cause.UNKNOWN_WAITS, dur_ns, 0)
+    # A part will do if its unknown waits, less its allowance, is not above zero.
     excess = np.append(0.0, np.cumsum(unknown_ns - limit / 2 * dur_ns))
     highest = np.maximum.accumulate(excess)
     first = np.searchsorted(highest, excess)
@@ -171,5 +173,5 @@ def _judged_part(path: CriticalPath, limit: float) -> Window | None:
     # A part has a path of its own, which may run elsewhere.
     found = CriticalPath(path.dag, part, path.rank, path.origin)
     known = found.attributed_time
-    unknown = int(known.loc[known["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
+    unknown = int(known.loc[known["cause"] == Cause.UNKNOWN_WAITS, "dur_ns"].sum())
     return part if unknown <= limit * part.dur_ns else None

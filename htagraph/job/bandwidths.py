@@ -1,4 +1,4 @@
-"""Bandwidth of collectives: size, time of the transfer, and what bounds it."""
+"""Bandwidth of collectives: size, time of the transfer, and what limits it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_FIT = TransferFit(np.nan, np.nan, np.nan)
 
 
 class Limit(IntEnum):
-    """What bounds a collective."""
+    """What limits a collective."""
 
     LATE_RANK = 0
     LATENCY = 1
@@ -170,7 +170,7 @@ def _last_ranks(each: pd.DataFrame, row: I64, n_rows: int) -> I64:
 
 
 def _limits(rows: pd.DataFrame, size: F64) -> I64:
-    """What bounds each row: codes of `Limit`."""
+    """What limits each row: codes of `Limit`."""
     transfer, wait, alpha, slope, error = (
         rows[name].to_numpy(np.float64)
         for name in ("transfer_ns", "wait_ns", "latency_ns", "ns_per_byte", "fit_error_share")
@@ -186,7 +186,7 @@ def _limits(rows: pd.DataFrame, size: F64) -> I64:
 
 
 def slowest_in_words(bandwidths: pd.DataFrame) -> str:
-    """The size whose transfers take longest, its bandwidth and what bounds it; empty if unknown.
+    """The size whose transfers take longest, its bandwidth and what limits it; empty if unknown.
 
     Parameters
     ----------

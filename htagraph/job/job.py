@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
-from htagraph.errors import IncompleteTraceWarning, QueryError
+from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
+from htagraph.explain.default_window import ends_in_words, is_long, opening_in_words
 from htagraph.findings.context import Context
-from htagraph.findings.opening import LONG_OPENING
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.bandwidths import BandwidthKey
@@ -27,9 +28,9 @@ from htagraph.job.damage import (
     job_damage_in_words,
     told_once,
 )
+from htagraph.job.default_window import AfterOpening, JobSteps, RankSteps, job_steps
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.layout import AXES, groups_frame, layout_frame
-from htagraph.job.opening import AfterOpening
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
@@ -50,6 +51,7 @@ from htagraph.job.stragglers import by_part, pipeline_bubbles, summarize_straggl
 from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
+from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import DAMAGE, OPPORTUNITIES, QUALITY
 from htagraph.model.columns import schema_of
 from htagraph.model.frames import FAILURES
@@ -73,6 +75,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.token_surplus import Balance
 from htagraph.writers.answering import answer_of, answers
@@ -122,6 +125,13 @@ _EVENTS_OF_A_RANK = 4_000
 """Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""
 
 
+class _Default(NamedTuple):
+    """The default window of every rank, and what of the traces it leaves out."""
+
+    window: WindowName
+    left_out: tuple[str, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Job(Questions):
     """The ranks of one job; made by `load_job`.
@@ -136,7 +146,7 @@ class Job(Questions):
     failed : mapping of str to str
         Files that could not be loaded, and why.
     asked_window : str, RankStep or (int, int), optional
-        Window of every rank; None for all.
+        Window of every rank; by default steps that all ranks have, as `rank_window` says.
     capture_note : str
         Which of several captures of a folder it is; empty if there was one.
     """
@@ -175,7 +185,7 @@ class Job(Questions):
 
     def __getitem__(self, rank: int) -> TraceGraph:
         """Open the graph of a rank."""
-        return self.graphs.open(rank, self.asked_window)
+        return self.graphs.open(rank, self.rank_window)
 
     def __len__(self) -> int:
         """Count the ranks."""
@@ -192,7 +202,7 @@ class Job(Questions):
         ----------
         window : str or (int, int)
             A name, glob or regex; a step by its number (``"5"``), ``"first"``, ``"last"`` or
-            ``"median"``: the one of median length, over all ranks, of those that are alike on each;
+            ``"median"``: the one of median length, over all ranks, of those typical on each;
             ``"trace"`` for all; or times, on the clock of each rank.
 
         Raises
@@ -200,29 +210,75 @@ class Job(Questions):
         WindowNotFoundError
             If there is no such step; for a name, at the first question.
         QueryError
-            If a word stands for different steps on different ranks, or no step is alike on all.
+            If a word stands for different steps on different ranks, or no step is typical on all.
 
         Warns
         -----
         AmbiguousWindowWarning
             If several steps of a rank match.
         """
-        found = job_window(self.summaries, window) or self.graphs.window
+        found = job_window(self.summaries, window)
         return self if found == self.asked_window else replace(self, asked_window=found)
 
     @property
-    def opening_ns(self) -> int:
-        """Time of the path in which devices run work launched before the capture."""
-        segments = self.critical_path().segments
-        before = segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label
-        return int(segments.loc[before, "dur_ns"].sum())
+    def rank_window(self) -> WindowName:
+        """The window of every rank that questions are answered for; None for all.
 
-    def without_opening(self) -> Job:
-        """The job after such work, on each rank from its end on; itself if that is short."""
-        is_long = self.asked_window is None and (
-            self.opening_ns > LONG_OPENING * self.critical_path().dur_ns
-        )
-        return replace(self, asked_window=AfterOpening()) if is_long else self
+        By default the whole steps that all ranks have, without the first if that is unlike the
+        others, and without work from before the profile; without steps, the rest.
+        """
+        if self.asked_window is None:
+            return self._default.window
+        return self.graphs.window if self.asked_window == WHOLE else self.asked_window
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the default window leaves out of the traces; empty if a window was asked for."""
+        return self._default.left_out if self.asked_window is None else ()
+
+    @property
+    def n_steps(self) -> int:
+        """Whole steps that the window consists of, 0 if it is not made of steps."""
+        window = self.rank_window
+        if isinstance(window, RankSteps):
+            return window.n
+        name = str(window)
+        return int(all(name in one.steps for one in self.summaries.values()))
+
+    @cached_property
+    def _default(self) -> _Default:
+        base, said = self.graphs.window, []
+        # A rank that fails is left out by who visits all of them.
+        with suppress(RankFailedError):
+            if opening_ns := self._long_opening_ns():
+                base, said = AfterOpening(), [opening_in_words(opening_ns)]
+        clocks, ends = self.timeline.clocks, self._ends_in(base)
+        start_ns = max(int(clocks[rank].to_common(one.start_ns)) for rank, one in ends.items())
+        end_ns = max(int(clocks[rank].to_common(one.end_ns)) for rank, one in ends.items())
+        steps = self.done_steps.done
+        some = steps.of_window(start_ns, end_ns)
+        if some is None:
+            return _Default(base, tuple(said))
+        window = steps.window(some)
+        first, last = (str(steps.names[row]) for row in (some.start, some.stop - 1))
+        said += ends_in_words(steps, some, (start_ns, end_ns))
+        return _Default(RankSteps(first, last, window.n_steps), tuple(said))
+
+    def _long_opening_ns(self) -> int:
+        """Time of the whole path in which devices run work from before the profile, if long."""
+        summaries = self.summaries.values()
+        if self.graphs.window is not None or not any(one.may_open_long for one in summaries):
+            return 0
+        path = self.window(WHOLE).critical_path()
+        before = path.segments["bound"] == Bound.WORK_FROM_BEFORE_THE_PROFILE.label
+        opening_ns = int(path.segments.loc[before, "dur_ns"].sum())
+        return opening_ns if is_long(opening_ns, path.dur_ns) else 0
+
+    @cached_property
+    def done_steps(self) -> JobSteps:
+        """The steps that all aligned ranks have, in common time."""
+        by_rank = {rank: self.summaries[rank].done for rank in self.timeline.aligned}
+        return job_steps(by_rank, self.timeline.clocks)
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question by its name, as from the member of that name.
@@ -251,7 +307,8 @@ class Job(Questions):
     def _requests(self, work: Work | Mapping[int, Work]) -> dict[int, Request]:
         """Some work as requests to ranks, in the job's window."""
         by_rank = work if isinstance(work, Mapping) else dict.fromkeys(self.summaries, work)
-        return {rank: Request(self.asked_window, one) for rank, one in by_rank.items()}
+        window = self.rank_window
+        return {rank: Request(window, one) for rank, one in by_rank.items()}
 
     def map(
         self, work: Callable[[TraceGraph], Any] | Mapping[int, Callable[[TraceGraph], Any]]
@@ -299,7 +356,7 @@ class Job(Questions):
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
             asked.append(on_rank_segments(times_by_name, compared))
         if self.is_replayed:
-            asked.append(replay_requests(timeline, self.asked_window))
+            asked.append(replay_requests(timeline, self.rank_window))
         return self.graphs.visit(
             {rank: [one[rank] for one in asked if rank in one] for rank in self.summaries}
         )
@@ -364,7 +421,7 @@ class Job(Questions):
 
     @answers(BANDWIDTHS)
     def bandwidths(self, *, by: BandwidthKey = "size") -> pd.DataFrame:
-        """Size, transfer and bandwidth of matched collectives, and what bounds them.
+        """Size, transfer and bandwidth of matched collectives, and what limits them.
 
         Parameters
         ----------
@@ -389,19 +446,26 @@ class Job(Questions):
         matched = timeline.collectives[timeline.collectives["rank"].isin(ends)]
         rank_segments = find_rank_segments(tables, ends, matched, timeline.clocks)
         starts = [timeline.clocks[rank].to_common(end.start_ns) for rank, end in ends.items()]
-        name = WHOLE_JOB if self.asked_window is None else str(self.asked_window)
-        return JobRoute(tuple(rank_segments), max(map(int, starts)), name)
+        name = WHOLE_JOB if self.rank_window is None else str(self.rank_window)
+        return JobRoute(tuple(rank_segments), max(map(int, starts)), name, self.n_steps)
 
     def _rank_ends(self) -> Mapping[int, RankEnds]:
-        known = {rank: summary.ends for rank, summary in self.summaries.items()}
+        return self._ends_in(self.rank_window)
+
+    def _ends_in(self, window: WindowName) -> Mapping[int, RankEnds]:
+        """Where each aligned rank's part of a window begins and ends."""
         aligned = set(self.timeline.aligned)
-        if self.asked_window == self.graphs.window:
-            return {rank: ends for rank, ends in known.items() if rank in aligned}
-        found: Mapping[int, RankEnds] = self.map(rank_ends)
+        if window == self.graphs.window:
+            return {rank: one.ends for rank, one in self.summaries.items() if rank in aligned}
+        if isinstance(window, RankSteps):
+            return {rank: self.summaries[rank].ends_of(window) for rank in self.timeline.aligned}
+        known = {rank: summary.ends for rank, summary in self.summaries.items()}
+        asked = dict.fromkeys(self.summaries, Request(window, rank_ends))
+        found: Mapping[int, RankEnds] = self.graphs.ask(asked)
         if kept := self.graphs.kept:
             if any(ends.start_ns < known[rank].start_ns for rank, ends in found.items()):
                 raise QueryError(
-                    f"{self.asked_window} begins before {kept.window.name}, from which on "
+                    f"{window} begins before {kept.window.name}, from which on "
                     "collectives are kept.",
                     hint="name a later window, or raise load_job(most_collectives=…).",
                 )
@@ -436,7 +500,7 @@ class Job(Questions):
     def rank_damage(self) -> list[RankDamage]:
         """The same as rows."""
         found = find_damage(self.timeline, self.failed, self.missing_ranks)
-        if self.asked_window == self.graphs.window:
+        if self.rank_window == self.graphs.window:
             return told_once(found)
         ends = self._rank_ends()
         return told_once(
@@ -477,7 +541,7 @@ class Job(Questions):
     @cached_property
     def rehearsal(self) -> JobRehearsal:
         """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
-        return JobRehearsal.of(self.timeline, self.asked_window)
+        return JobRehearsal.of(self.timeline, self.rank_window)
 
     @cached_property
     def trials(self) -> Trials[JobRehearsal]:
@@ -485,21 +549,24 @@ class Job(Questions):
         path, rehearsal = self.critical_path(), self.rehearsal
         timeline, summaries = self.timeline, self.summaries.values()  # not the job, which keeps it
 
-        def causes() -> Iterator[Candidate]:
+        def charges() -> Charges:
+            return rehearsal.charges(path.segments, path.attributed_time)
+
+        def causes(charges: Charges) -> Iterator[Candidate]:
             return of_causes(
                 path.segments,
                 path.attributed_time,
-                rehearsal.charges(path.segments, path.attributed_time),
+                charges,
                 balance=Balance(rehearsal.token_surplus),
                 machines=timeline.late_hosts,
             )
 
         def parts() -> Iterator[Candidate]:
             run = Context.of_job([rank.context for rank in summaries])
-            done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+            done = kinds_done(can_capture=run.can_capture, loading=run.loading)
             return of_parts(path.segments, path.attributed_time, done=done)
 
-        return Trials(rehearsal, causes, parts)
+        return Trials(rehearsal, charges, causes, parts)
 
     @answers(STRAGGLERS)
     def stragglers(self, *, by: PartKey = "rank") -> pd.DataFrame:
@@ -678,28 +745,26 @@ class Job(Questions):
         return found
 
     def verdict(self) -> Verdict:
-        """What bounds the job: the causes of its critical path across ranks, late ranks included.
+        """What limits the job: the causes of its critical path across ranks, late ranks included.
 
         Returns
         -------
         Verdict
-            Withheld where too much of the path is unexplained, or no clocks of two ranks could be
+            Withheld where too much of the path is unknown waits, or no clocks of two ranks could be
             aligned. If the job is too large to replay, causes are ranked by share.
         """
-        if (rest := self.without_opening()) is not self:
-            return rest.verdict()
         self.visit(Question.of("kernel_breakdown", by="name"))
-        costs = self.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
+        trials = self.trials if self.is_replayed else None
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, costs, self.pipeline_causes)
+        found = find_job_bounds(path, late, kernels, trials, self.pipeline_causes)
         return replace(found, damage=job_damage_in_words(self.rank_damage))
 
     @cached_property
     def stage_times(self) -> Pipeline | None:
         """The pipeline, in the steps of which most is in the job's window; None if it is none."""
         found = self.timeline.pipeline
-        if found is None or self.asked_window == self.graphs.window:
+        if found is None or self.rank_window == self.graphs.window:
             return found
         bounds = {
             rank: (

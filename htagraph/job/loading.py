@@ -145,7 +145,7 @@ def load_job(
             stacklevel=2,
         )
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper, kept)
-    return Job(Timeline(graphs), failed, graphs.window, capture_note=note)
+    return Job(Timeline(graphs), failed, capture_note=note)
 
 
 def _of_common_steps(

@@ -96,4 +96,4 @@ def host_in_words(host: str, ranks: list[int]) -> str:
     """Title of the finding on a late host."""
     is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
     which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
-    return f"Host {host} is late ({which}) and keeps the others waiting"
+    return f"Host {host} ({which}) is late"

@@ -14,27 +14,33 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
-from htagraph.explain.segment_causes import with_causes
+from htagraph.explain.segment_causes import main_causes, with_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
-from htagraph.job.perfetto import write_job_trace
+from htagraph.job.perfetto import job_waits, write_job_trace
 from htagraph.job.rank_segments import RankSegment, rank_segments_frame
 from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
-from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
+from htagraph.model.kinds import Bound, Cause, EdgeKind, bound_in_words
 from htagraph.model.rules import Rule
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import path_html
+from htagraph.writers.path_tracks import DrawnPath, late_rank
 
 __all__ = ["WHOLE_JOB", "JobBreakdownKey", "JobPath", "JobRoute"]
 
 WHOLE_JOB = "job"
 """Name of a window that is all of a job."""
+
+_ABOUT = (
+    "Segments tile the window: every instant is on exactly one rank. Where a rank waited in a "
+    "collective, the path hops to the rank that arrived last."
+)
 
 JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"]
 """What the time of a job's path can be grouped by."""
@@ -50,12 +56,14 @@ Pinned by `test_path.py::test_shares_by_rank_add_up_to_the_window`.
 class JobRoute:
     """Where the path of a job runs: known from the collectives, before any rank is opened.
 
-    Rank segments are in order of time; start and name are the window's, in common time.
+    Rank segments are in order of time; start, name and number of whole steps are the window's, in
+    common time.
     """
 
     rank_segments: tuple[RankSegment, ...]
     start_ns: int
     name: str
+    n_steps: int = 0
 
     @property
     def end_ns(self) -> int:
@@ -170,9 +178,19 @@ class JobPath:
         return self.end_ns - self.start_ns
 
     @property
-    def unexplained_share(self) -> float:
+    def n_steps(self) -> int:
+        """Whole steps that the window consists of, 0 if it is not made of steps."""
+        return self.route.n_steps
+
+    @property
+    def step_ns(self) -> float:
+        """Step time: the mean length of these steps; 0 if there are none."""
+        return self.dur_ns / self.n_steps if self.n_steps else 0.0
+
+    @property
+    def unknown_share(self) -> float:
         """Share of the path whose wait no recorded dependency explains."""
-        is_unexplained = self.segments["bound"] == Bound.UNEXPLAINED.label
+        is_unexplained = self.segments["bound"] == Bound.UNKNOWN_WAITS.label
         return float(self.segments.loc[is_unexplained, "dur_ns"].sum()) / max(self.dur_ns, 1)
 
     def segments_at(self, rows: I64) -> pd.DataFrame:
@@ -254,20 +272,19 @@ class JobPath:
         out: str | Path,
         *,
         findings: Mapping[str, str] | None = None,
-        opens_at_ns: int | None = None,
         ranks: Collection[int] | None = None,
     ) -> Path:
-        """Write the ranks on the common clock with the job's path on top, for the Perfetto UI.
+        """Write the ranks on one clock, with findings, path and waits on top, for Perfetto's UI.
+
+        A rank whose lateness is the first finding comes first, then those that wait for it.
 
         Parameters
         ----------
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
-            Text shown with each cause, such as `Verdict.by_cause`.
-        opens_at_ns : int, unit=ns, optional
-            Time of the segment at which ``htagraph view`` opens the file, such as
-            `Verdict.opens_at_ns`.
+            Title of each cause, and arguments on further lines as ``name: text``, such as
+            `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
         ranks : collection of int, optional
             Ranks to write with the path; all by default.
 
@@ -276,15 +293,25 @@ class JobPath:
         OutputError
             If the file cannot be written.
         """
+        shown = self.timeline.aligned if ranks is None else ranks
         return write_job_trace(
             out,
-            with_causes(self.segments, self._labelled_time),
+            self.drawn(findings or {}, shown),
             self.timeline,
-            window=self.window_name,
             origin_ns=self.origin_ns,
-            findings=findings or {},
-            opens_at_ns=opens_at_ns,
-            ranks=ranks,
+            ranks=shown,
+        )
+
+    def drawn(self, findings: Mapping[str, str], ranks: Collection[int] | None = None) -> DrawnPath:
+        """What `to_perfetto` draws on top of the ranks."""
+        charged, first = self._labelled_time, next(iter(findings), "")
+        shown = self.timeline.aligned if ranks is None else ranks
+        return DrawnPath(
+            with_causes(self.segments, charged),
+            main_causes(charged),
+            findings,
+            f"Critical path of {self.window_name}, in common time. {_ABOUT}",
+            job_waits(self.timeline, shown, late_rank(first)),
         )
 
     @property
@@ -299,12 +326,13 @@ class JobPath:
         return charged.assign(cause=labels)
 
     def __repr__(self) -> str:
-        """Say how long the path is, where it ran and what bounds it."""
+        """Say how long the path is, where it ran and what limits it."""
         ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
         shares = self.breakdown(by="bound")["share"].head(_TOP).items()
-        bounds = [f"{in_words(bound)} {share:.0%}" for bound, share in shares]
+        bounds = [f"{bound_in_words(bound)} {share:.0%}" for bound, share in shares]
+        each = f"{human_duration(self.step_ns)} a step, " if self.n_steps > 1 else ""
         return (
-            f"JobPath({self.name}, {human_duration(self.dur_ns)}, "
+            f"JobPath({self.name}, {human_duration(self.dur_ns)}, {each}"
             f"{human_count(len(self.segments), 'segment')}: "
             f"{', '.join(f'rank {rank} {share:.0%}' for rank, share in ranks)}; "
             f"{', '.join(bounds)})"

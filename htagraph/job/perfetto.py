@@ -1,12 +1,12 @@
-"""One Perfetto trace of a job: all ranks on one clock, with the job's path on top.
+"""One Perfetto trace of a job: all ranks on one clock; its findings, path and waits on top.
 
-The file concatenates the path of the job and each rank. Ids are disjoint, except those of arrows
+The file concatenates what is on top and each rank. Ids are disjoint, except those of arrows
 from segments of the path to events of a rank, which both parts have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,15 +24,11 @@ from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.output_file import write_joined
+from htagraph.writers.path_tracks import DrawnPath
 from htagraph.writers.pftrace import write_pftrace
+from htagraph.writers.wait_tracks import WAITS
 
-__all__ = ["write_job_trace"]
-
-_ABOUT = (
-    "Critical path of the job, in common time. Segments tile the window: every instant is on "
-    "exactly one rank. Where a rank waited in a collective, the path hops to the rank that arrived "
-    "last."
-)
+__all__ = ["job_waits", "write_job_trace"]
 
 
 def _no_events() -> EventTable:
@@ -107,46 +103,68 @@ def _write_rank(
     )
 
 
+def job_waits(timeline: Timeline, ranks: Collection[int], late: int = -1) -> pd.DataFrame:
+    """Collectives of some ranks, waits and late arrivals, as `wait_tracks.WAITS`.
+
+    Ranks are in their places; a late one and those that wait longest for it come first.
+    """
+    members, arrivals = timeline.collectives, timeline.late_arrivals
+    met_ns = members["start_ns"] + members["wait_ns"]
+    waiting = members[members["wait_ns"] > 0]
+    last_rank = waiting["last_rank"].where(waiting["is_certain"], -1)
+    waiting = waiting.assign(dur_ns=waiting["wait_ns"], last_rank=last_rank, operation="")
+    n_waiting = waiting.groupby(["match", "last_rank"]).size().rename("n_waiting")
+    blamed = arrivals[arrivals["is_blamed"]].join(n_waiting, on=["match", "rank"], how="inner")
+    blamed = blamed.rename(columns={"lead_ns": "dur_ns"})
+    parts = [
+        members.assign(start_ns=met_ns, dur_ns=members["transfer_ns"], last_rank=-1, n_waiting=-1),
+        waiting.assign(n_waiting=-1),
+        blamed.assign(start_ns=blamed["came_ns"] - blamed["dur_ns"], last_rank=-1, operation=""),
+    ]
+    found = pd.concat([part[list(WAITS)] for part in parts], ignore_index=True)
+    found = found[found["rank"].isin(ranks)]
+    for_late = found[found["last_rank"] == late].groupby("rank")["dur_ns"].sum()
+    places = {rank: place for place, rank in timeline.places}
+    order = pd.DataFrame(
+        {
+            "is_not": found["rank"] != late,
+            "less_ns": -found["rank"].map(for_late).fillna(0) * (late >= 0),
+            "place": found["rank"].map(places),
+        }
+    )
+    return found.loc[order.sort_values([*order], kind="stable").index]
+
+
 def write_job_trace(
-    out: str | Path,
-    segments: pd.DataFrame,
-    timeline: Timeline,
-    *,
-    window: str,
-    origin_ns: int,
-    findings: Mapping[str, str],
-    opens_at_ns: int | None = None,
-    ranks: Collection[int] | None = None,
+    out: str | Path, drawn: DrawnPath, timeline: Timeline, *, origin_ns: int, ranks: Collection[int]
 ) -> Path:
     """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
 
-    One rank is in memory at a time. Ranks of a pipeline are in the order of their stages.
+    One rank is in memory at a time. Ranks are in the order of their waits, then in their places:
+    those of a pipeline by stage.
 
     Parameters
     ----------
-    segments : DataFrame, schema `frames.JOB_SEGMENTS`
-        Of the path; with the ``cause`` and ``code`` of each.
+    drawn : DrawnPath
+        Of the job.
     origin_ns : int, unit=ns
         Time 0 of the file, in common time.
-    opens_at_ns : int, unit=ns, optional
-        Time of the segment at which ``htagraph view`` opens the file.
     """
-    without_events = segments.assign(event=np.int64(-1))
+    segments = drawn.segments
+    above = replace(drawn, segments=segments.assign(event=np.int64(-1)))
 
     def write_path(part: Path) -> Path:
         """Write the path of the job."""
         return write_pftrace(
             part,
             _no_events(),
-            segments=without_events,
-            window=window,
-            description=_ABOUT,
-            findings=findings,
-            opens_at_ns=opens_at_ns,
+            path=above,
             origin_ns=origin_ns,
             segment_ends=_arrow_ends(segments),
         )
 
+    waiting = [] if drawn.waits is None else drawn.waits["rank"].unique().tolist()
+    order = dict.fromkeys([*waiting, *(rank for _, rank in timeline.places)])
     taken: set[int] = set()
     writers = [
         partial(
@@ -158,7 +176,6 @@ def write_job_trace(
             origin_ns=origin_ns,
             taken=taken,
         )
-        for place, rank in timeline.places
-        if ranks is None or rank in ranks
+        for place, rank in enumerate(rank for rank in order if rank in ranks)
     ]
     return write_joined(out, [write_path, *writers])

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from htagraph.findings.verdict import Finding
+from htagraph.findings.verdict import Finding, Fix
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_duration
 
-__all__ = ["charge_pipeline", "slow_part_first"]
-
-_EQUAL = "as fast as they are, it saves"
+__all__ = ["charge_pipeline", "slow_part"]
 
 _ADVICE = {
-    "rank": "compare the device, host and cores of this rank with those of its peers.",
-    "stage": "move layers to the other stages; if they are equal, check the rank that runs it.",
-    "micro-batch": "pack samples into micro-batches of equal length.",
-    "action": "compare what it runs there with other micro-batches: code that runs once a step.",
+    "rank": (
+        "Compare the device, host and cores of this rank with those of its peers.",
+        "if it were as fast as the other ranks",
+    ),
+    "stage": (
+        "Move layers to the other stages; if stages are equal, check the rank that runs it.",
+        "if it were as fast as the other stages",
+    ),
+    "micro-batch": (
+        "Pack samples into micro-batches of equal length.",
+        "if it were as fast as the other micro-batches",
+    ),
+    "action": (
+        "Compare what it runs there with other micro-batches: look for code that runs once a step.",
+        "if it were as fast as the other micro-batches",
+    ),
 }
-"""What to try, by what is slow."""
+"""What to do about it, and the condition of the run without it, by what is slow."""
 
 
 def charge_pipeline(attributed_time: pd.DataFrame, pipeline: PipelineCauses) -> pd.DataFrame:
@@ -49,27 +59,21 @@ def charge_pipeline(attributed_time: pd.DataFrame, pipeline: PipelineCauses) -> 
     return kept
 
 
-def slow_part_first(findings: Sequence[Finding], pipeline: PipelineCauses) -> tuple[Finding, ...]:
-    """The findings, with that on the pipeline first and in words."""
-    mine = [one for one in findings if one.cause == Cause.PIPELINE]
-    if not mine:
-        return tuple(findings)
+def slow_part(finding: Finding, pipeline: PipelineCauses) -> Finding:
+    """The finding on the pipeline, in words: what is slow, and what that costs."""
     asked = pipeline.table[pipeline.table["is_cause"]]
     causes = [{str(name): row[name] for name in row} for row in asked.to_dict("records")]
     first = max(causes, key=lambda row: row["saves_ns"])
-    saves_ns = sum(row["saves_ns"] for row in causes) * len(pipeline.pipeline.step_ns)
-    finding = mine[0]
-    told = replace(
+    cost_ns = sum(row["saves_ns"] for row in causes) * len(pipeline.pipeline.step_ns)
+    do, if_gone = _ADVICE[first["change"]]
+    return replace(
         finding,
-        title=_in_words(first),
+        title=f"{_who(first)} takes {first['ratio']:.1f} times as long as its peers",
         detail="; ".join([*_spread(first), *(_also(row) for row in causes if row is not first)]),
-        to_try=_ADVICE[first["change"]],
-        drag_ns=min(saves_ns, finding.dur_ns),
-        potential_saving_ns=saves_ns,
-        saving_low_ns=saves_ns,
-        saving_high_ns=saves_ns,
+        fix=Fix(do),
+        cost_ns=min(cost_ns, finding.path_ns),
+        if_gone=if_gone,
     )
-    return (told, *(one for one in findings if one.cause != Cause.PIPELINE))
 
 
 def _who(row: Mapping[str, Any]) -> str:
@@ -81,12 +85,6 @@ def _who(row: Mapping[str, Any]) -> str:
     if row["change"] == "micro-batch":
         return f"Micro-batch {row['micro_batch']}" if row["micro_batch"] >= 0 else "A micro-batch"
     return f"Micro-batch {row['micro_batch']} of stage {row['stage']}"
-
-
-def _in_words(row: Mapping[str, Any]) -> str:
-    """What is slow, by how much, and what its repair saves."""
-    saved = f"{human_duration(row['saves_ns'])} of {human_duration(row['step_ns'])} a step"
-    return f"{_who(row)} takes {row['ratio']:.1f} times as long as its peers: {_EQUAL} {saved}"
 
 
 def _spread(row: Mapping[str, Any]) -> list[str]:

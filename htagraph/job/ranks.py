@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.compiled import LoadOptions, is_trusted, opened, saved
 from htagraph.errors import (
     HTAGraphError,
@@ -29,8 +30,10 @@ from htagraph.errors import (
     RankNotFoundError,
 )
 from htagraph.explain.critical_path import last_node
+from htagraph.explain.default_window import may_open_long
 from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
+from htagraph.job.default_window import AfterOpening, RankSteps
 from htagraph.job.exchanges import exchanges_of, no_exchanges
 from htagraph.job.executors import Task, Workers, failure_in_words
 from htagraph.job.kept_steps import (
@@ -42,20 +45,22 @@ from htagraph.job.kept_steps import (
     table_since,
 )
 from htagraph.job.layout import ProcessGroup, process_groups
-from htagraph.job.opening import AfterOpening
 from htagraph.job.pipeline_actions import RankActions, rank_actions
 from htagraph.job.pipeline_kernels import device_actions
 from htagraph.job.process_groups import in_process_groups, recorded_peers
 from htagraph.job.rank_segments import RankEnds
-from htagraph.lookup.find_window import annotations_like_words
+from htagraph.lookup.damage import damage_of
+from htagraph.lookup.done_steps import DoneSteps, done_steps
+from htagraph.lookup.find_window import WHOLE, annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.arrays import I64
+from htagraph.model.dag import Dag
 from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
 from htagraph.model.frozen import brief
 from htagraph.model.units import human_count
-from htagraph.queries.damage import damage_of
+from htagraph.model.window import Window
 from htagraph.readers.kineto.header import base_time_of
 from htagraph.writers.own_folder import OwnFolder
 
@@ -84,8 +89,8 @@ class RankStep(NamedTuple):
         return self.name
 
 
-WindowName = str | RankStep | LastSteps | AfterOpening | tuple[int, int] | None
-"""A window of every rank: the name of a host range, a step, what is late, times, or all."""
+WindowName = str | RankStep | RankSteps | LastSteps | AfterOpening | tuple[int, int] | None
+"""A window of every rank: the name of a host range, a step, steps, what is late, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
 """A function of the graph of a rank, which can be pickled for another process."""
@@ -119,7 +124,7 @@ class RankSummary:
     called_like_words : tuple of str
         Annotations whose names are also words for a window: ``last``, ``5``.
     alike_ns : mapping of str to int, unit=ns
-        Lengths of the steps that are alike (`SteadySteps.compared_ns`), by name.
+        Lengths of the typical steps (`SteadySteps.compared_ns`), by name.
     first_ns : int, unit=ns
         First time in the trace, including events that are not work.
     ready : Readiness
@@ -128,6 +133,12 @@ class RankSummary:
         Of the whole trace.
     starts : tuple of StepStart, default=()
         Where the steps begin.
+    done : DoneSteps
+        The steps, each from when the one before was done until it is done.
+    done_ends : tuple of RankEnds, default=()
+        The same as windows.
+    may_open_long : bool, default=False
+        Work from before the profile may limit it for long.
     base_ns : int, default=0, unit=ns
         Time that is 0 in the file; 0 where not recorded.
     n_left_out, n_steps_left_out : int, default=0
@@ -162,6 +173,9 @@ class RankSummary:
     ends: RankEnds
     device_names: tuple[str, ...] = ()
     starts: tuple[StepStart, ...] = ()
+    done: DoneSteps = field(default_factory=DoneSteps.none)
+    done_ends: tuple[RankEnds, ...] = ()
+    may_open_long: bool = False
     base_ns: int = 0
     n_left_out: int = 0
     n_steps_left_out: int = 0
@@ -185,6 +199,8 @@ class RankSummary:
             ends=replace(self.ends.later(first), start_ns=max(self.ends.start_ns, begin.start_ns)),
             alike_ns={name: dur_ns for name, dur_ns in self.alike_ns.items() if name in names},
             starts=tuple(kept),
+            done=self.done.since(place),
+            done_ends=tuple(one.later(first) for one in self.done_ends[place:]),
             n_left_out=self.n_left_out + first,
             n_steps_left_out=self.n_steps_left_out + place,
             pipeline=self.pipeline.since(place) if self.pipeline else None,
@@ -199,23 +215,37 @@ class RankSummary:
         """Names of the steps, in order."""
         return tuple(one.name for one in self.starts)
 
+    def ends_of(self, steps: RankSteps) -> RankEnds:
+        """Where some steps begin and end; the whole trace if it has no such steps."""
+        some = steps.rows(self.done)
+        if some is None:
+            return self.ends
+        last: RankEnds = self.done_ends[some.stop - 1]
+        return replace(last, start_ns=int(self.done.start_ns[some.start]))
+
     @property
     def files(self) -> _Files:
         """The part of the summary that a worker needs to open the rank."""
         return _Files(self.graph, self.path, self.beside)
 
 
-def rank_ends(graph: TraceGraph, kernels: I64 | None = None) -> RankEnds:
-    """Where a window's path on one rank begins and ends; `kernels` are all its collectives."""
-    dag, window = graph.dag, graph.interval
-    node = last_node(dag, window)
-    if node < 0:
-        return RankEnds(window.start_ns, window.end_ns, -1, -1)
-    if kernels is None:
-        kernels = TraceGraph(dag, dag.span).collectives()["event"].to_numpy(np.int64)
-    anchor = int(first_anchor(dag, kernels)[node])
-    found = np.flatnonzero(kernels == anchor >> 1) if anchor >= 0 else kernels[:0]
-    return RankEnds(window.start_ns, window.end_ns, node, int(found[0]) if len(found) else -1)
+def rank_ends(graph: TraceGraph) -> RankEnds:
+    """Where a window's path on one rank begins and ends."""
+    dag = graph.dag
+    kernels = TraceGraph(dag, dag.span).collectives()["event"].to_numpy(np.int64)
+    return _ends_of(dag, [graph.interval], kernels)[0]
+
+
+def _ends_of(dag: Dag, windows: Sequence[Window], kernels: I64) -> tuple[RankEnds, ...]:
+    """Where the paths of some windows of a rank begin and end; `kernels` are its collectives."""
+    nodes = np.array([last_node(dag, window) for window in windows], dtype=np.int64)
+    place = np.full(len(dag.events), -1, dtype=np.int64)
+    place[kernels] = np.arange(len(kernels))
+    after = gather(place, gather(first_anchor(dag, kernels), nodes, -1) >> 1, -1).tolist()
+    return tuple(
+        RankEnds(window.start_ns, window.end_ns, *ends)
+        for window, *ends in zip(windows, nodes.tolist(), after, strict=True)
+    )
 
 
 def prepare_rank(
@@ -236,8 +266,13 @@ def prepare_rank(
         with suppress(OutputError):  # each visit then compiles again
             saved(found, kept)
     trace, graph = found
+    graph = graph.window(WHOLE)
     collectives = graph.collectives()
     kernels = collectives["event"].to_numpy(np.int64)
+    steady = steady_steps(graph.dag)
+    done = done_steps(graph.dag, steady)
+    steps = [done.window(slice(row, row + 1)) for row in range(len(done.names))]
+    ends, *done_ends = _ends_of(graph.dag, [graph.dag.span, *steps], kernels)
     grouped = in_process_groups(
         collectives, trace.metadata, trace.rank, recorded_peers(graph.dag, collectives)
     )
@@ -251,15 +286,18 @@ def prepare_rank(
         host=str(trace.metadata.get("host_name") or ""),
         n_events=len(graph.dag.events),
         called_like_words=annotations_like_words(graph.dag),
-        alike_ns=steady_steps(graph.dag).lengths_ns(graph.dag),
+        alike_ns=steady.lengths_ns(graph.dag),
         has_unread_stacks=trace.has_unread_stacks,
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=grouped,
         ready=readiness(graph.dag, kernels),
-        ends=rank_ends(graph, kernels),
+        ends=ends,
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
+        done=done,
+        done_ends=tuple(done_ends),
+        may_open_long=may_open_long(graph.dag),
         damage=tuple(damage_of(graph.dag, graph.dag.span)),
         content=_content(graph.dag.events),
         base_ns=base_time_of(trace.metadata),
@@ -313,9 +351,9 @@ def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     if window is None:
-        return graph
-    if isinstance(window, LastSteps | AfterOpening):
-        return replace(graph, interval=window(graph))
+        return graph.window(WHOLE)
+    if isinstance(window, LastSteps | AfterOpening | RankSteps):
+        return replace(graph, asked=window(graph))
     if isinstance(window, RankStep):
         return graph.window(window.name, instance=window.instance)
     return graph.window(window, instance=0)

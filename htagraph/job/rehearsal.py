@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +12,6 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError, TraceLimitError
-from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.graph import TraceGraph
 from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
@@ -21,11 +20,11 @@ from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.frozen import brief
-from htagraph.model.kinds import Bound, Cause
+from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change, OnRank
-from htagraph.replay.charges import Charges
+from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.collective_changes import Equalise
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
@@ -66,7 +65,7 @@ class RankReplay:
     window : Window
         In common time.
     spread : float
-        How much alike steps differ, see `htagraph.replay.hold_out.step_spread`.
+        How much typical steps differ, see `htagraph.replay.hold_out.step_spread`.
     """
 
     dag: Dag
@@ -96,7 +95,7 @@ class ReplayIn:
         )
         own = graph.interval
         start_ns, end_ns = clock.to_common([own.start_ns, own.end_ns]).tolist()
-        window = Window(start_ns, end_ns, own.name, own.anchor)
+        window = replace(own, start_ns=start_ns, end_ns=end_ns)
         return RankReplay(graph.dag, moved, window, step_spread(steady_steps(graph.dag)))
 
 
@@ -159,8 +158,7 @@ class JobRehearsal:
             raise TraceLimitError(
                 f"the ranks have {n_events:,} events; up to {_MOST_EVENTS:,} can be replayed "
                 "together.",
-                hint="load fewer ranks, or replay one: hg.what_if(job[0], …), htagraph what-if "
-                "FILE.",
+                hint="load fewer ranks, or replay one: hg.what_if(job[0], …), or --rank 0.",
             )
         asked = replay_requests(timeline, window)
         ranks: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))
@@ -188,7 +186,7 @@ class JobRehearsal:
         windows = [one.window for one in self.ranks.values()]
         start_ns = max(window.start_ns for window in windows)
         end_ns = max(window.end_ns for window in windows)
-        return Window(start_ns, end_ns, windows[0].name)
+        return replace(windows[0], start_ns=start_ns, end_ns=end_ns, anchor=-1)
 
     @cached_property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -295,34 +293,26 @@ class JobRehearsal:
             known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes))
         return known[key][1]
 
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
-        drafts, saved_ns = self._changed((), Assumption.AS_BOUND), []
-        for made in changes:
-            for change in made:
-                _make(change, drafts)
-            saved_ns.append(self.window.dur_ns - self.dur_ns(self._run(drafts)))
-        return saved_ns
-
     @cached_property
     def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:
         """Expected savings found so far, by the ids of the changes."""
         return {}
 
-    def then_bound(self, changes: Sequence[Change]) -> str:
-        """What bounds most of the critical path across ranks under changes."""
+    def path_after(self, changes: Sequence[Change]) -> EdgeTimes:
+        """The critical path across ranks under changes, as time of edges."""
         drafts = self._changed(changes, Assumption.AS_BOUND)
         windows = self.windows(self._run(drafts))
         last = max(windows, key=lambda rank: (windows[rank].end_ns, rank))
         if windows[last].anchor < 0:
-            return ""
+            none = np.zeros(0, dtype=np.int64)
+            return EdgeTimes(none, none, none)
         place = int(drafts[last].replay.places[windows[last].anchor])
         start_ns = max(window.start_ns for window in windows.values())
-        sums = np.zeros(len(Bound), dtype=np.int64)
-        for rank, row, dur_ns in self.merged.path(drafts, last, place, since_ns=start_ns):
-            bound = edge_bounds(drafts[rank].dag, drafts[rank].replay.edges_at(row))
-            np.add.at(sums, bound, dur_ns)
-        return Bound(int(sums.argmax())).label if sums.any() else ""
+        found = [
+            EdgeTimes(np.full(len(row), rank), drafts[rank].replay.row[row], dur_ns)
+            for rank, row, dur_ns in self.merged.path(drafts, last, place, since_ns=start_ns)
+        ]
+        return EdgeTimes(*map(np.concatenate, zip(*found, strict=True)))
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Time that changes save in the window, by every reading and within clock errors."""

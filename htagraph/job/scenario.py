@@ -18,13 +18,14 @@ from htagraph.job.path import JobBreakdownKey, JobPath
 from htagraph.job.ranks import RankGraphs, RankSummary, rank_ends
 from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.readiness import first_anchor
 from htagraph.model.dag import Dag
 from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
-from htagraph.queries.quality import unexplained_in_words
-from htagraph.replay.changes import Change
+from htagraph.queries.quality import unknown_in_words
+from htagraph.replay.changes import Change, Without
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.retimed import retimed
@@ -62,7 +63,7 @@ class JobScenario:
 
     @cached_property
     def _run(self) -> JobRun:
-        return self.rehearsal.run(self.changes)
+        return self.rehearsal.run(self.before.trials.made(self.changes))
 
     @property
     def dur_ns(self) -> int:
@@ -75,14 +76,20 @@ class JobScenario:
 
         None where the prediction is withheld.
         """
-        return None if self.withheld else self.rehearsal.saving(self.changes)
+        if self.withheld:
+            return None
+        trials = self.before.trials
+        match self.changes:
+            case (Without(cause=cause),):
+                return trials.cost(cause, self.path_before.attributed_time)
+        return self.rehearsal.saving(trials.made(self.changes))
 
     @cached_property
     def withheld(self) -> str:
         """Why there is no prediction; empty if there is one."""
         if len(self.before) > 1 and self.before.collectives().empty:
             return "no collectives were matched between ranks whose clocks agree"
-        return unexplained_in_words(self.path_before.unexplained_share)
+        return unknown_in_words(self.path_before.unknown_share)
 
     @property
     @answers(RANK_LENGTHS)
@@ -115,7 +122,7 @@ class JobScenario:
         workers = Workers(n_tasks=len(summaries), n_bytes=n_bytes)  # others may not see the folder
         changed = RankGraphs(summaries, workers, graphs.reading, graphs.on_error, folder)
         timeline = Timeline(changed, self.before.timeline.fitted.moved())
-        return replace(self.before, timeline=timeline, asked_window=None)
+        return replace(self.before, timeline=timeline, asked_window=WHOLE)
 
     @cached_property
     def path_before(self) -> JobPath:

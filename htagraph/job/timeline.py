@@ -185,7 +185,7 @@ class Timeline:
         return measure_waits(self.members, self.fitted, self.takers, self._ends)
 
     def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
-        """How fast matched collectives are, and what bounds them; see `Job.bandwidths`."""
+        """How fast matched collectives are, and what limits them; see `Job.bandwidths`."""
         return measure_bandwidths(self.collectives, self.tables, by=by)
 
     def fitted_latencies(self, match: I64) -> tuple[F64, F64]:

@@ -1,8 +1,10 @@
-"""What bounds a job: the causes of its path across ranks, of which each late rank is one."""
+"""What limits a job: the causes of its path across ranks, of which each late rank is one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from shlex import quote
 
 import numpy as np
@@ -11,21 +13,28 @@ import pandas as pd
 from htagraph.algorithms.intervals import Cover
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
-from htagraph.findings.findings import Told, charged
+from htagraph.findings.findings import (
+    Told,
+    advice_off_path,
+    charged,
+    costs_by_cause,
+)
 from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
+from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
-from htagraph.findings.verdict import Finding, Verdict
-from htagraph.findings.whole_part import LOST_LIMIT, holes_of, lost_in_words
-from htagraph.findings.worth import predicted
+from htagraph.findings.verdict import Finding, Fix, Verdict, ordered
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
 from htagraph.job.pipeline_causes import PipelineCauses
-from htagraph.job.pipeline_findings import charge_pipeline, slow_part_first
+from htagraph.job.pipeline_findings import charge_pipeline, slow_part
 from htagraph.job.ranks import RankSummary
+from htagraph.job.rehearsal import JobRehearsal
 from htagraph.job.stragglers import slow_device
+from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
-from htagraph.model.units import human_count, human_duration
+from htagraph.model.units import human_count
+from htagraph.replay.predictions import Trials
 
 __all__ = ["find_job_bounds"]
 
@@ -34,15 +43,13 @@ def find_job_bounds(
     path: JobPath,
     stragglers: pd.DataFrame,
     kernels: pd.DataFrame,
-    costs: pd.DataFrame,
+    trials: Trials[JobRehearsal] | None,
     pipeline: PipelineCauses | None = None,
 ) -> Verdict:
-    """Verdict on a job: the causes of its path across ranks, largest drag first.
+    """Verdict on a job: the causes of its path across ranks, largest cost first.
 
-    Withheld if too much of the path is unexplained or lost, or no clocks of two ranks were aligned.
-    `kernels` are by name and rank; `costs`, of each cause, are empty if nothing was
-    replayed. What is slow in a pipeline is the first finding: all else on the path also waits for
-    it.
+    Withheld if unknown waits or losses are too much of the path, or no clocks were aligned.
+    `kernels` are by name and rank; without `trials`, nothing is replayed.
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
@@ -73,40 +80,57 @@ def find_job_bounds(
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        worth=predicted(costs),
+        costs={} if trials is None else costs_by_cause(trials.causes),
         machines=path.timeline.late_hosts,
     )
-    kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     attributed = path.attributed_time
     if pipeline is not None:
         attributed = charge_pipeline(attributed, pipeline)
     verdict = charged(attributed, path.window_name, path.dur_ns, told)
+    verdict = replace(verdict, n_steps=path.n_steps, thing="job")
     if verdict.withheld:
         return replace(verdict, withheld=f"{verdict.withheld} {_next_job_command(path)}")
+    kernels = kernels[kernels["rank"].isin(path.timeline.aligned)].head(
+        len(kernels) if len(ranks) > 1 else 0
+    )
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
     how_often = {
         rank: f"last at {n_last:,} of {human_count(n_collectives, 'collective')}"
         for rank, n_last, n_collectives in zip(*columns, strict=True)
     }
-    slow = _slow_device(kernels, verdict) if len(ranks) > 1 else ""
-    moved = ""
-    if any(finding.cause == Cause.COMMUNICATION for finding in verdict.findings):
-        moved = slowest_in_words(path.timeline.bandwidths())
-    found = tuple(
-        replace(finding, detail=how_often[finding.ranks[0][0]])
-        if finding.cause == Cause.LATE_RANK
-        else replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
-        if finding.cause == Cause.COMMUNICATION
-        else replace(finding, detail=slow, to_try=SLOW_DEVICE)
-        if finding.cause == Cause.COMPUTE and slow
-        else replace(finding, title=_imbalance(path, finding))
-        if finding.cause == Cause.EXPERT_IMBALANCE
-        else finding
-        for finding in verdict.findings
-    )
-    if pipeline is not None:
-        found = slow_part_first(found, pipeline)
-    return replace(verdict, findings=tuple(_on_machine(path, finding) for finding in found))
+    found = tuple(_told(one, path, kernels, how_often, pipeline) for one in verdict.findings)
+    verdict = replace(verdict, findings=ordered(found))
+    if trials is not None:
+        advise = partial(advice_off_path, context, path.dur_ns)
+        verdict = completed(verdict, trials, advise)
+    return verdict
+
+
+def _told(
+    finding: Finding,
+    path: JobPath,
+    kernels: pd.DataFrame,
+    how_often: Mapping[int, str],
+    pipeline: PipelineCauses | None,
+) -> Finding:
+    """The finding with what only a job knows of it."""
+    match finding.cause:
+        case Cause.LATE_RANK:
+            said = filter(None, (how_often[finding.ranks[0][0]], finding.detail))
+            late = replace(finding, detail="; ".join(said))
+            return _on_machine(path, late)
+        case Cause.COMMUNICATION:
+            moved = slowest_in_words(path.timeline.bandwidths())
+            return replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
+        case Cause.COMPUTE if len(kernels):
+            slow = slow_device(kernels, finding.ranks[0][0])
+            return replace(finding, detail=slow, fix=Fix(*SLOW_DEVICE)) if slow else finding
+        case Cause.EXPERT_IMBALANCE:
+            title = path.timeline.expert_work.in_words(finding.ranks[0][0])
+            return replace(finding, title=title)
+        case Cause.PIPELINE if pipeline is not None:
+            return slow_part(finding, pipeline)
+    return finding
 
 
 def _on_machine(path: JobPath, finding: Finding) -> Finding:
@@ -116,18 +140,7 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
     if finding.cause != Cause.LATE_RANK or host is None:
         return finding
     ranks = [rank for rank, its_host in machines.items() if its_host == host]
-    return replace(finding, title=host_in_words(host, ranks), to_try=CHECK_HOST)
-
-
-def _imbalance(path: JobPath, finding: Finding) -> str:
-    """How uneven tokens are, and what balance saves, in words."""
-    said = path.timeline.expert_work.in_words(finding.ranks[0][0])
-    if not finding.drag_ns:
-        return said
-    steps = path.attributed_time["step"]
-    n_steps = max(steps[steps != ""].nunique(), 1)
-    saved, whole = (human_duration(ns // n_steps) for ns in (finding.drag_ns, path.dur_ns))
-    return f"{said}: balance saves {saved} of {whole}" + " a step" * (n_steps > 1)
+    return replace(finding, title=host_in_words(host, ranks), fix=Fix(*CHECK_HOST))
 
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
@@ -144,12 +157,12 @@ def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
 
 
 def _next_job_command(path: JobPath) -> str:
-    """The report to run if too much of a job is unexplained: on the rank with most of that.
+    """The report to run if too much of a job is unknown waits: on the rank with most of that.
 
     An empty window has no such rank: then it is the first.
     """
     summaries = path.timeline.graphs.summaries
-    hidden = path.segments[path.segments["bound"] == Bound.UNEXPLAINED.label]
+    hidden = path.segments[path.segments["bound"] == Bound.UNKNOWN_WAITS.label]
     by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")
     if by_rank.empty:
         first = next(iter(summaries.values()))
@@ -160,9 +173,3 @@ def _next_job_command(path: JobPath) -> str:
 
 def _report_on(summary: RankSummary) -> str:
     return f"htagraph report {quote(str(summary.path))}"
-
-
-def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:
-    """How much slower the rank that computes most on the path is, in words."""
-    compute = [finding for finding in verdict.top_findings if finding.cause == Cause.COMPUTE]
-    return slow_device(kernels, compute[0].ranks[0][0]) if compute else ""

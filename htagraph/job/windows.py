@@ -34,9 +34,7 @@ def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, in
     QueryError
         If ranks differ in what a word stands for, or times are given from the start of a trace.
     """
-    if window == WHOLE:
-        return None
-    if not isinstance(window, str):
+    if window == WHOLE or not isinstance(window, str):
         return window
     steps = {rank: summary.steps for rank, summary in summaries.items() if summary.steps}
     if any(window in summary.called_like_words for summary in summaries.values()):
@@ -92,12 +90,12 @@ def listed(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def _median(summaries: Mapping[int, RankSummary]) -> str:
-    """The step of median length over all ranks, of the steps that are alike on each."""
+    """The step of median length over all ranks, of the steps that are typical on each."""
     alike = [summary.alike_ns for summary in summaries.values()]
     common = [name for name in alike[0] if all(name in other for other in alike)]
     if not common:
         raise QueryError(
-            "there is no median step: no step is alike on every rank.",
+            "there is no median step: no step is typical on every rank.",
             hint=f"name a step, or take {FIRST} or {LAST}; steady_state shows why.",
         )
     lengths = sorted((sum(of_rank[name] for of_rank in alike), name) for name in common)

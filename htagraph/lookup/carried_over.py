@@ -1,4 +1,4 @@
-"""Device work that was launched before the capture: the device works it off while it begins."""
+"""Device work from before the profile: the device works it off while it begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["carried_over"]
 
 
 def carried_over(dag: Dag) -> Bools:
-    """Whether each event is device work from before the capture.
+    """Whether each event is device work from before the profile.
 
     It has no recorded launch, and starts before the first work of its device that has one.
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.selecting import under_mask
-from htagraph.model.api_calls import GRAPH_LAUNCH
+from htagraph.model.api_calls import CAPTURE_BEGINS, GRAPH_LAUNCH
 from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, EventKind, among
 from htagraph.model.window import Window
 
-__all__ = ["compiled_share", "graph_launches", "is_replayed"]
+__all__ = ["can_capture", "compiled_share", "graph_launches", "is_replayed"]
 
 _COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
 """Ranges of code that torch.compile generated."""
@@ -22,6 +22,8 @@ _GENERATED = re.compile(r"^triton_(poi|red|per|tem|mm|for|spl)_")
 """Kernels that torch.compile generated."""
 _COMPILES = re.compile(r"\(dynamo_timed\)$|^dynamo$")
 """Ranges in which torch.compile itself runs."""
+_HAS_GRAPHS = re.compile(r"^(cuda|hip|cu)[A-Z]")
+"""Calls of a device whose launches can be captured."""
 _MOST = 0.5
 """More than half is most: test_compiled_work draws a little more and a little less."""
 
@@ -82,6 +84,18 @@ def is_replayed(dag: Dag, window: Window) -> bool:
     work = device_work(dag, window)
     replayed_ns = work.dur_ns[under_mask(dag, tops)[work.event]].sum()
     return bool(replayed_ns > _MOST * work.dur_ns.sum())
+
+
+def can_capture(dag: Dag, window: Window) -> bool:
+    """Whether launches of CUDA or HIP could be captured as a graph.
+
+    Not if most device time is of captured graphs already, or if the trace captures one.
+    """
+    calls = np.zeros(len(dag.events), dtype=bool)
+    calls[dag.launch[dag.launch >= 0]] = True
+    launches = (calls & _named(dag, _HAS_GRAPHS)).any()
+    captures = _named(dag, CAPTURE_BEGINS).any()
+    return bool(launches and not captures and not is_replayed(dag, window))
 
 
 def _named(dag: Dag, pattern: re.Pattern[str]) -> Bools:

@@ -1,4 +1,4 @@
-"""Where PyTorch's DataLoader spends its time."""
+"""The batches that a run loads, and where PyTorch's DataLoader spends its time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Literal
 
 import numpy as np
 
+from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.selecting import under_mask
+from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.window import Window
 
-__all__ = ["Loading", "find_loading"]
+__all__ = ["Loading", "batches", "find_loading", "n_batches"]
 
 Loading = Literal["", "in process", "by workers", "after workers", "pinned by a thread"]
 
@@ -20,6 +23,22 @@ _WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 _PINS = re.compile(r"^aten::pin_memory$")
 _MOST = 0.5
 """More than half is most: test_data_loaders draws a little more and a little less of each."""
+
+
+def batches(dag: Dag) -> I64:
+    """Outermost host ranges that load data, by thread and time."""
+    events = dag.events
+    loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
+    outer = np.flatnonzero(loads & ~under_mask(dag, loads))
+    found: I64 = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
+    return found
+
+
+def n_batches(dag: Dag, window: Window) -> int:
+    """Batches that are loaded in a window, by the thread that loads most."""
+    events, loaded = dag.events, batches(dag)
+    inside = (events.ts_ns[loaded] < window.end_ns) & (events.end_ns[loaded] > window.start_ns)
+    return int(np.bincount(events.lane[loaded[inside]], minlength=1).max())
 
 
 def find_loading(dag: Dag) -> Loading:

@@ -43,7 +43,7 @@ WHOLE = "trace"
 """The window that is the whole trace."""
 
 FIRST, LAST, MEDIAN = "first", "last", "median"
-"""Words for steps; the median step is the representative one of those that are alike."""
+"""Words for steps; the median step is the representative one of the typical steps."""
 
 WINDOWS_IN_WORDS = (
     "Window to analyze: a step or other host range by name, glob or regex; a step by number (5: "
@@ -152,7 +152,7 @@ def _step_rows(dag: Dag, window: str) -> I64:
         found = steady_steps(dag)
         if not found.is_steady.any():
             raise QueryError(
-                f"there is no median step: fewer than {FEWEST_ALIKE} are alike.",
+                f"there is no median step: fewer than {FEWEST_ALIKE} are typical.",
                 hint=f"name a step, or use {FIRST} or {LAST}; steady_state shows how they differ.",
             )
         return found.parts.step[[found.usual]]

@@ -52,7 +52,7 @@ def graph_nodes(dag: Dag) -> GraphNodes:
     node_id = events.column("graph_node").astype(np.int64)
     launched = (dag.launch >= 0) & graph_launches(dag)[dag.launch]
     rows = np.flatnonzero(events.is_device & (launched | (node_id > 0)))
-    # A graph launched before the profiler started has a correlation id, but no call.
+    # A graph launch from before the profile has a correlation id, but no call.
     launch = dag.launch[rows].astype(np.int64)
     call = np.where(launch >= 0, launch, len(events) + 1 + events.correlation[rows])
     alphabet = np.argsort(np.argsort(events.symbols.array, kind="stable"), kind="stable")

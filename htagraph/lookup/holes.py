@@ -190,7 +190,7 @@ class _Work(NamedTuple):
 def without_launch(dag: Dag) -> list[Hole]:
     """Holes of launches: device work that follows launched work on its stream, but has no launch.
 
-    Work that was launched before the capture precedes all other work of its stream. Kernels that
+    Work from before the profile precedes all other work of its stream. Kernels that
     never have a launch do not count: their launches are of a library that is not recorded.
     """
     events = dag.events

@@ -109,7 +109,7 @@ def _columns(dag: Dag, kernels: I64) -> _Columns:
 def geometry_devices(dag: Dag) -> Mapping[int, DeviceProperties]:
     """Devices whose number of multiprocessors is known, by their number.
 
-    If all devices that the trace describes are alike, so are the others. A trace that describes
+    If all devices that the trace describes are the same, so are the others. A trace that describes
     none may still record the blocks per multiprocessor of each kernel.
     """
     events = dag.events

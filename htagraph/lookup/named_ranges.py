@@ -8,7 +8,7 @@ from typing import SupportsIndex, get_args
 import numpy as np
 
 from htagraph.errors import QueryError, WindowNotFoundError
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import find_steps, step_events
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -64,7 +64,9 @@ def range_window(dag: Dag, event: int) -> Window:
     """Window of a host range: from its start to its end, which is the window's anchor."""
     events = dag.events
     name = events.symbols.texts[events.name[event]]
-    return Window(int(events.ts_ns[event]), int(events.end_ns[event]), name, anchor=2 * event + 1)
+    is_step = bool((step_events(events)[0] == event).any())
+    times = int(events.ts_ns[event]), int(events.end_ns[event])
+    return Window(*times, name, anchor=2 * event + 1, n_steps=int(is_step))
 
 
 def instance_window(

@@ -53,7 +53,7 @@ def op_names(dag: Dag, events: I64) -> Texts:
 
 
 def gap_places(dag: Dag, tail: Rows, head: Rows) -> Texts:
-    """Place of host code between two nodes of a thread: ``after aten::mm``, else ``before …``.
+    """Place of untraced code between two nodes of a thread: ``after aten::mm``, else ``before …``.
 
     ``""`` if the tail is no end, and the head no start. Findings, opportunities, comparisons and
     the page name code so; a step is one neighbour, whatever its number.

@@ -7,7 +7,7 @@ multiprocessors without a block in equal parts, warp slots by the room that each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from htagraph.algorithms.occupancy import Limit
 from htagraph.algorithms.running_sums import RunningSums
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped
+from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.launch_geometry import (
     KernelWaves,
     LaunchGeometry,
@@ -138,10 +139,18 @@ class SmActivity:
         return self._full.slots()
 
 
-def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
+def sm_activity(dag: Dag, window: Window) -> Iterator[SmActivity]:
+    """Yield how full each device is in a window."""
+    described = geometry_devices(dag)
+    for device in devices_of(dag).tolist():
+        yield _of_device(dag, window, device, described.get(device))
+
+
+def _of_device(
+    dag: Dag, window: Window, device: int, properties: DeviceProperties | None
+) -> SmActivity:
     """How full a device is in a window."""
     events = dag.events
-    properties = geometry_devices(dag).get(device)
     mine = events.device == device
     kernels = np.flatnonzero(mine & (events.kind == EventKind.KERNEL))
     found = clipped(dag, kernels, window)

@@ -1,11 +1,10 @@
-"""Steady steps: those that are alike in work and length, and the representative one.
+"""Typical steps: those of the same work and length, and the representative one.
 
-Alike in work: the events on the steps' thread and the launches differ by at most a hundredth, name
-by name, from a typical step. Steps of another work may be alike among themselves, as where the
-optimizer runs in every fourth: steps of one kind are alike in work, and have the same named ranges.
-Alike in length: within a tenth of the median, or within three
-deviations (1.4826 times the median absolute deviation), but never more than a quarter. First and
-last steps are judged like all others.
+The same work: the events on the steps' thread and the launches differ by at most a hundredth, name
+by name, from the usual step. Steps of another kind may do the same work among themselves, as where
+the optimizer runs in every fourth: steps of one kind do it in the same named ranges. The same
+length: within a tenth of the median, or within three deviations (1.4826 times the median absolute
+deviation), but never more than a quarter. First and last steps are judged like all others.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.named_ranges import range_window
-from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
@@ -38,8 +37,8 @@ __all__ = [
 _DIGITS = re.compile(r"\d+")
 
 FEWEST_ALIKE = 3
-"""Steps that must be alike before any is called steady: of two that differ, either may be usual
-(test_steady_state: of two, or three of which two are alike, none is)."""
+"""Steps of the same work and length that make them typical: of two that differ, either may be usual
+(test_steady_state: of two, or three of which two are the same, none is)."""
 
 _OTHER_EVENTS = 0.01
 """Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen:
@@ -85,7 +84,7 @@ class StepParts:
 
 @dataclass(frozen=True)
 class SteadySteps:
-    """Which steps are alike.
+    """Which steps are typical.
 
     Parameters
     ----------
@@ -130,14 +129,13 @@ class SteadySteps:
 
 def _step_parts(dag: Dag) -> StepParts:
     """Steps of a trace and their events."""
-    events, steps = dag.events, find_steps(dag.events)
-    step, start = steps["event"].to_numpy(np.int64), steps["start_ns"].to_numpy(np.int64)
-    end = events.end_ns[step]
+    events, (step, _) = dag.events, step_events(dag.events)
+    start, end = events.ts_ns[step], events.end_ns[step]
     following = np.append(start[1:], end[-1:])
-    whole = steps.assign(dur_ns=following - start)
     end = np.minimum(end, following)
     caller = np.where(events.is_device, dag.launch, np.arange(len(events)))
-    number = step_at(whole, gather(events.ts_ns, caller, default=np.iinfo(np.int64).min))
+    called_ns = gather(events.ts_ns, caller, default=np.iinfo(np.int64).min)
+    number = last_begun(start, following, called_ns)
     lane = gather(events.lane[step], number)
     counted = (number >= 0) & (
         (events.is_device & (dag.launch >= 0)) | (events.is_host & (events.lane == lane))
@@ -216,7 +214,7 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
 
 
 def steady_steps(dag: Dag) -> SteadySteps:
-    """Which steps of a trace are alike."""
+    """Which steps of a trace are typical."""
     parts = _step_parts(dag)
     n = len(parts.step)
     none = np.zeros(n, dtype=bool)

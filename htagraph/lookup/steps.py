@@ -13,7 +13,7 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import STEP_MARKERS, without_step_number
 from htagraph.model.window import Window
 
-__all__ = ["find_steps", "step_at", "steps_in", "without_numbers"]
+__all__ = ["find_steps", "last_begun", "step_at", "step_events", "steps_in", "without_numbers"]
 
 
 def find_steps(events: EventTable) -> pd.DataFrame:
@@ -22,27 +22,30 @@ def find_steps(events: EventTable) -> pd.DataFrame:
     Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM
     ``execute_…``, SGLang ``step[…]``), see column `found_by`. Empty if nothing marks steps.
     """
+    rows, found_by = step_events(events)
+    if not len(rows):
+        return STEPS.empty()
+    return STEPS.frame(
+        {
+            "step": np.arange(len(rows)),
+            "name": events.names(rows),
+            "start_ns": events.ts_ns[rows],
+            "dur_ns": events.dur_ns[rows],
+            "event": rows,
+            "found_by": pd.Categorical([found_by] * len(rows)),
+        }
+    )
+
+
+def step_events(events: EventTable) -> tuple[I64, str]:
+    """Events that are steps, in order of time, and what marks them; without pandas."""
     annotations = np.flatnonzero(events.kind == EventKind.ANNOTATION)
-    for found_by, marker in STEP_MARKERS.items():
-        wanted = events.symbols.searched(marker)
-        rows = (
-            annotations[wanted[events.name[annotations]]]
-            if len(events.symbols)
-            else annotations[:0]
-        )
-        if len(rows):
-            rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows]))]
-            return STEPS.frame(
-                {
-                    "step": np.arange(len(rows)),
-                    "name": events.names(rows),
-                    "start_ns": events.ts_ns[rows],
-                    "dur_ns": events.dur_ns[rows],
-                    "event": rows,
-                    "found_by": pd.Categorical([found_by] * len(rows)),
-                }
-            )
-    return STEPS.empty()
+    if len(annotations):
+        for found_by, marker in STEP_MARKERS.items():
+            rows = annotations[events.symbols.searched(marker)[events.name[annotations]]]
+            if len(rows):
+                return rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows]))], found_by
+    return annotations[:0], ""
 
 
 def steps_in(events: EventTable, window: Window) -> pd.DataFrame:
@@ -63,7 +66,11 @@ def step_at(steps: pd.DataFrame, ts_ns: I64) -> I64:
     [-1, 0, 1, -1]
     """
     start_ns = steps["start_ns"].to_numpy(np.int64)
-    end_ns = start_ns + steps["dur_ns"].to_numpy(np.int64)
+    return last_begun(start_ns, start_ns + steps["dur_ns"].to_numpy(np.int64), ts_ns)
+
+
+def last_begun(start_ns: I64, end_ns: I64, ts_ns: I64) -> I64:
+    """The same of ranges given by their bounds."""
     last = np.searchsorted(start_ns, ts_ns, side="right")
     last -= 1
     last[ts_ns >= gather(end_ns, last, 0)] = -1

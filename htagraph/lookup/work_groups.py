@@ -13,14 +13,24 @@ from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of, innermost
 from htagraph.lookup.naming import modules_at
-from htagraph.lookup.operator_work import call_of
+from htagraph.lookup.operator_work import OperatorWork, call_of, operator_work
 from htagraph.lookup.phases import Phase, phases
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["BY_LAUNCH", "COMPARED_BY", "ComparedBy", "Groups", "by_shape_of", "named"]
+__all__ = [
+    "BY_LAUNCH",
+    "COMPARED_BY",
+    "ComparedBy",
+    "Groups",
+    "by_shape",
+    "by_shape_of",
+    "named",
+    "operators_of",
+    "work_of_shape",
+]
 
 ComparedBy = Literal["name", "shape", "module", "annotation", "phase"]
 """Groups that two runs have in common."""
@@ -68,6 +78,26 @@ def by_shape_of(dag: Dag, operator: I64, *, typed: bool = True) -> Groups:
     # Shapes that differ only outside tensors have one label.
     one, text = pd.factorize(np.array([*labels, ""], dtype=object))
     return Groups(one[gather(code, operator, len(labels))].astype(np.int64), np.asarray(text))
+
+
+def operators_of(dag: Dag, work: I64, joined: OperatorWork) -> I64:
+    """The operator of each piece of work: with a model, else the innermost; -1 for none."""
+    event = gather(joined.event, joined.call)
+    return np.where(event >= 0, event, innermost(dag.unrolled, work, (EventKind.OP,)))
+
+
+def by_shape(dag: Dag, work: I64, joined: OperatorWork) -> Groups:
+    """Device work by operator, preferably one with a model, and the shapes of its inputs."""
+    return by_shape_of(dag, operators_of(dag, work, joined))
+
+
+def work_of_shape(dag: Dag, label: str) -> Bools:
+    """Whether each event is device work of the operator and shapes that a group is called by."""
+    work = np.flatnonzero(dag.events.is_device)
+    groups = by_shape(dag, work, operator_work(dag, work))
+    found = np.zeros(len(dag.events), dtype=bool)
+    found[work] = np.equal(groups.names, label)[groups.code]
+    return found
 
 
 def _by_shape(dag: Dag, work: I64) -> Groups:

@@ -22,13 +22,44 @@ from htagraph.model.schema import (
 )
 
 __all__ = [
-    "ANNOTATION_BREAKDOWN", "CLASS_OVERLAP", "COLLECTIVES", "COUNTERS", "CUPTI_COUNTERS",
-    "CUPTI_RATES", "DAMAGE", "DEVICE_ACTIVITY", "DRAG", "EXECUTION_NODES", "EXPOSED_COMMUNICATION",
-    "GRAPH_NODES", "IDLE_CATEGORIES", "IDLE_INTERVALS", "IDLE_TIME", "INFERENCES",
-    "KERNEL_BREAKDOWN", "KERNEL_DURATIONS", "KERNEL_PATTERNS", "LAUNCH_STATS", "MEMORY_TIMELINE",
-    "MFU", "NEAR_CRITICAL", "OPERATOR_BREAKDOWN", "OPERATOR_TREE", "OPPORTUNITIES", "OVERLAP",
-    "PROFILER_OVERHEAD", "QUALITY", "QUEUE_BLOCKED", "ROOFLINE", "SAMPLED_COUNTERS", "SLACK",
-    "SPEED_OF_LIGHT", "STEADY_STATE", "STEP_TIMES", "TEMPORAL_BREAKDOWN", "UTILIZATION",
+    "ANNOTATION_BREAKDOWN",
+    "CLASS_OVERLAP",
+    "COLLECTIVES",
+    "COST",
+    "COUNTERS",
+    "CUPTI_COUNTERS",
+    "CUPTI_RATES",
+    "DAMAGE",
+    "DEVICE_ACTIVITY",
+    "EXECUTION_NODES",
+    "EXPOSED_COMMUNICATION",
+    "GRAPH_NODES",
+    "IDLE_CATEGORIES",
+    "IDLE_INTERVALS",
+    "IDLE_TIME",
+    "INFERENCES",
+    "KERNEL_BREAKDOWN",
+    "KERNEL_DURATIONS",
+    "KERNEL_PATTERNS",
+    "LAUNCH_STATS",
+    "MEMORY_TIMELINE",
+    "MFU",
+    "NEAR_CRITICAL",
+    "OPERATOR_BREAKDOWN",
+    "OPERATOR_TREE",
+    "OPPORTUNITIES",
+    "OVERLAP",
+    "PROFILER_OVERHEAD",
+    "QUALITY",
+    "QUEUE_BLOCKED",
+    "ROOFLINE",
+    "SAMPLED_COUNTERS",
+    "SLACK",
+    "SPEED_OF_LIGHT",
+    "STEADY_STATE",
+    "STEP_TIMES",
+    "TEMPORAL_BREAKDOWN",
+    "UTILIZATION",
     "UTILIZATION_LOSSES",
 ]  # fmt: skip
 
@@ -563,15 +594,8 @@ OPPORTUNITIES = schema(
         "alone_ns": duration(
             "saving if no other rank changes; saves_ns in a trace", heading="alone"
         ),
-        "then_bound": label(
-            "largest bound afterwards; empty beyond the first ten",
-            dtype="object",
-            heading="next bottleneck",
-        ),
-        "together_ns": "saving together with all rows above for other targets",
-        "shares_with": identifier("first row above whose saving overlaps, -1 for none", unit="row"),
     },
-    first="kind target left_share saves_ns low_ns high_ns saves_share then_bound change cause",
+    first="kind target left_share saves_ns low_ns high_ns saves_share change cause",
 )
 
 SLACK = schema(
@@ -591,15 +615,15 @@ SLACK = schema(
     first="name dur_ns total_float_ns free_float_ns track ts_ns kind op",
 )
 
-DRAG = schema(
-    "DRAG",
+COST = schema(
+    "COST",
     {
         "group": name("name, operator, module, stream, bound or rule"),
         "n_events": "events in the window; by bound or rule, edges that take time",
         "time_ns": "their total time in the window",
         "path_ns": "their time on the critical path",
-        "drag_ns": "saving if they took no time; negative: the window gets longer",
-        "drag_share": "drag_ns / window; shares do not add up",
+        "cost_ns": "saving if they took no time; negative: the window gets longer",
+        "cost_share": "cost_ns / window; shares do not add up",
     },
 )
 
@@ -747,11 +771,11 @@ SPEED_OF_LIGHT = schema(
         "roof_ns": duration("least time that the device needs", dtype="float64"),
         "roof_share": "roof_ns / device_ns",
         "limit": label("what the roof is: compute, memory, launch, host link or cache"),
-        "drag_ns": "how much shorter the window would be at the roof",
-        "drag_share": "drag_ns / window",
+        "cost_ns": "how much shorter the window would be at the roof",
+        "cost_share": "cost_ns / window",
         "attainable_ns": (
             "the same, at the share of the roof that the best operator of its family reaches"
         ),
     },
-    first="group drag_share drag_ns attainable_ns device_ns roof_share limit n_calls",
+    first="group cost_share cost_ns attainable_ns device_ns roof_share limit n_calls",
 )

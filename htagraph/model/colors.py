@@ -11,7 +11,17 @@ from typing import NamedTuple
 
 from htagraph.model.kinds import Bound
 
-__all__ = ["COLORS", "FILLS", "IDLE", "INFERRED", "LEAST_DIFFERENCE", "SERIES", "Color"]
+__all__ = [
+    "COLORS",
+    "FILLS",
+    "IDLE",
+    "INFERRED",
+    "LATE",
+    "LEAST_DIFFERENCE",
+    "SERIES",
+    "WAITS",
+    "Color",
+]
 
 LEAST_DIFFERENCE = 10.0
 """Least difference (CIEDE2000) of two colors that meet in a figure, for each kind of color vision.
@@ -78,17 +88,23 @@ COLORS = {
     Bound.KERNEL_GAP: Color("#9a90eb", _BLACK, "/", "kernel gap dGA"),
     Bound.HOST: Color("#3c80ad", _BLACK, "\\", "host laj"),
     Bound.DATA_LOADING: Color("#4bacb0", _BLACK, ".", "data loading ECo"),
-    Bound.PYTHON_GAP: Color("#a0c7f4", _BLACK, "", "python gap bbPy"),
+    Bound.UNTRACED_CODE: Color("#a0c7f4", _BLACK, "", "untraced code arJQ"),
     Bound.SYNC: Color("#6a6228", _WHITE, "/", "sync bcge"),
-    Bound.LAUNCHED_BEFORE_CAPTURE: Color("#f5b3b4", _BLACK, "-", "launched before capture jKE"),
-    Bound.UNEXPLAINED: Color("#a52d7b", _WHITE, "+", "unexplained bON"),
-    Bound.DEVICE_FULL: Color("#286954", _WHITE, ".", "device full aOl"),
+    Bound.WORK_FROM_BEFORE_THE_PROFILE: Color(
+        "#f5b3b4", _BLACK, "-", "work from before the profile ahOY"
+    ),
+    Bound.UNKNOWN_WAITS: Color("#a52d7b", _WHITE, "+", "unknown waits Ce"),
+    Bound.WAITING_FOR_SMS: Color("#286954", _WHITE, ".", "waiting for sms Fn"),
     Bound.WAITING_FOR_WORK: Color("#3d4dd8", _WHITE, "", "waiting for work gG"),
 }
 """Color of each bound, wherever it is drawn.
 
 Each is a hue and a lightness of HSLuv with a saturation of 80, as Perfetto's viewers choose.
 """
+
+LATE = Color("#c52c2d", _WHITE, "", "late rank ew")
+WAITS = Color("#f1af54", _BLACK, "", "waits eI")
+"""Colors of a rank that is late, and of those that wait for it."""
 
 IDLE = Color("rgba(120, 140, 160, 0.38)")
 """Color of a device on which nothing runs."""

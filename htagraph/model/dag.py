@@ -29,12 +29,12 @@ class Calibration:
 
     Parameters
     ----------
-    launch_floor_ns : int, unit=ns
+    launch_latency_ns : int, unit=ns
         L0: a low percentile of the delay from launch call to device start on an idle device; with
         few such launches, at most what the durations of launch calls suggest.
     launch_usual_ns : int, unit=ns
-        Delay up to which a launch counts as overhead, a multiple of the floor; beyond, its time is
-        unexplained.
+        Delay up to which a launch counts as overhead, a multiple of that; beyond, its time is an
+        unknown wait.
     stream_floor_ns, stream_usual_ns : int, unit=ns
         G0 and its limit: the same for gaps between back-to-back device events of a stream.
     clock_shift_ns : int, unit=ns
@@ -46,10 +46,10 @@ class Calibration:
     clock_overlap_ns : int, unit=ns
         How much waits still end before what they waited for, if no shift fits both.
     n_idle_launches : int
-        Launches onto an idle device, from which the launch floor was measured.
+        Launches onto an idle device, from which the launch latency was measured.
     """
 
-    launch_floor_ns: int = 0
+    launch_latency_ns: int = 0
     launch_usual_ns: int = 0
     stream_floor_ns: int = 0
     stream_usual_ns: int = 0

@@ -32,6 +32,7 @@ __all__ = [
     "EDGES",
     "EVENTS",
     "FAILURES",
+    "FIRST_CHANGES",
     "HANGS",
     "JOB_ATTRIBUTED_TIME",
     "JOB_SEGMENTS",
@@ -44,7 +45,6 @@ __all__ = [
     "REPAIRS",
     "SEGMENTS",
     "SIZES",
-    "SPEED_UPS",
     "STEPS",
     "STEP_DIFF",
     "STEP_SHARES",
@@ -144,7 +144,9 @@ ATTRIBUTED_TIME = schema(
         "ranges": name("ranges of the program around it (``epoch > validation``), empty for none"),
         "frame": name("frame of the Python code that ran, of user code if possible; else empty"),
         "place": name("operators around Python code, or the work before which a device was full"),
-        "meanwhile": name("what another thread ran during most of unrecorded code, empty for none"),
+        "meanwhile": name(
+            "what another thread ran during most of the untraced code, empty for none"
+        ),
         "event": EVENT,
         "step": name("step in which the time begins, empty outside steps"),
         "bound": label("what the time was spent on", unit="Bound"),
@@ -226,19 +228,12 @@ READINGS = schema(
     },
 )
 
-SPEED_UPS = schema(
-    "SPEED_UPS",
+FIRST_CHANGES = schema(
+    "FIRST_CHANGES",
     {
-        "target": name("kernel, operator or call"),
-        "less_share": "part of its time that it no longer takes; 0.5 is twice as fast",
-        "saves_ns": "expected saving",
-        "low_ns": duration(
-            "lower end of the saving, for what the trace leaves open", heading="at least"
-        ),
-        "high_ns": duration("upper end of the saving", heading="at most"),
+        "change": text("what one would do"),
+        "saves_ns": "what the run is shorter by with this change alone, replayed",
         "saves_share": share("saves_ns / window", heading="share"),
-        "low_share": "low_ns / window",
-        "high_share": "high_ns / window",
     },
 )
 

@@ -309,7 +309,7 @@ BANDWIDTHS = schema(
             "rank that most waiting is for, as its collectives are the shortest; -1 for none",
             unit="rank",
         ),
-        "limit": label("what bounds it: late rank, latency, bandwidth, congestion or unknown"),
+        "limit": label("what limits it: late rank, latency, bandwidth, congestion or unknown"),
     },
     first=(
         "operation n_bytes n_collectives sum_ns transfer_ns wait_ns busbw_gb_per_s "

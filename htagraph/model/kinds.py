@@ -27,18 +27,19 @@ __all__ = [
     "SlotUse",
     "Vocabulary",
     "among",
+    "bound_in_words",
     "codes",
     "in_words",
 ]
 
 
 def in_words(label: object) -> str:
-    """A label as text: ``python gap``.
+    """A label as text: ``untraced code``.
 
     Examples
     --------
-    >>> in_words("python_gap")
-    'python gap'
+    >>> in_words("untraced_code")
+    'untraced code'
     """
     return str(label).replace("_", " ")
 
@@ -59,7 +60,7 @@ class Vocabulary(IntEnum):
 
     @property
     def label(self) -> str:
-        """Name of the member in tables: ``python_gap``."""
+        """Name of the member in tables: ``untraced_code``."""
         return self.name.lower()
 
     @classmethod
@@ -82,7 +83,7 @@ class Vocabulary(IntEnum):
         <EdgeKind.LAUNCH: 2>
         """
         for member in cls:
-            if member.label == text.lower():
+            if member.label.lower() == text.lower():
                 return member
         raise QueryError(f"{text!r} is no {cls.__name__}.", hint=one_of(text, cls.labels()))
 
@@ -195,13 +196,15 @@ class Bound(Vocabulary):
     KERNEL_GAP = 4  #: between two pieces of work of one stream, the second already enqueued
     HOST = 5  #: a host operator or API call runs
     DATA_LOADING = 6  #: a host operator that loads data runs
-    PYTHON_GAP = 7  #: a host thread does what was not recorded (Python, untraced code)
+    UNTRACED_CODE = 7  #: a host thread does what was not recorded (Python, untraced code)
     SYNC = 8  #: the host, or a stream, resumes after what it waited for
-    LAUNCHED_BEFORE_CAPTURE = (
-        9  #: device work whose launch was not captured: enqueued before the capture began
+    WORK_FROM_BEFORE_THE_PROFILE = (
+        9  #: device work whose launch was not recorded: enqueued before the profile began
     )
-    UNEXPLAINED = 10  #: no recorded dependency explains the wait
-    DEVICE_FULL = 11  #: work of another stream fills the device, until it has room for ready work
+    UNKNOWN_WAITS = 10  #: no recorded dependency explains the wait
+    WAITING_FOR_SMS = (
+        11  #: work of another stream fills the device, until it has room for ready work
+    )
     WAITING_FOR_WORK = 12  #: a thread of a pool is idle until it is given work
 
 
@@ -209,31 +212,53 @@ class Bound(Vocabulary):
 class Cause(StrEnum):
     """What time of a critical path is charged to: what a person can do something about."""
 
-    COMPUTE = "compute"
+    COMPUTE = "GPU compute"
     COMMUNICATION = "communication"
     LATE_RANK = "late rank"
     PIPELINE = "pipeline"
     EXPERT_IMBALANCE = "expert imbalance"
-    COPIES = "copies"
-    BLOCKING_COPY = "blocking copy"
-    HOST_WAIT = "host wait"
-    UNRECORDED_WAIT = "unrecorded wait"
+    COPIES = "GPU copies"
+    SYNCHRONOUS_COPIES = "synchronous copies"
+    GPU_SYNCHRONIZATION = "GPU synchronization"
+    UNRECORDED_WAIT = "unrecorded waits"
     FULL_QUEUE = "full launch queue"
     DATA_LOADING = "data loading"
-    ALLOCATION = "memory allocation"
-    FIRST_USE = "first use"
-    HOST = "host"
-    DEVICE_GAPS = "device gaps"
-    DEVICE_FULL = "device full"
+    ALLOCATION = "GPU memory allocation"
+    ONE_TIME_SETUP = "one-time setup"
+    CPU_WORK = "CPU work"
+    GAPS_BETWEEN_KERNELS = "gaps between kernels"
+    WAITING_FOR_SMS = "kernels waiting for free SMs"
     WAITING_FOR_WORK = "waiting for work"
-    LAUNCHED_BEFORE_CAPTURE = "launched before the capture"
-    UNEXPLAINED = "unexplained"
+    WORK_FROM_BEFORE_THE_PROFILE = "work from before the profile"
+    UNKNOWN_WAITS = "unknown waits"
     OPTIMIZER = "optimizer"
     COMPILATION = "compilation"
     RECOMPILATION = "recompilation"
     AUTOTUNING = "autotuning"
     CHECKPOINTING = "checkpointing"
     GARBAGE_COLLECTION = "garbage collection"
-    CPU_OPERATORS = "cpu operators"
-    SHORT_OPERATORS = "short operators"
-    HOST_CODE = "host code"
+    CPU_OPERATORS = "CPU operators"
+    SMALL_OPERATORS = "small operators"
+    HOST_CODE = "Python code"
+
+
+_BOUNDS = {
+    Bound.COMPUTE.label: Cause.COMPUTE,
+    Bound.MEMORY.label: Cause.COPIES,
+    Bound.LAUNCH.label: "launch latency",
+    Bound.KERNEL_GAP.label: Cause.GAPS_BETWEEN_KERNELS,
+    Bound.HOST.label: Cause.CPU_OPERATORS,
+    Bound.SYNC.label: Cause.GPU_SYNCHRONIZATION,
+    Bound.WAITING_FOR_SMS.label: Cause.WAITING_FOR_SMS,
+}
+
+
+def bound_in_words(label: object) -> str:
+    """The label of a bound for people, in the words of causes.
+
+    Examples
+    --------
+    >>> bound_in_words("kernel_gap"), bound_in_words("untraced_code")
+    ('gaps between kernels', 'untraced code')
+    """
+    return str(_BOUNDS.get(str(label), in_words(label)))

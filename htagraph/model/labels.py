@@ -10,6 +10,7 @@ from zlib import crc32
 __all__ = ["CUT", "distinct_names", "is_printed_as", "labels_among", "name_label", "printable"]
 
 _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
+_NEXT_BATCH = re.compile(r"^enumerate\(DataLoader\)#_\w+(\.__next__)$")
 _ARGUMENTS = re.compile(r"[\w>]\(")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
@@ -65,8 +66,10 @@ def name_label(name: str, *, width: int = 48) -> str:
     'Kernel<cutlass_80_tensorop_s1688gemm_128x128>'
     >>> name_label("aten::mm"), name_label("Memcpy HtoD (Pageable -> Device)")
     ('aten::mm', 'Memcpy HtoD (Pageable -> Device)')
+    >>> name_label("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    'DataLoader.__next__'
     """
-    short = name = printable(name)
+    short = name = _NEXT_BATCH.sub(r"DataLoader\1", printable(name))
     is_function = name.endswith((")", ") const")) and _ARGUMENTS.search(name)
     if is_function or _RETURN_TYPE.match(name):
         bare = _RETURN_TYPE.sub("", name).replace("(anonymous namespace)::", "")

@@ -57,13 +57,13 @@ class Rule(Vocabulary):
     """The previous work was still running (programmatic dependent launch)."""
     FWDBWD_FLOW = 6, EdgeKind.FLOW, _RECORDED
     """The file says which backward operator belongs to which forward operator."""
-    HANDOFF = 7, EdgeKind.FLOW, _INFERRED
+    HANDOFF = 7, EdgeKind.FLOW, _INFERRED, "wait for another thread"
     """A thread does nothing while another one works for it: autograd, or a collective."""
     SYNC_RECORD = 8, EdgeKind.SYNC, _RECORDED
     """A ``cuda_sync`` record names what is waited for."""
     CALL_SEMANTICS = 9, EdgeKind.SYNC, _DEFINITION
     """The API call waits by definition."""
-    BLOCKING_COPY = 10, EdgeKind.SYNC, _DEFINITION
+    SYNCHRONOUS_COPY = 10, EdgeKind.SYNC, _DEFINITION
     """The call is synchronous, or the memory pageable, and the copy began before it returned."""
     RECORD_AND_WAIT_ORDER = 11, EdgeKind.SYNC, _INFERRED
     """An event record and a stream wait are paired by their order."""
@@ -73,16 +73,16 @@ class Rule(Vocabulary):
     """As many launches were outstanding as the launch queue holds."""
     WINDOW_START = 14, EdgeKind.SOURCE, _DEFINITION
     """The first known activity of a thread."""
-    LAUNCHED_BEFORE_CAPTURE = 15, EdgeKind.SOURCE, _DEFINITION, "launched before the capture"
-    """Device work whose launch was not captured."""
+    WORK_FROM_BEFORE_THE_PROFILE = 15, EdgeKind.SOURCE, _DEFINITION, "work from before the profile"
+    """Device work whose launch was not recorded."""
     RENDEZVOUS = 16, EdgeKind.COLLECTIVE, _DEFINITION
     """No rank leaves a collective before the last one has come."""
     GRAPH_REPLAY = 17, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
     FIRST_DEVICE_WORK = 18, EdgeKind.SOURCE, _INFERRED
-    """The first work recorded on a device began long after its launch: until then the device worked
-    off what had been launched before the capture."""
-    DEVICE_FULL = 19, EdgeKind.CONTENTION, _INFERRED
+    """The first work recorded on a device began long after its launch: until then the device ran
+    work from before the profile."""
+    NO_FREE_SMS = 19, EdgeKind.CONTENTION, _INFERRED, "no free SMs"
     """Ready work started as the last blocks of a long kernel on another stream drained."""
     RECURRING_IN_REPLAYS = 20, EdgeKind.SYNC, _INFERRED
     """The work starts right after the same work of another stream ended, again and again."""

@@ -9,6 +9,7 @@ __all__ = [
     "human_count",
     "human_duration",
     "human_number",
+    "human_percent",
     "human_size",
     "human_time",
 ]
@@ -56,6 +57,17 @@ def human_number(value: float) -> str:
     if abs(value) >= 100 or value.is_integer():
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def human_percent(share: float) -> str:
+    """A share in percent with two significant digits.
+
+    Examples
+    --------
+    >>> [human_percent(share) for share in (0.442, 0.0893, 0.05, 12.9)]
+    ['44%', '8.9%', '5%', '1,290%']
+    """
+    return f"{share:,.{int(abs(share) < 0.0995)}%}".replace(".0%", "%")
 
 
 def human_size(n_bytes: int) -> str:

@@ -27,6 +27,8 @@ class Window:
         As requested: ``ProfilerStep#3``, ``trace``.
     anchor : int
         Node that the window ends with by definition (the end of a step's host range), -1 for none.
+    n_steps : int
+        Whole steps that it consists of, 0 if it is not made of steps.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class Window:
     end_ns: int
     name: str
     anchor: int = -1
+    n_steps: int = 0
 
     def __post_init__(self) -> None:
         """Check the order of the bounds."""
@@ -52,6 +55,11 @@ class Window:
     def dur_ns(self) -> int:
         """Length of the window."""
         return self.end_ns - self.start_ns
+
+    @property
+    def step_ns(self) -> float:
+        """Step time: the mean length of its steps; 0 if it is not made of steps."""
+        return self.dur_ns / self.n_steps if self.n_steps else 0.0
 
 
 def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:

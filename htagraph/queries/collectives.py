@@ -177,7 +177,7 @@ def short_group(group: str) -> str:
 
 
 def launch_times(dag: Dag, events: I64) -> I64:
-    """Launch times of collectives, or times of their handoff to a worker, in ns."""
+    """Launch times of collectives, or times at which a worker got them, in ns."""
     return dag.events.ts_ns[launches_of(dag, events)]
 
 

@@ -22,17 +22,17 @@ _WHY = (
     "none",
     "same stream",
     "dependency",
-    "host wait",
+    "GPU synchronization",
     "late launch",
     "nothing else to run",
-    "unexplained",
+    "unknown wait",
 )
 """Why the next compute kernel did not run while communication was exposed.
 
 none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it
-waits for an event of that stream. host wait: it was launched after the host waited for the
-communication. late launch: it was launched after the communication began, for another reason.
-nothing else to run: there is none. unexplained: it was launched in time.
+waits for an event of that stream. GPU synchronization: it was launched after the host waited
+for the communication. late launch: it was launched after the communication began, for another
+reason. nothing else to run: there is none. unknown wait: it was launched in time.
 """
 
 
@@ -102,7 +102,7 @@ def _next_compute(dag: Dag, work: Clipped, compute: I64, cover: Cover) -> I64:
 def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     """Position in `_WHY` for each communication kernel and the compute kernel that follows it."""
     events, edges = dag.events, dag.edges
-    why = np.full(len(communication), _WHY.index("unexplained"), dtype=np.int64)
+    why = np.full(len(communication), _WHY.index("unknown wait"), dtype=np.int64)
     why[follower < 0] = _WHY.index("nothing else to run")
     known = np.flatnonzero(follower >= 0)
     first, later = communication[known], follower[known]
@@ -119,10 +119,10 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     reasons = {
         "same stream": same_stream | any_edge(passes & (kind == EdgeKind.STREAM)),
         "dependency": any_edge(passes & into_device & (kind == EdgeKind.SYNC)),
-        "host wait": any_edge(passes & ~into_device),
+        "GPU synchronization": any_edge(passes & ~into_device),
         "late launch": is_late,
     }
     why[known] = np.select(
-        list(reasons.values()), [_WHY.index(name) for name in reasons], _WHY.index("unexplained")
+        list(reasons.values()), [_WHY.index(name) for name in reasons], _WHY.index("unknown wait")
     )
     return why

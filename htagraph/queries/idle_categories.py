@@ -22,11 +22,11 @@ _NEVER = np.iinfo(np.int64).min
 
 
 def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
-    """Gaps of each stream in three categories: host wait, kernel wait and other.
+    """Gaps of each stream in three categories: ``host_wait``, ``kernel_wait`` and other.
 
-    A gap is a host wait if the work that ends it was launched after the gap began, else a kernel
-    wait if it is short, else other. Only time between two kernels is a gap, not that before the
-    first or after the last.
+    A gap is a ``host_wait`` if the work that ends it was launched after the gap began, else a
+    ``kernel_wait`` if it is short, else other. Only time between two kernels is a gap, not that
+    before the first or after the last.
 
     Parameters
     ----------

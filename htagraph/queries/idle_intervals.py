@@ -33,7 +33,7 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
 
         cpu 1    | [aten::mul [launch]]      host gap      [aten::add [launch >a]]
         stream 7 | [mul       ]                                          [add <a ]
-        idle     |             [.........python_gap........][..host..][la]
+        idle     |             [.........untraced_code........][..host..][la]
 
     Parameters
     ----------

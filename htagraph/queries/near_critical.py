@@ -14,7 +14,7 @@ from htagraph.lookup.naming import names_or_empty, op_names
 from htagraph.model.answers import NEAR_CRITICAL
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import name_label
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
@@ -144,7 +144,7 @@ def _shares(sums: pd.Series[int]) -> str:
     """Groups with their shares, without the smallest: ``host 62%, launch 38%``."""
     shares = sums / sums.sum()
     worth = shares[shares >= _WORTH_SAYING]
-    return ", ".join(f"{in_words(name)} {share:.0%}" for name, share in worth.items())
+    return ", ".join(f"{bound_in_words(name)} {share:.0%}" for name, share in worth.items())
 
 
 def _said(part: pd.DataFrame, dur_ns: int, float_ns: int) -> str:

@@ -10,7 +10,7 @@ from htagraph.explain.attributed import Attributed
 from htagraph.explain.attributed_time import attributed
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments, segment_labels
-from htagraph.lookup.compiled_work import is_replayed
+from htagraph.lookup.compiled_work import can_capture
 from htagraph.lookup.data_loaders import find_loading
 from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
@@ -62,19 +62,22 @@ def trials_on(
     """The same of a window, given its critical path."""
     rehearsal, is_large = Rehearsal(dag, window), len(dag.edges) >= LARGE
 
-    def causes() -> Iterator[Candidate]:
+    edges = pd.DataFrame({"edge": segments.edge})
+
+    def charges() -> Charges:
+        return Charges.of(dag, rehearsal.expected.replay).with_path(edges, charged.causes())
+
+    def causes(charges: Charges) -> Iterator[Candidate]:
         if rehearsal.hold_out.is_too_large:
             return
-        edges, labels = pd.DataFrame({"edge": segments.edge}), charged.causes()
-        charges = Charges.of(dag, rehearsal.expected.replay).with_path(edges, labels)
-        yield from of_causes(edges, labels, charges)
+        yield from of_causes(edges, charged.causes(), charges)
         if is_large:
             _ = rehearsal.readings  # made once, before threads share them
 
     def parts() -> Iterator[Candidate]:
         if rehearsal.hold_out.is_too_large:
             return
-        done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
+        done = kinds_done(can_capture=can_capture(dag, window), loading=find_loading(dag))
         sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
         columns = {"event": segments.event, "edge": segments.edge, "dur_ns": segments.dur_ns}
         labels = {
@@ -83,10 +86,11 @@ def trials_on(
         frame = pd.DataFrame(labels | columns, copy=False)
         yield from of_parts(frame, charged.labels(), sequences, is_large=is_large, done=done)
 
-    return Trials(rehearsal, causes, parts, n_threads=_THREADS_OF_LARGE if is_large else 1)
+    n_threads = _THREADS_OF_LARGE if is_large else 1
+    return Trials(rehearsal, charges, causes, parts, n_threads)
 
 
-def _sequences(dag: Dag, window: Window, most: int) -> list[tuple[str, ...]]:
-    """Sequences of kernels that recur on a stream, by the idle time between them."""
+def _sequences(dag: Dag, window: Window, most: int) -> Iterator[tuple[str, ...]]:
+    """Yield sequences of kernels that recur on a stream, by the idle time between them."""
     found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=most)
-    return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]
+    yield from map(tuple, found.loc[found["gap_ns"] > 0, "pattern"])

@@ -39,7 +39,7 @@ _FLUSH = re.compile(r"(?i)flush")
 """Overhead that is also on threads of the profiler, which the file may not name."""
 _NO_PROCESS = -1
 """Process of the row to which Kineto assigns all overhead."""
-_HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
+_HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 _CALLS = (EventKind.OP, EventKind.RUNTIME)
 
 
@@ -142,11 +142,15 @@ def _lanes(dag: Dag, found: Clipped) -> I64:
 def _only_thread_in_a_call(dag: Dag, threads: I64, found: Clipped) -> I64:
     """The thread that is in one operator or call from start to end; -1 for none or several."""
     events = dag.events
-    calls = np.flatnonzero(among(events.kind, _CALLS))
-    calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     n_threads, only = np.zeros(len(found.event), np.int64), np.full(len(found.event), -1, np.int64)
-    for thread in threads.tolist():
-        mine = calls[events.lane[calls] == thread]
+    if not len(found.event):
+        return only
+    calls = np.flatnonzero(among(events.kind, _CALLS))
+    calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
+    ends = np.searchsorted(events.lane[calls], threads, side="right")
+    begins = np.searchsorted(events.lane[calls], threads)
+    for thread, begin, end in zip(threads.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        mine = calls[begin:end]
         until_ns = np.maximum.accumulate(events.end_ns[mine])
         last = np.searchsorted(events.ts_ns[mine], found.start_ns, side="right") - 1
         covers = gather(until_ns, last, np.iinfo(np.int64).min) >= found.end_ns

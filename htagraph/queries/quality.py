@@ -31,10 +31,10 @@ from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
 from htagraph.queries.profiler_overhead import profiler_overhead_of
 
-__all__ = ["UNEXPLAINED_LIMIT", "quality", "quality_of", "unexplained_in_words"]
+__all__ = ["UNKNOWN_LIMIT", "quality", "quality_of", "unknown_in_words"]
 
-UNEXPLAINED_LIMIT = 0.2
-"""Share of unexplained time above which a critical path does not establish what bounds the run.
+UNKNOWN_LIMIT = 0.2
+"""Share of unknown waits above which a critical path does not establish what limits the run.
 Chosen."""
 
 _GOOD = 0.95
@@ -69,7 +69,7 @@ def _links(dag: Dag) -> list[_Check]:
     ids = dag.events.correlation[device[dag.launch[device] >= 0]]
     n_ids = int(group_starts(np.sort(ids)).sum())  # `np.unique` takes far longer
     moved_by, overlap = dag.calibration.moved_by, dag.calibration.clock_overlap_ns
-    n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
+    n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_latency_ns
     return [
         _Check(
             "device work present",
@@ -77,57 +77,58 @@ def _links(dag: Dag) -> list[_Check]:
             1,
             NO_DEVICE_WORK
             if is_plain(dag.events)
-            else "no GPU questions can be answered: profile with ProfilerActivity.CUDA.",
+            else "No question on the GPU can be answered: profile with ProfilerActivity.CUDA.",
         ),
         _Check(
             "device work linked to its launch",
             linked,
             len(device),
-            "the rest was enqueued before the capture began, or its launch was not recorded: it "
-            "hangs on the window's start.",
+            f"The launch of {1 - linked / max(len(device), 1):.0%} of the device work is unknown, "
+            "so that the path may begin there: start the profile before the work is launched.",
         ),
         _Check(
             "launches with their device work",
             int(launches.has_work.sum()),
             len(launches.event),
-            "the work of the others was still queued when the capture ended, or its records were "
-            "lost: htagraph ask damage says when.",
+            "The work of some launches was still queued when the profile ended, or its records "
+            "were lost: the question damage says when.",
         ),
         _Check(
             "correlation ids name one call",
             n_ids - dag.notes["n_ambiguous_correlations"],
             n_ids,
-            "where several calls carry one id, the earliest is taken as the launch.",
+            "Several calls carry one correlation id: the earliest is taken as the launch.",
             limit=1.0,
         ),
         _Check(
             "device clock agrees with host clock",
             int(not moved_by),
             1,
-            f"device times were moved by {moved_by} so that no kernel precedes its launch and no "
-            "wait ends before what it waited for."
+            f"The clocks disagree: device times are moved by {moved_by}, so that no kernel "
+            "precedes its launch and no wait ends before what it waited for."
             if moved_by
             else "",
         ),
         _Check(
-            "launch floor measured on an idle device",
+            "launch latency measured on an idle device",
             n_idle,
             max(n_idle, FEWEST_IDLE_LAUNCHES) if linked else 0,
-            f"fewer than {FEWEST_IDLE_LAUNCHES}: that a launch needs {human_duration(floor_ns)} is "
-            "a guess, limited by how long launch calls take.",
+            f"Launch overhead is a guess ({human_duration(floor_ns)} a launch): "
+            f"{human_count(n_idle, 'usable sample')}, {FEWEST_IDLE_LAUNCHES} needed.",
         ),
         _Check(
             "waits end after what they waited for",
             int(overlap == 0),
             1,
-            f"clocks drift: by them, waits end up to {human_duration(overlap)} before what they "
+            f"Clocks drift: by them, waits end up to {human_duration(overlap)} before what they "
             "waited for, which then counts until the wait ends.",
         ),
         _Check(
             "edges run forward in time",
             len(dag.edges),
             len(dag.edges) + len(dag.rejected.edges),
-            "the others are kept aside with their skew (graph.rejected_edges) and are not used.",
+            "Some dependencies run backward in time and are not used: graph.rejected_edges has "
+            "them with their skew.",
             limit=1.0,
         ),
     ]
@@ -141,18 +142,18 @@ def _waits(dag: Dag) -> list[_Check]:
     waits = long_waits(dag)
     return [
         _Check(
-            "long host waits matched with device work",
+            "long synchronizations matched with device work",
             int((waits & is_matched(dag)).sum()),
             int(waits.sum()),
-            "the path stays on the host during the others, whose time is charged to host waits "
-            "that are not recorded.",
+            "What some long waits are for is unknown: their time counts as unrecorded waits. "
+            "Record it with enable_cuda_sync_events=True.",
         ),
         _Check(
             "stream waits recorded, not inferred",
             recorded,
             len(between_streams),
-            "cross-stream waits are inferred from the order and times of calls; profile with "
-            "experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True) to record them.",
+            "Waits between streams are inferred from the order and times of calls. Record them: "
+            "experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True).",
         ),
     ]
 
@@ -178,7 +179,7 @@ def _joined(dag: Dag, window: Window) -> _Check:
         device_ns = int(events.dur_ns[apart[events.is_device[apart]]].sum())
         on_device = f"{human_duration(device_ns)} of device time; " if device_ns else ""
         said = (
-            f"no edge joins {human_count(len(apart), 'event')} ({on_device}{n[most]:,} on "
+            f"No edge joins {human_count(len(apart), 'event')} ({on_device}{n[most]:,} on "
             f"{thread}{tracks[found[most]]}) to the rest: they are of another task, or what gave "
             "them their work was not recorded; no path leads there."
         )
@@ -205,7 +206,7 @@ def _arrows(dag: Dag) -> list[_Check]:
             "arrows of the file join two slices",
             min(n_joined, n_arrows),
             n_arrows,
-            "the others have no start, or no slice at one of their ends: they are no edges.",
+            "Some arrows have no start, or no slice at one of their ends: they are no edges.",
         )
     ]
 
@@ -223,7 +224,8 @@ def _cut_ranges(dag: Dag) -> list[_Check]:
             "host collectives end before their callers continue",
             n_all - n_cut,
             n_all,
-            "the others were recorded as ending later, and end here where their callers continue.",
+            "Some host collectives were recorded as ending after their callers continue: they end "
+            "there.",
             limit=1.0,
         )
     ]
@@ -241,8 +243,8 @@ def _recorded_values(dag: Dag) -> _Check:
         "recorded bandwidths of copies fit bytes and durations",
         found.n_fit,
         found.n_compared,
-        f"the median recorded value is {found.factor:.3g} of bytes by duration; {taken}.",
-        note=f"{taken}." if found.n_compared else "",
+        f"The median recorded value is {found.factor:.3g} of bytes by duration; {taken}.",
+        note=f"{taken[0].upper()}{taken[1:]}." if found.n_compared else "",
     )
 
 
@@ -255,7 +257,7 @@ def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
         rule, n_edges, path_ns, share, n_pairs, n_matched, n_all, chance = row
         on_path = f"{human_duration(path_ns)} ({share:.1%}) of the path"
         rests = (
-            f"learnt from {human_count(n_pairs, 'pair')} of places, which random times would "
+            f"learned from {human_count(n_pairs, 'pair')} of places, which random times would "
             f"match in {chance:.2%} of cases at most"
             if n_pairs
             else "each judged by itself"
@@ -274,11 +276,11 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
         return []
     path_ns, most = int(found["path_ns"].sum()), found.iloc[0]
     too_long = (
-        f"times of the path are too long by {human_duration(path_ns)} "
+        f"Times of the path are too long by {human_duration(path_ns)} "
         f"({path_ns / max(window.dur_ns, 1):.1%}) at least, most in {most['inside']} "
         f"({most['name']})"
         if path_ns
-        else "none of what is recorded of it is on the path"
+        else "None of what is recorded of it is on the path"
     )
     said = f"{too_long}; what it takes to record each event is not recorded."
     return [
@@ -292,18 +294,18 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     ]
 
 
-def unexplained_in_words(share: float) -> str:
-    """Why nothing is predicted of a path with so much unexplained time; empty below the limit.
+def unknown_in_words(share: float) -> str:
+    """Why nothing is predicted of a path with so many unknown waits; empty below the limit.
 
     Examples
     --------
-    >>> unexplained_in_words(0.25)
-    '25% of the critical path is unexplained (limit 20%), so no prediction is made'
+    >>> unknown_in_words(0.25)
+    '25% of the critical path is unknown waits (limit 20%), so no prediction is made'
     """
-    if share <= UNEXPLAINED_LIMIT:
+    if share <= UNKNOWN_LIMIT:
         return ""
     return (
-        f"{share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so no "
+        f"{share:.0%} of the critical path is unknown waits (limit {UNKNOWN_LIMIT:.0%}), so no "
         "prediction is made"
     )
 
@@ -317,7 +319,7 @@ def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
     """The same, given the window's critical path."""
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1
-    unexplained = int(path.dur_ns[path.bound == Bound.UNEXPLAINED].sum())
+    unexplained = int(path.dur_ns[path.bound == Bound.UNKNOWN_WAITS].sum())
     checks = [
         *_links(dag),
         _joined(dag, window),
@@ -346,8 +348,8 @@ def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
             "critical path explained (ns)",
             window.dur_ns - unexplained,
             window.dur_ns,
-            "what bounds the run is not established; see the other checks for what is missing.",
-            limit=1 - UNEXPLAINED_LIMIT,
+            "what limits the run is not established; see the other checks for what is missing.",
+            limit=1 - UNKNOWN_LIMIT,
         ),
     ]
     return QUALITY.frame(

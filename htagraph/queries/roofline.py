@@ -10,19 +10,17 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
-from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, operator_roofs
-from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape_of, named
+from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape, named, operators_of
 from htagraph.model.answers import ROOFLINE
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.operators.work import Family
 
-__all__ = ["by_shape", "main_limit", "roofline"]
+__all__ = ["main_limit", "roofline"]
 
 By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
 
@@ -43,7 +41,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     DataFrame, schema `answers.ROOFLINE`
         Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
         Work without a model has a row of its own in each group, with 0 calls. ``attrs["peaks"]``
-        has the device, its memory bandwidth and its dense peaks, if all devices are alike: at the
+        has the device, its memory bandwidth and its dense peaks, if they are all the same: at the
         clocks that a log sampled, if any.
 
     Notes
@@ -123,23 +121,12 @@ def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
     return np.asarray(time.reshape(n_groups, n).argmax(axis=1), dtype=np.int64)
 
 
-def _operators(dag: Dag, work: I64, roofs: OperatorRoofs) -> I64:
-    """The operator of each piece of work: with a model, else the innermost; -1 for none."""
-    event = gather(roofs.work.event, roofs.work.call)
-    return np.where(event >= 0, event, innermost(dag.unrolled, work, (EventKind.OP,)))
-
-
-def by_shape(dag: Dag, work: I64, roofs: OperatorRoofs) -> Groups:
-    """Device work by operator and the shapes of its inputs."""
-    return by_shape_of(dag, _operators(dag, work, roofs))
-
-
 def _grouped(dag: Dag, work: I64, roofs: OperatorRoofs, by: str) -> Groups:
     """The group of each piece of device work."""
     if by == "op":
-        return named(dag, _operators(dag, work, roofs))
+        return named(dag, operators_of(dag, work, roofs.work))
     if by == "shape":
-        return by_shape(dag, work, roofs)
+        return by_shape(dag, work, roofs.work)
     if by == "kernel":
         return named(dag, work)
     if by == "family":

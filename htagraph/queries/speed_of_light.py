@@ -9,13 +9,14 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
+from htagraph.lookup.work_groups import by_shape
 from htagraph.model.answers import SPEED_OF_LIGHT
 from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.operators.work import Family
-from htagraph.queries.roofline import by_shape, main_limit
+from htagraph.queries.roofline import main_limit
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
@@ -32,20 +33,20 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.SPEED_OF_LIGHT`
-        Operators by shape, largest drag first, after a row for all. Empty if no operator has a
+        Operators by shape, largest cost first, after a row for all. Empty if no operator has a
         model or the device's peaks are not known.
 
     Notes
     -----
     The window is replayed with the device work of each operator at its roof (`roofline`), as by
     `at_roof`; and at the share of the roof that the best operator of its family reaches in this
-    trace, which is attainable. Kernels alone get faster: launches and host code stay.
+    trace, which is attainable. Kernels alone get faster: launches and CPU code stay.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
     if not roofs.has_peaks:
         return SPEED_OF_LIGHT.empty()
-    joined, groups = roofs.work, by_shape(dag, work.event, roofs)
+    joined, groups = roofs.work, by_shape(dag, work.event, roofs.work)
     is_modelled = joined.call >= 0
     of_call = np.full(len(joined.event), -1, dtype=np.int64)
     of_call[joined.call[is_modelled]] = groups.code[is_modelled]
@@ -61,8 +62,8 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     replay = Rehearsal(dag, window).expected.replay
     group = np.full(len(dag.events), -1, dtype=np.int64)
     group[work.event] = gather(of_call, joined.call)
-    drags_ns = [
-        _drags_ns(window, replay, group, 1 - least / np.maximum(device_ns, 1))
+    costs_ns = [
+        _costs_ns(window, replay, group, 1 - least / np.maximum(device_ns, 1))
         for least in (roof_ns, attainable_ns)
     ]
     frame = SPEED_OF_LIGHT.frame(
@@ -79,13 +80,13 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
             "limit": categorical(
                 [*main_limit(np.zeros_like(of_call), roofs, 1), *limit], Limit.labels()
             ),
-            "drag_ns": drags_ns[0],
-            "drag_share": drags_ns[0] / max(window.dur_ns, 1),
-            "attainable_ns": drags_ns[1],
+            "cost_ns": costs_ns[0],
+            "cost_share": costs_ns[0] / max(window.dur_ns, 1),
+            "attainable_ns": costs_ns[1],
         }
     )
     rest = frame.iloc[1:].sort_values(
-        ["drag_ns", "device_ns", "group"], ascending=[False, False, True]
+        ["cost_ns", "device_ns", "group"], ascending=[False, False, True]
     )
     return pd.concat([frame.iloc[:1], rest], ignore_index=True)
 
@@ -101,7 +102,7 @@ def _best(share: F64, family: I64, limit: I64) -> F64:
     return np.where(best > 0, best, 1.0)[family]
 
 
-def _drags_ns(window: Window, replay: Replay, group: I64, spared: F64) -> I64:
+def _costs_ns(window: Window, replay: Replay, group: I64, spared: F64) -> I64:
     """What the window loses without the spared share of all groups, and of each."""
     owner = gather(group, replay.owner)
     cut = np.rint(replay.lag_ns * gather(spared, owner, 0.0)).astype(np.int64)
@@ -109,4 +110,4 @@ def _drags_ns(window: Window, replay: Replay, group: I64, spared: F64) -> I64:
     everything = np.where(owner >= 0, np.int64(0), np.int64(-1))
     both = np.stack([everything, np.where(owner >= 0, owner + 1, -1)], axis=1)
     removal = Removal.of_edges(replay, both, np.stack([without, without], axis=1), len(spared) + 1)
-    return removal.drags_ns(window)
+    return removal.costs_ns(window)

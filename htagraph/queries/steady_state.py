@@ -1,4 +1,4 @@
-"""Steady state: steps that are alike, the one that represents them, and how others differ."""
+"""Steady state: typical steps, the one that represents them, and how others differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.STEADY_STATE`
-        By time. With fewer than three steps that are alike, none is steady.
+        By time. With fewer than three typical steps, none is steady.
 
     Examples
     --------

@@ -12,7 +12,7 @@ import pandas as pd
 from htagraph.errors import QueryError
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sampled_use import SAMPLED, sampled_use
-from htagraph.lookup.sm_activity import sm_activity
+from htagraph.lookup.sm_activity import SmActivity, sm_activity
 from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import UTILIZATION
 from htagraph.model.arrays import F64, I64
@@ -45,7 +45,7 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
 
     All but the first are estimates from launch geometry: they assume that blocks of a kernel last
     equally long, and that concurrent kernels add up. ``grid_coverage`` is the share of kernel time
-    with recorded grids; the rest is assumed to be alike. Below a half there is no estimate.
+    with recorded grids; the rest is assumed to be the same. Below a half there is no estimate.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
         int(ranges.end_ns.max(initial=window.end_ns)),
         window.name,
     )
-    parts = [_one_device(dag, whole, int(device), ranges) for device in devices_of(dag)]
+    parts = [_one_device(dag, one, ranges) for one in sm_activity(dag, whole)]
     if not parts:
         return UTILIZATION.empty()
     return UTILIZATION.frame(
@@ -108,10 +108,10 @@ def _ratio(part: F64, whole: F64) -> F64:
     return shares
 
 
-def _one_device(dag: Dag, window: Window, device: int, ranges: _Ranges) -> dict[str, npt.ArrayLike]:
+def _one_device(dag: Dag, full: SmActivity, ranges: _Ranges) -> dict[str, npt.ArrayLike]:
     """Rows of one device."""
-    start, end = ranges.start_ns, ranges.end_ns
-    found = sm_activity(dag, window, device).within(start, end)
+    start, end, device = ranges.start_ns, ranges.end_ns, full.device
+    found = full.within(start, end)
     length = (end - start).astype(np.float64)
     busy = _ratio(found["busy"], length)
     grids = _ratio(found["known"], found["busy"])

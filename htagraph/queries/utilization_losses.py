@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sm_activity import SmActivity, sm_activity
 from htagraph.model.answers import UTILIZATION_LOSSES
 from htagraph.model.dag import Dag
@@ -49,11 +52,19 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
     1        used  ampere_sgemm_128x64_nn   0.19
     2        idle                           0.13
     """
-    devices = devices_of(dag).tolist() if window.dur_ns else []
-    found = [_one_device(dag, window, sm_activity(dag, window, device)) for device in devices]
-    if not found:
+    devices = [*sm_activity(dag, window)] if window.dur_ns else []
+    if not devices:
         return UTILIZATION_LOSSES.frame(_nothing())
-    frame = pd.concat(found)
+    shares = _joined([_shares(dag, window, one) for one in devices])
+    kernels = _joined([_kernels(dag, one) for one in devices])
+    keys = ["device", "use", "name"]
+    sums = shares.groupby(keys, sort=True, as_index=False)["share"].sum()
+    of_name = kernels.groupby(["device", "name"], sort=True)
+    about = of_name[["n_blocks", "n_waves", "n_fit"]].median().astype(np.int64)
+    about["n_kernels"], about["kernel_ns"] = of_name.size(), of_name["kernel_ns"].sum()
+    frame = sums[sums["share"] > _ROUNDING].join(about, on=["device", "name"])
+    frame[about.columns] = frame[about.columns].fillna(0).astype(np.int64)  # of no kernel
+    frame["name"] = np.append(dag.events.symbols.array, "")[frame["name"].to_numpy(np.int64)]
     frame = frame.assign(least=-frame["share"].round(_DIGITS))
     order = ["device", "least", "use", "name"]
     frame = frame.sort_values(order, ignore_index=True).drop(columns="least")
@@ -67,33 +78,33 @@ def _nothing() -> dict[str, object]:
     return columns | {"use": categorical([], SlotUse.labels())}
 
 
-def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
-    """Rows of one device."""
-    kernels, geometry, slots = full.kernels, full.geometry, full.slots
-    names = dag.events.name[kernels.event]
-    n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
-    n_names = len(dag.events.symbols)
-    code = slots.use.astype(np.int64) * n_names + gather(names, slots.kernel)
-    share = pd.Series(slots.time_ns / window.dur_ns, copy=False).groupby(code, sort=True).sum()
-    use, name = np.divmod(share.index.to_numpy(np.int64), n_names)
-    sums = pd.DataFrame({"use": use, "name": name, "share": share.to_numpy()})
-    sums = sums[sums["share"] > _ROUNDING].reset_index(drop=True)
-    of_name = pd.DataFrame(
-        {
-            "name": names,
-            "kernel_ns": kernels.dur_ns,
-            "n_blocks": geometry.n_blocks,
-            "n_waves": np.where(geometry.is_known, n_waves, 0),
-            "n_fit": np.where(geometry.is_known, geometry.resident, 0),
-        }
-    ).groupby("name", sort=True)
-    about = of_name[["n_blocks", "n_waves", "n_fit"]].median().astype(np.int64)
-    about["n_kernels"], about["kernel_ns"] = of_name.size(), of_name["kernel_ns"].sum()
-    rows = sums.join(about, on="name")
-    rows["name"] = dag.events.symbols.array[rows["name"].to_numpy(np.int64)]
+def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> pd.DataFrame:
+    """The same columns of several devices as one frame."""
+    return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+
+def _shares(dag: Dag, window: Window, full: SmActivity) -> dict[str, npt.NDArray[Any]]:
+    """What warp slots of a device are used for, by kernel; -1 is none."""
+    slots, names = full.slots, dag.events.name[full.kernels.event]
     idle = 1.0 - full.whole("busy")["busy"] / window.dur_ns
-    if idle > _ROUNDING:
-        zeros = dict.fromkeys(("n_blocks", "n_waves", "n_fit", "n_kernels", "kernel_ns"), 0)
-        last = {"use": int(SlotUse.IDLE), "name": "", "share": idle, **zeros}
-        rows = pd.concat([rows, pd.DataFrame([last])])
-    return rows.assign(device=full.device)
+    use = np.append(slots.use.astype(np.int64), int(SlotUse.IDLE))
+    return {
+        "device": np.full(len(use), full.device),
+        "use": use,
+        "name": np.append(gather(names, slots.kernel), -1),
+        "share": np.append(slots.time_ns / window.dur_ns, idle),
+    }
+
+
+def _kernels(dag: Dag, full: SmActivity) -> dict[str, npt.NDArray[Any]]:
+    """Kernels of a device and their geometry."""
+    kernels, geometry = full.kernels, full.geometry
+    n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
+    return {
+        "device": np.full(len(kernels.event), full.device),
+        "name": dag.events.name[kernels.event],
+        "kernel_ns": kernels.dur_ns,
+        "n_blocks": geometry.n_blocks,
+        "n_waves": np.where(geometry.is_known, n_waves, 0),
+        "n_fit": np.where(geometry.is_known, geometry.resident, 0),
+    }

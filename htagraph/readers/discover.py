@@ -113,7 +113,7 @@ def _how_to_find(where: object) -> str:
         return f"export it first: nsys export --type sqlite {reports[0]}"
     for path in files[:_MOST_RECOGNIZED]:
         if (other := other_format(path)) is not None:
-            return f"{path.name} is {other.name}: {other.hint}"
+            return f"{path.name} is {other.name}: {other.hint_on(path)}"
     return f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path."
 
 

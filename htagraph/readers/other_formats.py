@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple, NoReturn
 
 from htagraph.errors import TraceFormatError
@@ -49,6 +50,11 @@ class OtherFormat(NamedTuple):
     hint: str
     begins: Callable[[bytes], bool]
     suffixes: tuple[str, ...] = ()
+
+    def hint_on(self, path: Path) -> str:
+        """The hint, with commands as a shell takes them."""
+        said = self.hint.replace("FILE", quote(str(path)))
+        return said.replace("FOLDER", quote(str(path.parent)))
 
 
 FLIGHT_RECORDER = "a flight recorder dump of PyTorch"
@@ -182,7 +188,8 @@ def refuse_other_format(source: str | Path | bytes, **_options: object) -> NoRet
     """Raise, with the name of the format and the tool that reads it."""
     found = other_format(source)
     assert found is not None
-    path = None if isinstance(source, bytes) else source
+    path = None if isinstance(source, bytes) else Path(source)
+    hint = found.hint if path is None else found.hint_on(path)
     is_read = found.name in (FLIGHT_RECORDER, WORKER_TIMELINE)
     what = "which is no trace of one rank" if is_read else "which htagraph does not read"
-    raise TraceFormatError(f"this is {found.name}, {what}.", path=path, hint=found.hint)
+    raise TraceFormatError(f"this is {found.name}, {what}.", path=path, hint=hint)

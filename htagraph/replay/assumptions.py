@@ -27,7 +27,7 @@ __all__ = ["Assumption", "Reading", "readings"]
 
 _LESS_SURE = (
     Rule.HOST_POLLS,
-    Rule.DEVICE_FULL,
+    Rule.NO_FREE_SMS,
 )
 """Inferred rules that are wrong for about 1% of their edges; see docs/accuracy.md."""
 _TYPICAL_RULES = (
@@ -52,8 +52,8 @@ test_changes: a kernel queued behind another starts 1 to 2 us after it."""
 class Assumption(StrEnum):
     """One way to assume what a trace leaves open, in words."""
 
-    AS_BOUND = "unexplained time moves with the edge that bound"
-    RIGID = "unexplained time stays, and each change does the least it can"
+    AS_BOUND = "unknown waits move with the edge that bound"
+    RIGID = "unknown waits stay, and each change does the least it can"
     LOOSE = "calls that waited take no time of their own, and each change does the most it can"
     GAPS_WAIT = "host gaps that end with device work waited for it"
     OWN_TIME = "less certain inferred waits are the host's own time"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,6 @@ from htagraph.replay.token_surplus import Balance
 
 __all__ = [
     "REMOVALS",
-    "REPAIRS",
     "SPEEDS",
     "TWICE_AS_FAST",
     "UNRANKED",
@@ -49,7 +48,7 @@ _N_NAMES_OF_LARGE = 4
 """Kernels and operators to try; of a large graph fewer, since each costs several replays. Chosen to
 bound the time of a report: test_candidates counts them."""
 _N_SITES = 8
-"""Places of host code, and of waits, to try. Chosen like the names: test_candidates counts them."""
+"""Places of code, and of waits, to try. Chosen like the names: test_candidates counts them."""
 _MIN_SHARE = 0.001
 """Share of the path below which a part is not tried. Chosen: test_candidates has one either side.
 """
@@ -63,15 +62,15 @@ class Candidate(NamedTuple):
     Parameters
     ----------
     kind : str
-        ``cause`` (the run without it), ``repair`` of a cause, ``kernel``, ``operator``, ``wait`` …
+        ``cause`` (the run without it), ``kernel``, ``operator``, ``wait`` …
     target : str
         What is changed, for people.
     left : float
         Share of its time left to the target.
     cause : str
-        Cause that is gone or repaired, or empty.
+        Cause that is gone, or empty.
     rank : int
-        Rank whose lateness is repaired, else -1.
+        Rank that is not late, else -1.
     is_last_resort : bool
         Used only if no other change of its kind applies to the target.
     """
@@ -88,7 +87,7 @@ class Candidate(NamedTuple):
 def of_parts(
     segments: pd.DataFrame,
     attributed: pd.DataFrame,
-    sequences: Sequence[tuple[str, ...]] = (),
+    sequences: Iterable[tuple[str, ...]] = (),
     *,
     is_large: bool = False,
     done: Collection[str] = (),
@@ -97,8 +96,8 @@ def of_parts(
 
     Parameters
     ----------
-    sequences : sequence of tuple of str
-        Names of kernels that recur one after the other.
+    sequences : iterable of tuple of str
+        Names of kernels that recur one after the other; used last.
     done : collection of str
         Kinds of change that the run has already, see `kinds_done`.
     """
@@ -110,16 +109,16 @@ def of_parts(
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
 
 
-def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
-    """Kinds of change that the run has already: it replays graphs, or its workers load ahead.
+def kinds_done(*, can_capture: bool, loading: Loading) -> tuple[str, ...]:
+    """Kinds of change that the run has already, or cannot have: graphs, or workers that load.
 
     Examples
     --------
-    >>> kinds_done(is_replayed=True, loading="in process")
+    >>> kinds_done(can_capture=False, loading="in process")
     ('launches',)
     """
     by_workers = loading not in {"", "in process"}
-    had = {"launches": is_replayed, "data loading": by_workers}
+    had = {"launches": not can_capture, "data loading": by_workers}
     return tuple(kind for kind, is_done in had.items() if is_done)
 
 
@@ -131,7 +130,7 @@ def of_causes(
     balance: Balance | None = None,
     machines: Mapping[int, str] | None = None,
 ) -> Iterator[Candidate]:
-    """Yield the run without each cause, or without each late rank's delay; and repairs.
+    """Yield the run without each cause, or without each late rank's delay.
 
     A rank with too many tokens would still be last if it were not late for another reason.
 
@@ -166,18 +165,14 @@ def of_causes(
                 if rank in overfull
                 else tuple(Equalise().on_rank(one) for one in same or [rank])
             )
-            yield Candidate("repair", f"{cause} {rank}", changes, 0.0, cause, rank)
+            yield Candidate("cause", f"{cause} {rank}", changes, 0.0, cause, rank)
             continue
         if cause is Cause.EXPERT_IMBALANCE and balance is not None:
             yield Candidate("cause", str(cause), (balance,), 0.0, cause)
-            yield Candidate("repair", str(cause), (balance,), 0.0, cause)
         if cause in REMOVALS:
             yield Candidate("cause", str(cause), (REMOVALS[cause],), 0.0, cause)
         gone = charges.without(cause)
         yield Candidate("cause", str(cause), (gone,), 0.0, cause, is_last_resort=True)
-        left = TWICE_AS_FAST if cause is Cause.COMPUTE else 0.0
-        for change in REPAIRS.get(cause, ()):
-            yield Candidate("repair", str(cause), (change,), left, cause)
 
 
 def together(machines: Mapping[int, str]) -> dict[int, int]:
@@ -218,7 +213,7 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
 
 
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
-    """Yield host code by line, or by the operators around it."""
+    """Yield untraced code by line, or by the operators around it."""
     code = attributed[attributed["cause"] == Cause.HOST_CODE]
     number, ops = pd.factorize(code["op"].to_numpy(object))
     inside = ("in " + ops)[number]  # each text once: a name may have megabytes
@@ -230,7 +225,7 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
         part = named[named["where"] == place]
         is_named = bool(((part["frame"] != "") | (part["place"] != "")).any())
         whole: Change = _spared(segments, part, f"code {place}")
-        yield Candidate("host code", place, (Remove(Code(place)) if is_named else whole,))
+        yield Candidate("Python code", place, (Remove(Code(place)) if is_named else whole,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
@@ -240,11 +235,11 @@ def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
     sites = waits["dur_ns"].groupby([site[name] for name in site], sort=False).sum()
     for cause, name, op in sites.sort_values(ascending=False, kind="stable").index[:_N_SITES]:
         group = waits_at(str(name), str(op))
-        kind = "blocking copy" if cause == Cause.BLOCKING_COPY else "wait"
+        kind = "synchronous copy" if cause == Cause.SYNCHRONOUS_COPIES else "wait"
         yield Candidate(kind, group.name, (NoWait(group),))
 
 
-_WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY)
+_WAITS = (Cause.GPU_SYNCHRONIZATION, Cause.UNRECORDED_WAIT, Cause.SYNCHRONOUS_COPIES)
 _OF_THE_WHOLE = (
     Candidate("communication", "twice the bandwidth", (Bandwidth(2.0),), 0.5),
     Candidate(
@@ -253,28 +248,20 @@ _OF_THE_WHOLE = (
         (Overlap(of_class(KernelClass.COMMUNICATION)),),
     ),
     Candidate("data loading", "prefetch one batch ahead", (Prefetch(),)),
-    Candidate("launches", "each step captured as a CUDA graph", (Graphed(),)),
+    Candidate("launches", "each step captured as a graph", (Graphed(),)),
     Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
 )
 """Changes to the whole run."""
-UNRANKED = (Cause.UNEXPLAINED, Cause.LAUNCHED_BEFORE_CAPTURE)
+UNRANKED = (Cause.UNKNOWN_WAITS, Cause.WORK_FROM_BEFORE_THE_PROFILE)
 """Causes that nothing in the run can be blamed for."""
 REMOVALS: dict[Cause, Change] = {
     Cause.FULL_QUEUE: Remove(EdgeKind.QUEUE.label),
-    Cause.DEVICE_FULL: Remove(EdgeKind.CONTENTION.label),
-    Cause.HOST_WAIT: Remove(HOST_WAITS),
-    Cause.BLOCKING_COPY: Remove(COPIES_THAT_BLOCK),
+    Cause.WAITING_FOR_SMS: Remove(EdgeKind.CONTENTION.label),
+    Cause.GPU_SYNCHRONIZATION: Remove(HOST_WAITS),
+    Cause.SYNCHRONOUS_COPIES: Remove(COPIES_THAT_BLOCK),
     Cause.ALLOCATION: Remove(ALLOCATIONS),
     Cause.COMPILATION: Remove(of_topic(Cause.COMPILATION)),
     Cause.RECOMPILATION: Remove(of_topic(Cause.RECOMPILATION)),
     Cause.AUTOTUNING: Remove(of_topic(Cause.AUTOTUNING)),
 }
 """What goes with a cause that waits, or that makes others wait. Other causes are time only."""
-REPAIRS: dict[Cause, tuple[Change, ...]] = {
-    Cause.COMPUTE: (Scale(of_class(KernelClass.COMPUTE), TWICE_AS_FAST),),
-    Cause.COMMUNICATION: (Overlap(of_class(KernelClass.COMMUNICATION)), Bandwidth(2.0)),
-    Cause.COPIES: (Overlap(of_class(KernelClass.MEMORY)),),
-    Cause.DATA_LOADING: (Prefetch(),),
-    Cause.HOST: (Graphed(),),
-}
-"""What advice on a cause proposes to do, alternatives of which the best counts."""

@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from htagraph.errors import QueryError
-from htagraph.replay.changes import Change, insert, no_wait, remove, scale
-from htagraph.replay.collective_changes import bandwidth, equalise
-from htagraph.replay.device_changes import fuse, overlap
-from htagraph.replay.host_changes import graphed, prefetch
+from htagraph.replay.changes import (
+    Change,
+    Insert,
+    NoWait,
+    OnRank,
+    Remove,
+    Scale,
+    Without,
+    insert,
+    no_wait,
+    remove,
+    scale,
+    without,
+)
+from htagraph.replay.collective_changes import Bandwidth, Equalise, bandwidth, equalise
+from htagraph.replay.device_changes import Fuse, Overlap, fuse, overlap
+from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
 from htagraph.replay.host_code import Code, code
-from htagraph.replay.roof_changes import at_roof
+from htagraph.replay.roof_changes import AtRoof, at_roof
 
-__all__ = ["ChangeOptions"]
+__all__ = ["ChangeOptions", "options_of"]
 
 _ALL = "all"
 """Instead of a name: whatever has a roof."""
 _CODE = "code "
-"""How a table begins the place of host code."""
+"""How a table begins the place of untraced code."""
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
 _COMMA = re.compile(r",(?![^<(]*[>)])")
 """A comma between names, not one between template arguments."""
+
+
+def _typed(chosen: object) -> str:
+    """What stands for events, or for code, see `_named`."""
+    return f"{_CODE}{chosen.place}" if isinstance(chosen, Code) else str(chosen)
+
+
+_WRITTEN: Mapping[type[Change], tuple[str, Callable[[Any], str | float | bool]]] = {
+    Without: ("without", lambda it: it.cause),
+    Scale: ("scale", lambda it: f"{_typed(it.chosen)}={it.by}"),
+    Remove: ("remove", lambda it: _typed(it.chosen)),
+    NoWait: ("no_wait", lambda it: str(it.chosen)),
+    Insert: ("insert", lambda it: f"{it.after}={it.dur_ns}ns"),
+    Overlap: ("overlap", lambda it: str(it.chosen)),
+    Fuse: ("fuse", lambda it: ",".join(map(str, it.chosen))),
+    AtRoof: ("at_roof", lambda it: _ALL if it.chosen is None else str(it.chosen)),
+    Prefetch: ("prefetch", lambda it: it.workers),
+    Graphed: ("graphed", lambda _: True),
+    Bandwidth: ("bandwidth", lambda it: it.by),
+    Equalise: ("equalise", lambda _: True),
+}
+"""The option that may make a change, and what is typed after it: True for nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +74,19 @@ class ChangeOptions:
         The only rank of a job to change; None for all.
     """
 
-    scale: Sequence[str] | None
-    remove: Sequence[str] | None
-    no_wait: Sequence[str] | None
-    insert: Sequence[str] | None
-    overlap: Sequence[str] | None
-    fuse: Sequence[str] | None
-    prefetch: bool
-    graphed: bool
-    bandwidth: float | None
+    without: Sequence[str] | None = None
+    scale: Sequence[str] | None = None
+    remove: Sequence[str] | None = None
+    no_wait: Sequence[str] | None = None
+    insert: Sequence[str] | None = None
+    overlap: Sequence[str] | None = None
+    fuse: Sequence[str] | None = None
+    at_roof: Sequence[str] | None = None
+    prefetch: int | None = None
+    graphed: bool = False
+    bandwidth: float | None = None
     equalise: bool = False
     rank: int | None = None
-    at_roof: Sequence[str] | None = None
 
     @property
     def needs_job(self) -> bool:
@@ -72,6 +111,7 @@ class ChangeOptions:
 
     def _on_every_rank(self) -> tuple[Change, ...]:
         return (
+            *(without(cause) for cause in self.without or ()),
             *(_scaled(text) for text in self.scale or ()),
             *(remove(_named(name)) for name in self.remove or ()),
             *(no_wait(name) for name in self.no_wait or ()),
@@ -79,11 +119,34 @@ class ChangeOptions:
             *(overlap(name) for name in self.overlap or ()),
             *(_fused(text) for text in self.fuse or ()),
             *(at_roof(None if name == _ALL else name) for name in self.at_roof or ()),
-            *([prefetch()] if self.prefetch else []),
+            *([prefetch(self.prefetch)] if self.prefetch is not None else []),
             *([graphed()] if self.graphed else []),
             *([bandwidth(self.bandwidth)] if self.bandwidth is not None else []),
             *([equalise()] if self.equalise else []),
         )
+
+
+def options_of(change: Change) -> str:
+    """The options of `htagraph what-if` that make a change; empty if none make just that.
+
+    Examples
+    --------
+    >>> options_of(scale("gemm*", by=0.5)), options_of(prefetch(3).on_rank(2))
+    ("--scale 'gemm*=0.5'", '--prefetch 3 --on-rank 2')
+    """
+    if isinstance(change, OnRank):
+        inner = options_of(change.change)
+        return inner and f"{inner} --on-rank {change.rank}"
+    if type(change) not in _WRITTEN:
+        return ""
+    field, write = _WRITTEN[type(change)]
+    value = write(change)
+    typed: Any = [value] if isinstance(value, str) else value
+    with suppress(QueryError):
+        if ChangeOptions(**{field: typed}).changes() == (change,):
+            words = [] if isinstance(value, bool) else [str(value)]
+            return shlex.join([f"--{field.replace('_', '-')}", *words])
+    return ""
 
 
 def _scaled(text: str) -> Change:

@@ -27,10 +27,13 @@ __all__ = [
     "Remove",
     "Scale",
     "Spare",
+    "Without",
     "insert",
     "no_wait",
     "remove",
     "scale",
+    "slug",
+    "without",
     "written",
 ]
 
@@ -125,7 +128,7 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
     ----------
     chosen : str, re.Pattern, Selection or Code
         Host events and Python frames are scaled with all that is nested in them, device work by
-        itself. `code` names host code that no operator covers.
+        itself. `code` names untraced code.
     by : float
         0.5 is twice as fast.
 
@@ -179,7 +182,7 @@ def remove(chosen: Events | Code) -> Remove:
     ----------
     chosen : str, re.Pattern, Selection or Code
         Host events, Python frames, device work, or `code`. Also the label of an `EdgeKind` or a
-        rule: ``"sync"`` (no call waits for the device), ``"queue"``, ``"blocking copy"``.
+        rule: ``"sync"`` (no call waits for the device), ``"queue"``, ``"synchronous copy"``.
 
     Returns
     -------
@@ -264,6 +267,69 @@ class Spare(Change):
     def __str__(self) -> str:
         """Write it."""
         return f"without {self.name}"
+
+
+def slug(cause: str) -> str:
+    """A cause as the command line takes it.
+
+    Examples
+    --------
+    >>> slug("GPU memory allocation")
+    'gpu-memory-allocation'
+    """
+    return cause.lower().replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class Without(Change):
+    """A cause takes no time on any thread, stream or rank: `Trials.gone` has the changes.
+
+    Parameters
+    ----------
+    cause : str
+        See `slug`.
+    """
+
+    cause: str
+
+    def apply(self, draft: Draft) -> None:
+        """Raise: which time is charged to a cause depends on the critical path of a window."""
+        del draft
+        raise QueryError(f"{self} needs a window.", hint="pass it to what_if.")
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"without({written(self.cause)})"
+
+
+def without(cause: str) -> Without:
+    """Change: the time of a cause of the verdict is gone, on every thread, stream and rank.
+
+    It saves the cost of the cause: at most the time that the critical path charges to it. What no
+    longer waits may also run ahead, so that the changed run may be shorter than that.
+
+    Parameters
+    ----------
+    cause : str
+        As findings call it, ``"data loading"`` or ``"late rank 2"``, or with dashes.
+
+    Returns
+    -------
+    Without
+
+    Raises
+    ------
+    QueryError
+        When it is applied, if the run loses nothing to such a cause.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
+    >>> hg.what_if(graph, without("data loading"))
+    Scenario(3 steps, without('data-loading'): ...)
+    """
+    return Without(slug(cause))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Charges: the cause of all time of a run, on its critical path or not.
 
-The drag of a cause is what a window loses to it: the run is replayed with everything charged to the
+The cost of a cause is what a window loses to it: the run is replayed with everything charged to the
 cause at zero, on every thread, stream and rank. Time off the path counts too: it would be the next
 bottleneck.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,17 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.changes import Spare
 from htagraph.replay.replay import Replay
 
-__all__ = ["Charges"]
+__all__ = ["Charges", "EdgeTimes"]
 
 _CODES = {cause: code for code, cause in enumerate(Cause)}
+
+
+class EdgeTimes(NamedTuple):
+    """Time of edges: the rank of each (-1 of a single trace), its row in the edge table, in ns."""
+
+    rank: I64
+    row: I64
+    dur_ns: I64
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Charges:
         bound = edge_bounds(dag, edges)
         first, rest = np.flatnonzero(known > begin), np.flatnonzero(end > known)
         edge = np.concatenate([first, rest])
-        bound = np.append(bound[first], np.full(len(rest), Bound.UNEXPLAINED, dtype=np.int8))
+        bound = np.append(bound[first], np.full(len(rest), Bound.UNKNOWN_WAITS, dtype=np.int8))
         start_ns = np.append(begin[first], known[rest])
         dur_ns = np.append(known[first], end[rest]) - start_ns
         # The time after a wait is charged to it, so each thread's must be in order.
@@ -132,6 +140,23 @@ class Charges:
         mine = self.where(self.cause == _CODES[cause])
         return Spare(mine.row, mine.dur_ns, str(cause), mine.rank)
 
+    def along(self, path: EdgeTimes) -> dict[Cause, int]:
+        """Time of a path by cause, most first: that of each edge is split as it is charged.
+
+        What is not charged, such as edges that a change added, counts as unknown waits.
+        """
+        edges, at = np.unique(self.edge, return_inverse=True)
+        of_edge = np.maximum(np.bincount(at, self.dur_ns, len(edges)), 1)
+        walked = _numbered(path.rank, path.row)
+        place = np.minimum(np.searchsorted(edges, walked), max(len(edges) - 1, 0))
+        known = np.isin(walked, edges)
+        on_path = np.bincount(place[known], path.dur_ns[known], len(edges))
+        share = (on_path / of_edge)[at] * self.dur_ns
+        sums = np.rint(np.bincount(self.cause, share, len(_CODES))).astype(np.int64)
+        sums[_CODES[Cause.UNKNOWN_WAITS]] += int(path.dur_ns[~known].sum())
+        found = {cause: int(sums[code]) for cause, code in _CODES.items() if sums[code]}
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
     def where(self, chosen: Bools) -> Charges:
         """Some of them."""
         return Charges(self.rank[chosen], self.row[chosen], self.dur_ns[chosen], self.cause[chosen])
@@ -139,4 +164,9 @@ class Charges:
     @property
     def edge(self) -> I64:
         """A number for each edge of all ranks."""
-        return (self.rank + 1 << 40) + self.row
+        return _numbered(self.rank, self.row)
+
+
+def _numbered(rank: I64, row: I64) -> I64:
+    """A number for each edge of all ranks."""
+    return (rank + 1 << 40) + row

@@ -48,7 +48,7 @@ Events = str | re.Pattern[str] | EventSet | EventGroup
 
 
 def weights(lag_ns: I64, extra_ns: I64) -> I64:
-    """Weights of edges: their lags and unexplained time, `DROPPED` of those that are not there."""
+    """Weights of edges: their lags and unknown waits, `DROPPED` of those that are not there."""
     return np.where(lag_ns == DROPPED, DROPPED, lag_ns + extra_ns)
 
 
@@ -228,7 +228,7 @@ class Draft:
         self.lag_ns[row] = np.rint(scaled).astype(np.int64)
 
     def spare(self, parts: Parts) -> None:
-        """Make shares of edges, and of their unexplained time, take no time."""
+        """Make shares of edges, and of their unknown waits, take no time."""
         self.scale(parts, 0.0)
         row, left = parts.row, 1 - parts.share
         self.extra_ns[row] = np.rint(self.extra_ns[row] * left).astype(np.int64)
@@ -251,7 +251,7 @@ class Draft:
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch.
 
-        Work held up by something launched before the capture still is.
+        Work held up by something from before the profile still is.
         """
         replay, own, into = self.replay, self.replay.rows_owned(chosen), self.into(chosen)
         self.is_out |= chosen
@@ -269,12 +269,12 @@ class Draft:
         self._at_once(np.concatenate([2 * events, 2 * events + 1]))
 
     def no_waits(self, rows: I64 | Bools) -> None:
-        """Remove edges that make the host wait; its calls then take their usual time."""
+        """Remove edges at which the host waits; its calls then take their usual time."""
         self.drop(rows)
         self._at_once(self.replay.node[self.replay.head[rows]])
 
     def _at_once(self, nodes: I64) -> None:
-        """Let threads reach some nodes without unexplained time."""
+        """Let threads reach some nodes without unknown waits."""
         into = self.replay.rows_into(nodes)
         self.extra_ns[into[self.replay.kind[into] == EdgeKind.THREAD]] = 0
 

@@ -73,7 +73,7 @@ def _waiting(dag: Dag, *, copies: bool) -> Bools:
     """Whether each host event, or the gap before it, waits for the device."""
     edges, events = dag.edges, dag.events
     waits = np.isin(edges.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
-    waits &= (edges.rule == Rule.BLOCKING_COPY) == copies
+    waits &= (edges.rule == Rule.SYNCHRONOUS_COPY) == copies
     found = np.zeros(len(events), dtype=bool)
     found[edges.head[waits] >> 1] = True
     on_host: Bools = found & events.is_host
@@ -97,13 +97,13 @@ def _waits(dag: Dag) -> Bools:
 
 LOADERS = EventGroup("data loading", _loads)
 """Host ranges named like data loading."""
-ALLOCATIONS = EventGroup("memory allocation", _allocates)
+ALLOCATIONS = EventGroup("GPU memory allocation", _allocates)
 """Calls that allocate or free device memory."""
 COPIES_THAT_BLOCK = EventGroup(
-    "blocking copies", lambda dag: _waiting(dag, copies=True) & ~_reading(dag)
+    "synchronous copies", lambda dag: _waiting(dag, copies=True) & ~_reading(dag)
 )
 """Calls that wait for the copy they enqueue, except to read a value."""
-HOST_WAITS = EventGroup("host waits", _waits)
+HOST_WAITS = EventGroup("GPU synchronization", _waits)
 """All other events that wait for the device, with the operators that read a value."""
 
 

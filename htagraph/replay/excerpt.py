@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.binding import bind
+from htagraph.lookup.done_steps import done_steps
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.dag import Classification, Dag, RejectedEdges
@@ -64,6 +65,11 @@ class Excerpt:
         return cls(dag, window, window)
 
     @property
+    def factor(self) -> float:
+        """How many times as much time the window has: steps that each replayed one stands for."""
+        return self.n_alike / self.n_steps if self.n_steps else 1.0
+
+    @property
     def sentence(self) -> str:
         """Which steps predictions are based on; empty for the whole graph."""
         if not self.n_steps:
@@ -87,7 +93,7 @@ class Excerpt:
         """
         if not self.n_steps:
             return found
-        by = self.n_alike / self.n_steps
+        by = self.factor
         times = {
             name: np.rint(found[name] * by).astype(np.int64)
             for name in found.columns
@@ -123,9 +129,9 @@ def excerpt_of(
     if len(dag.edges) < large:
         return Excerpt.whole(dag, window)
     steps = steady_steps(dag)
-    parts = steps.parts
-    alike = steps.is_same_work & (parts.start_ns >= window.start_ns)
-    alike &= parts.next_ns <= window.end_ns
+    parts, done = steps.parts, done_steps(dag, steps)
+    inside = (parts.start_ns >= window.start_ns) & (parts.next_ns <= window.end_ns)
+    alike = steps.is_same_work & (inside | done.inside(window.start_ns, window.end_ns))
     asked = alike & steps.is_steady
     alike_ns = int((parts.next_ns - parts.start_ns)[alike].sum())
     if alike_ns < _HALF * window.dur_ns or not asked[steps.usual]:

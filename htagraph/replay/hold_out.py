@@ -41,7 +41,7 @@ class HoldOut:
     errors : tuple of float
         Of each pair, as a share of the step; positive if predicted too long.
     spread : float
-        How much alike steps differ, see `step_spread`: no prediction of another run is better.
+        How much typical steps differ, see `step_spread`: no prediction of another run is better.
     """
 
     errors: tuple[float, ...]
@@ -56,10 +56,10 @@ class HoldOut:
         """Describe the test in a sentence."""
         if self.error is None:
             return "no two steps do the same, so no step was predicted from another"
+        worst = max(map(abs, self.errors))
         return (
-            f"each step predicted from the one before: {self.error:.1%} off at the median, "
-            f"{max(map(abs, self.errors)):.1%} at worst, of {len(self.errors)}; alike steps differ "
-            f"by {self.spread:.1%}"
+            f"steps predict each other within {self.error:.1%} (worst {worst:.1%}, of "
+            f"{len(self.errors)}); typical steps differ by {self.spread:.1%}"
         )
 
     @property

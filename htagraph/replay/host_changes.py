@@ -1,4 +1,4 @@
-"""Changes to the host: CUDA graphs instead of launches, and prefetched data."""
+"""Changes to the host: graphs instead of launches, and prefetched data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
-from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.compiled_work import graph_launches
-from htagraph.lookup.selecting import under_mask
+from htagraph.lookup.data_loaders import batches
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I64, Bools
@@ -72,8 +71,8 @@ class Graphed(Change):
     def apply(self, draft: Draft) -> None:
         """Remove the host time of operators and launches; each step's first launch stays.
 
-        Long host code does more than launch, so it stays except in the loosest reading. In the
-        tightest reading, all code between operators stays.
+        Long untraced code does more than launch, so it stays except in the loosest reading. In the
+        tightest reading, all untraced code stays.
         """
         found = draft.once(self, partial(self._find, draft))
         rows = found.launches
@@ -93,7 +92,8 @@ class Graphed(Change):
             raise QueryError("no launches were recorded, so no graph replaces them.", hint=hint)
         events, owner = dag.events, replay.owner
         meanings = call_meanings(events)
-        loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
+        loads = np.zeros(len(events), dtype=bool)
+        loads[batches(dag)] = True
         waits = np.isin(
             meanings,
             (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC),
@@ -135,9 +135,9 @@ def _first_launches(dag: Dag) -> Bools:
 
 
 def graphed() -> Graphed:
-    """Change: each step is captured as a CUDA graph, except where it waits or loads data.
+    """Change: each step is captured as a CUDA or HIP graph, except where it waits or loads data.
 
-    Operators and launches take no host time. The interval covers whether code between operators
+    Operators and launches take no host time. The interval covers whether untraced code
     does.
 
     Returns
@@ -154,67 +154,89 @@ def graphed() -> Graphed:
 
 @dataclass(frozen=True)
 class Prefetch(Change):
-    """While one batch is used, the next is loaded."""
+    """While batches are used, the next are loaded: by workers, each of which loads one at a time.
+
+    Parameters
+    ----------
+    workers : int, default=1
+        Batches that are loaded at once.
+    """
+
+    workers: int = 1
 
     def apply(self, draft: Draft) -> None:
-        """Free the thread of loading; each batch is ready one loading time after the last."""
-        dag = draft.dag
-        events = dag.events
-        loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
-        if not loads.any():
+        """Free the thread of loading: the workers take its batches in turn.
+
+        They begin together, with the first batch of the thread, which is waited for. A worker is
+        free when its batch was handed out.
+        """
+        events, outer = draft.dag.events, batches(draft.dag)
+        if not len(outer):
             hint = "PyTorch's DataLoader records them; name yours data_loading."
             raise QueryError("no host range that loads data was recorded.", hint=hint)
-        outer = np.flatnonzero(loads & ~under_mask(dag, loads))
-        outer = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
-        own = draft.replay.rows_owned(draft.nested(loads))
-        dur_ns = events.dur_ns - _taken_off(draft, own, outer)
+        is_batch = np.zeros(len(events), dtype=bool)
+        is_batch[outer] = True
+        own = draft.replay.rows_owned(draft.nested(is_batch))
+        dur_ns = (events.dur_ns - _taken_off(draft, own, is_batch))[outer]
         draft.clear(own)
-        same = events.lane[outer][1:] == events.lane[outer][:-1]
-        before, after = outer[:-1][same], outer[1:][same]
-        # The first batch is waited for. In the tightest reading the others cost their handoff, or
-        # what they take from the step that they are loaded in.
-        own_ns = np.zeros(len(events), dtype=np.int64)
+        first = np.searchsorted(events.lane[outer], events.lane[outer])
+        number = np.arange(len(outer)) - first
+        later = np.flatnonzero(number)
+        # In the tightest reading a batch costs what passing it on takes, or what it takes from the
+        # step that it is loaded in.
+        waited_ns = np.where(number > 0, 0, dur_ns)
         if draft.assumption is Assumption.RIGID:
-            own_ns[after] = np.minimum(
-                dur_ns[after], np.maximum(_HANDOFF_NS, _CONTENDED * dur_ns[after])
-            )
-        first = np.setdiff1d(outer, after)
-        own_ns[first] = dur_ns[first]
+            least_ns = np.maximum(_HANDOFF_NS, _CONTENDED * dur_ns[later])
+            waited_ns[later] = np.minimum(dur_ns[later], least_ns)
+        own_ns = np.zeros(len(events), dtype=np.int64)
+        own_ns[outer] = waited_ns
         ends = draft.replay.node[draft.replay.head]
         rows = np.flatnonzero((draft.replay.kind == EdgeKind.THREAD) & np.isin(ends, 2 * outer + 1))
         draft.lag_ns[rows] = own_ns[ends[rows] >> 1]
+        earlier = outer[np.arange(len(outer)) - np.minimum(number, self.workers)]
+        is_free = np.where(number < self.workers, 2 * outer[first], 2 * earlier + 1)
         draft.add(
             EdgeTable.of(
                 Rule.PROGRAM_ORDER,
-                2 * before + 1,
-                2 * after + 1,
-                lag_ns=dur_ns[after],
-                event=after,
+                is_free[later],
+                2 * outer[later] + 1,
+                lag_ns=dur_ns[later],
+                event=outer[later],
             )
         )
 
     def __str__(self) -> str:
         """Write it."""
-        return "prefetch()"
+        return "prefetch()" if self.workers == 1 else f"prefetch(workers={self.workers})"
 
 
-def _taken_off(draft: Draft, own: I64, tops: I64) -> I64:
+def _taken_off(draft: Draft, own: I64, is_top: Bools) -> I64:
     """By how much earlier changes shortened each event, for some events with their own edges."""
-    is_top = np.zeros(len(draft.dag.events), dtype=bool)
-    is_top[tops] = True
     rows = own[draft.lag_ns[own] != DROPPED]
     top = nearest(draft.dag.parent, draft.replay.owner[rows].astype(np.int64), is_top)
     less = (draft.replay.lag_ns - draft.lag_ns)[rows]
     return sum_by_code(top, less, len(is_top))
 
 
-def prefetch() -> Prefetch:
-    """Change: data is loaded one batch ahead, during the step.
+def prefetch(workers: int = 1) -> Prefetch:
+    """Change: data is loaded during the step, by workers of which each loads one batch at a time.
 
     The first batch of each loading thread is still waited for.
+
+    Parameters
+    ----------
+    workers : int, default=1
+        Batches that are loaded at once.
 
     Returns
     -------
     Prefetch
+
+    Raises
+    ------
+    QueryError
+        If there is no worker.
     """
-    return Prefetch()
+    if workers < 1:
+        raise QueryError(f"prefetch: workers must be 1 or more, not {workers}.")
+    return Prefetch(workers)

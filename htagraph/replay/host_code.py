@@ -1,4 +1,4 @@
-"""Host code: the share of each edge that runs in Python frames, or in code at a place.
+"""Untraced code: the share of each edge that runs in Python frames, or in code at a place.
 
 Frames are not nodes of the graph; a share of an edge is theirs if it overlaps them. The same holds
 for code that no operator covers: its place is the running line if stacks were recorded, else the
@@ -32,7 +32,7 @@ __all__ = ["Code", "Frames", "code", "share_of_code"]
 
 @dataclass(frozen=True)
 class Code:
-    """Host code that no operator covers, by place."""
+    """Untraced code, by place."""
 
     place: str | re.Pattern[str]
 
@@ -42,7 +42,7 @@ class Code:
 
 
 def code(place: str | re.Pattern[str]) -> Code:
-    """Host code that no operator covers, by the place that reports print; to scale or remove.
+    """Untraced code, by the place that reports print; to scale or remove.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Frames:
 
 
 class _Pieces(NamedTuple):
-    """Pieces of host code: edge and length, and the number of the place of each."""
+    """Pieces of untraced code: edge and length, and the number of the place of each."""
 
     edge: I64
     dur_ns: I64
@@ -158,7 +158,7 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
         times = np.bincount(number, weights=dur_ns, minlength=len(places))
         longest = [repr(places[at]) for at in np.argsort(-times, kind="stable")[:4] if places[at]]
         hint = f"try {', '.join(longest)}." if longest else "no code runs between operators."
-        raise QueryError(f"no host code matches {chosen!r}.", hint=hint)
+        raise QueryError(f"no untraced code matches {chosen!r}.", hint=hint)
     mine = fits[number]
     taken = np.bincount(found.edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
@@ -167,7 +167,7 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
 
 
 def _places(dag: Dag, replay: Replay) -> tuple[I64, I64, Texts]:
-    """Edge, length and place of each piece of host code."""
+    """Edge, length and place of each piece of untraced code."""
     events = dag.events
     until, since = (replay.ts_ns[side] for side in (replay.head, replay.tail))
     edges = np.flatnonzero((replay.rule == Rule.PROGRAM_ORDER) & (until > since))

@@ -14,11 +14,13 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.model.answers import OPPORTUNITIES
+from htagraph.model.kinds import Cause
 from htagraph.model.progress import counted
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
-from htagraph.replay.changes import Change
+from htagraph.replay.candidates import Candidate
+from htagraph.replay.changes import Change, OnRank, Without, slug
+from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.rehearsal import Saving
 
 __all__ = ["Rehearsed", "Trials"]
@@ -26,15 +28,6 @@ __all__ = ["Rehearsed", "Trials"]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_N_COMBINED = 10
-"""Changes that are also replayed together, and whose next bottleneck is found; of a kernel only at
-twice the speed. Chosen to bound the time of a report: test_predictions counts them."""
-_N_PAIRED = 6
-"""Changes among them that are replayed in pairs, to find which share their savings. Chosen:
-test_predictions counts them."""
-_NOT_ADDITIVE = 0.9
-"""Two changes share their savings if together they save less than this part of the sum. Chosen:
-test_predictions has 85% and 95%."""
 _WORTH = 0.002
 """Share of the window below which a saving is replayed by the expected reading only. Chosen:
 test_predictions has one either side."""
@@ -58,25 +51,21 @@ class Rehearsed(Protocol):
     def saved_ns(self, changes: Sequence[Change]) -> int:
         """Expected saving of changes."""
 
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
-
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Saving by every reading."""
 
-    def then_bound(self, changes: Sequence[Change]) -> str:
-        """What most of the changed critical path is bound by; empty if unknown."""
+    def path_after(self, changes: Sequence[Change]) -> EdgeTimes:
+        """The critical path of the changed run, as time of edges."""
 
 
 Replayer = TypeVar("Replayer", bound=Rehearsed)
 
 
 class _Prediction(NamedTuple):
-    """A candidate with what it saves, and the next bottleneck if that was asked."""
+    """A candidate with what it saves."""
 
     candidate: Candidate
     saving: Saving
-    then_bound: str = ""
 
     @property
     def change(self) -> str:
@@ -92,6 +81,8 @@ class Trials(Generic[Replayer]):
 
     Parameters
     ----------
+    of_charges : callable
+        The causes of all time; made when it is asked for.
     of_causes, of_parts : callable
         Candidates, made when they are asked for.
     n_threads : int, default=1
@@ -99,46 +90,87 @@ class Trials(Generic[Replayer]):
     """
 
     rehearsal: Replayer
-    of_causes: Callable[[], Iterable[Candidate]]
+    of_charges: Callable[[], Charges]
+    of_causes: Callable[[Charges], Iterable[Candidate]]
     of_parts: Callable[[], Iterable[Candidate]]
     n_threads: int = 1
 
     @cached_property
     def causes(self) -> pd.DataFrame:
-        """What each cause costs and its repair saves, as `OPPORTUNITIES`, the largest first.
+        """What each cause costs, as `OPPORTUNITIES`, the largest first."""
+        return _frame(self.rehearsal, self._causes)
 
-        The last two columns are left empty.
+    @cached_property
+    def charges(self) -> Charges:
+        """The causes of all time of the run."""
+        return self.of_charges()
+
+    def changes_of(self, cause: str, rank: int = -1) -> Sequence[Change]:
+        """The changes that make a cause, or the lateness of a rank, take no time.
+
+        Raises
+        ------
+        QueryError
+            If no time of the run is charged to it.
         """
-        return _frame(self.rehearsal, self._causes, {})
+        for one in self._causes:
+            if (one.candidate.cause, one.candidate.rank) == (cause, rank):
+                return one.candidate.changes
+        gone = self.charges.without(Cause(cause))
+        if not len(gone.row):
+            raise QueryError(f"no time of the run is charged to {cause}.", hint="see verdict().")
+        return (gone,)
+
+    def next_causes(self, cause: str, rank: int = -1) -> dict[Cause, int]:
+        """Time of the path by cause in the run without a cause, most first."""
+        return self.charges.along(self.rehearsal.path_after(self.changes_of(cause, rank)))
 
     @cached_property
     def opportunities(self) -> pd.DataFrame:
         """What each candidate saves, as `OPPORTUNITIES`, without those that do not apply."""
-        rehearsal, n_threads = self.rehearsal, self.n_threads
-        found = _sorted([*self._causes, *_replayed(rehearsal, self.of_parts(), n_threads)])
-        rows = _combined(found)
-        asked = [row for row in rows if not found[row].then_bound]
-        changes = [found[row].candidate.changes for row in asked]
-        bounds = _each("bound of a changed run", rehearsal.then_bound, changes, n_threads)
-        for row, bound in zip(asked, bounds, strict=True):
-            found[row] = found[row]._replace(then_bound=bound)
-        shared = _shared(rehearsal, found, rows[:_N_PAIRED])
-        together_ns = _together(rehearsal, found, rows)
-        shares_with = [shared.get(one.change, -1) for one in found]
-        return _frame(rehearsal, found, {"together_ns": together_ns, "shares_with": shares_with})
+        found = _replayed(self.rehearsal, self.of_parts(), self.n_threads)
+        return _frame(self.rehearsal, _sorted([*self._causes, *found]))
+
+    def made(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """What is replayed for some changes: for `without` a cause, what makes it go.
+
+        Raises
+        ------
+        QueryError
+            If the run loses nothing to such a cause.
+        """
+        made: list[Change] = []
+        for one in changes:
+            inner = one.change if isinstance(one, OnRank) else one
+            alone = self._named(inner.cause).changes if isinstance(inner, Without) else (inner,)
+            made += (each.on_rank(one.rank) for each in alone) if isinstance(one, OnRank) else alone
+        return tuple(made)
+
+    def cost(self, cause: str, charged: pd.DataFrame) -> Saving:
+        """What the window loses to a cause: at most the time that its path charges to it."""
+        gone = self._named(cause)
+        saved_ns = self.rehearsal.saved_ns(gone.changes)
+        own_ns = int(charged.loc[charged["cause"] == gone.cause, "dur_ns"].sum())
+        cost_ns = min(max(saved_ns, 0), saved_ns if gone.rank >= 0 else own_ns)
+        return Saving(cost_ns, cost_ns, cost_ns, ((Assumption.AS_BOUND, cost_ns),))
+
+    def _named(self, cause: str) -> Candidate:
+        """The run without a cause, or without the delay of a late rank, by its `slug`."""
+        causes = {slug(one.candidate.target): one.candidate for one in self._causes}
+        if cause not in causes:
+            told = ", ".join(causes) or "nothing"
+            raise QueryError(f"the run loses no time to {cause!r}.", hint=f"it does to: {told}.")
+        return causes[cause]
 
     @cached_property
     def _causes(self) -> Sequence[_Prediction]:
-        return _sorted(_replayed(self.rehearsal, self.of_causes(), self.n_threads))
+        return _sorted(_replayed(self.rehearsal, self.of_causes(self.charges), self.n_threads))
 
 
-def _frame(
-    rehearsal: Rehearsed, found: Sequence[_Prediction], also: dict[str, object]
-) -> pd.DataFrame:
-    """Predictions as `OPPORTUNITIES`; columns that were not asked are those of a change alone."""
+def _frame(rehearsal: Rehearsed, found: Sequence[_Prediction]) -> pd.DataFrame:
+    """Predictions as `OPPORTUNITIES`."""
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
-    then = {one.change: one.then_bound for one in found if one.then_bound}
     return OPPORTUNITIES.frame(
         {
             "kind": [one.candidate.kind for one in found],
@@ -152,11 +184,7 @@ def _frame(
             "high_ns": [saving.high_ns for saving in savings],
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
             "alone_ns": [_alone_ns(saving) for saving in savings],
-            "then_bound": [then.get(one.change, "") for one in found],
-            "together_ns": expected,
-            "shares_with": [-1] * len(found),
         }
-        | also
     )
 
 
@@ -177,7 +205,7 @@ def _each(
 def _replayed(
     rehearsal: Rehearsed, asked: Iterable[Candidate], n_threads: int
 ) -> list[_Prediction]:
-    """The drag and the best repair of each cause, and other changes that save anything."""
+    """The cost of each cause, and other changes that save anything."""
     alike: dict[tuple[str, str], list[Candidate]] = {}
     for one in asked:
         alike.setdefault(one[:2], []).append(one)
@@ -205,10 +233,9 @@ def _best(rehearsal: Rehearsed, alike: Sequence[Candidate]) -> list[_Prediction]
 
 def _predicted(rehearsal: Rehearsed, candidate: Candidate, saved_ns: int) -> _Prediction:
     """The saving of a candidate: by all readings if that is worth it."""
-    if candidate.kind == "cause":  # nobody makes all of it go: what it costs is a limit
-        error_ns = min(rehearsal.clock_error_ns, abs(saved_ns) // 2)
-        found = Saving(min(saved_ns, 0), saved_ns, saved_ns + error_ns)
-    elif saved_ns < _WORTH * rehearsal.window.dur_ns and candidate.kind != "repair":
+    if candidate.kind == "cause":  # what a cause costs claims no change that one could make
+        found = Saving(min(saved_ns, 0), saved_ns, saved_ns)
+    elif saved_ns < _WORTH * rehearsal.window.dur_ns:
         found = Saving.of(
             [(Assumption.AS_BOUND, saved_ns)],
             clock_error_ns=rehearsal.clock_error_ns,
@@ -216,56 +243,14 @@ def _predicted(rehearsal: Rehearsed, candidate: Candidate, saved_ns: int) -> _Pr
         )
     else:
         found = rehearsal.saving(candidate.changes)
-    is_ranked = candidate.kind == "cause" or candidate.rank >= 0
-    then = rehearsal.then_bound(candidate.changes) if is_ranked else ""
-    return _Prediction(candidate, found, then)
+    return _Prediction(candidate, found)
 
 
 def _sorted(found: Iterable[_Prediction]) -> list[_Prediction]:
-    """The largest expected saving first, then repairs."""
-    return sorted(found, key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
+    """The largest expected saving first."""
+    return sorted(found, key=lambda one: -one.saving.expected_ns)
 
 
 def _alone_ns(saving: Saving) -> int:
     """Saving if other ranks do not change."""
     return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)
-
-
-def _combined(found: Sequence[_Prediction]) -> list[int]:
-    """Rows of the first changes that one can make, each once."""
-    rows: dict[str, int] = {}
-    for row, one in enumerate(found):
-        if one.candidate.kind == "cause":
-            continue
-        if one.candidate.kind != "kernel" or one.candidate.left == TWICE_AS_FAST:
-            rows.setdefault(one.change, row)
-    return list(rows.values())[:_N_COMBINED]
-
-
-def _together(rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int]) -> list[int]:
-    """Saving of each row together with those above it."""
-    made: dict[str, Candidate] = {}
-    place: list[int] = []
-    for row, one in enumerate(found):
-        if row in rows:
-            made.setdefault(one.candidate.target, one.candidate)
-        place.append(len(made))
-    asked = counted("changes together", [one.changes for one in made.values()])
-    saved_ns = [0, *rehearsal.saved_together_ns(asked)]
-    return [saved_ns[number] for number in place]
-
-
-def _shared(
-    rehearsal: Rehearsed, found: Sequence[_Prediction], rows: Sequence[int]
-) -> dict[str, int]:
-    """By change, the first row above with which it is not additive."""
-    shared: dict[str, int] = {}
-    for place, row in enumerate(counted("pair of changes", rows)):
-        own = found[row]
-        for other in rows[:place]:
-            both = [*found[other].candidate.changes, *own.candidate.changes]
-            apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
-            if apart_ns > 0 and rehearsal.saved_ns(both) < _NOT_ADDITIVE * apart_ns:
-                shared[own.change] = other
-                break
-    return shared

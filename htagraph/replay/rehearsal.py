@@ -9,18 +9,16 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.algorithms.retime import retime
-from htagraph.explain.edge_bounds import BoundRules, bound_of
-from htagraph.model.arrays import I32, I64
+from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frozen import brief
-from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.native.passes import compiled
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
+from htagraph.replay.charges import EdgeTimes
 from htagraph.replay.draft import Draft, weights
 from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
@@ -85,7 +83,7 @@ class Run(NamedTuple):
     replay : Replay
         With the edges that the changes added.
     lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Of each edge, and its unexplained time.
+        Of each edge, and its unknown waits.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
@@ -108,27 +106,23 @@ class Run(NamedTuple):
 
 
 @compiled
-def _sum_bounds(
-    walk: tuple[int, int],
-    timed: tuple[I64, I32, I64, I64],
-    edges: EdgeColumns,
-    rules: BoundRules,
-    sums: I64,
-) -> None:
-    """Add up the time of the path from a time to a position by bound; ties as in `bind`."""
+def _walk(walk: tuple[int, int], timed: tuple[I64, I32, I64, I64], kind: I8, walked: I64) -> int:
+    """Edges of the path from a time to a position, the last first; ties as in `bind`."""
     offsets, tail, weight, times = timed
     since_ns, node = walk
+    n = 0
     while times[node] > since_ns and offsets[node] < offsets[node + 1]:
         best = offsets[node]
         for edge in range(best + 1, offsets[node + 1]):
             later = times[tail[edge]] + weight[edge] - times[tail[best]] - weight[best]
             if later == 0:
                 later = times[tail[edge]] - times[tail[best]]
-            if later > 0 or (later == 0 and edges.kind[edge] > edges.kind[best]):
+            if later > 0 or (later == 0 and kind[edge] > kind[best]):
                 best = edge
-        begin = times[tail[best]]
-        sums[bound_of(best, edges, rules)] += times[node] - max(begin, since_ns)
+        walked[n] = best
+        n += 1
         node = tail[best]
+    return n
 
 
 @brief
@@ -159,16 +153,6 @@ class Rehearsal:
     def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:
         """Expected savings found so far, by the ids of the changes."""
         return {}
-
-    @cached_property
-    def _last(self) -> list[tuple[Sequence[Change], Run]]:
-        """The last expected run, since its bottleneck is asked right after its saving."""
-        return []
-
-    @cached_property
-    def _rules(self) -> BoundRules:
-        """What bounds of edges follow from."""
-        return BoundRules.of(self.dag)
 
     @cached_property
     def hold_out(self) -> HoldOut:
@@ -203,23 +187,6 @@ class Rehearsal:
             change.apply(draft)
         return Run.of(draft)
 
-    def bounds_of(self, run: Run) -> dict[Bound, int]:
-        """Time of the window's critical path in a run by bound, most first.
-
-        Found without the graph of the run, so that unusually long delays are not separated.
-        """
-        replay, times_ns = run.replay, run.times_ns
-        window = replay.window_in(times_ns, self.window)
-        if window.anchor < 0:
-            return {}
-        edges = replay.once("edges", lambda: EdgeColumns.of(replay.edges.columns))
-        timed = replay.offsets, replay.tail, run.weight_ns, times_ns
-        sums = np.zeros(len(Bound), dtype=np.int64)
-        walk = window.start_ns, int(replay.places[window.anchor])
-        _sum_bounds(walk, timed, edges, self._rules, sums)
-        found = {member: int(sums[member]) for member in Bound if sums[member]}
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
-
     def dur_ns(self, times_ns: I64) -> int:
         """Length of the window at other times."""
         before, until, lead_ns, tail_ns = self.bounds
@@ -233,25 +200,24 @@ class Rehearsal:
         """Expected saving of changes in the window."""
         known, key = self._expected_ns, tuple(map(id, changes))
         if key not in known:
-            run = self.run(changes)
-            self._last[:] = [(changes, run)]
-            known[key] = changes, self.window.dur_ns - self.dur_ns(run.times_ns)
+            known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes).times_ns)
         return known[key][1]
 
-    def saved_together_ns(self, changes: Iterable[Sequence[Change]]) -> list[int]:
-        """Expected saving of the first of several changes, of the first two, and so on."""
-        draft, saved_ns = Draft(self.dag, self.expected), []
-        for made in changes:
-            for change in made:
-                change.apply(draft)
-            saved_ns.append(self.window.dur_ns - self.dur_ns(Run.of(draft).times_ns))
-        return saved_ns
-
-    def then_bound(self, changes: Sequence[Change]) -> str:
-        """What bounds most of the window's critical path under changes."""
-        last = [run for made, run in self._last if made is changes]
-        bounds = self.bounds_of(last[0] if last else self.run(changes))
-        return next(iter(bounds)).label if bounds else ""
+    def path_after(self, changes: Sequence[Change]) -> EdgeTimes:
+        """The critical path of the changed window, as time of edges."""
+        run = self.run(changes)
+        replay, times_ns = run.replay, run.times_ns
+        window = replay.window_in(times_ns, self.window)
+        walked = np.empty(len(times_ns), dtype=np.int64)
+        n = 0
+        if window.anchor >= 0:
+            walk = window.start_ns, int(replay.places[window.anchor])
+            timed = replay.offsets, replay.tail, run.weight_ns, times_ns
+            n = _walk(walk, timed, replay.kind, walked)
+        edge = walked[:n]
+        begin_ns = np.maximum(times_ns[replay.tail[edge]], window.start_ns)
+        dur_ns = times_ns[replay.head[edge]] - begin_ns
+        return EdgeTimes(np.full(n, -1), replay.row[edge], dur_ns)
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """Saving of changes in the window, by every reading."""

@@ -69,7 +69,7 @@ class Removal(NamedTuple):
         idle = without_ns >= replay.weight_ns[:, None]
         return cls(replay, np.where(idle, -1, group).astype(np.int32), without_ns, n_groups)
 
-    def drags_ns(self, window: Window) -> I64:
+    def costs_ns(self, window: Window) -> I64:
         """By how much shorter a window would be without each group, as by `Rehearsal.dur_ns`.
 
         The start and the end of the window move with the work that was done by then.

@@ -194,7 +194,7 @@ class Replay:
             ]
             end_ns = int(times_ns[last[-1]]) + bounds.tail_ns
             anchor = int(self.node[last[-1]])
-        return Window(start_ns, max(end_ns, start_ns), window.name, anchor)
+        return replace(window, start_ns=start_ns, end_ns=max(end_ns, start_ns), anchor=anchor)
 
     def latest_ns(self, done: I64) -> I64:
         """Latest time of each position that does not delay some positions.

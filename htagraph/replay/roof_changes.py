@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from htagraph.algorithms.gather import gather
 from htagraph.errors import QueryError
 from htagraph.lookup.operator_roofs import operator_roofs
-from htagraph.model.arrays import F64
+from htagraph.lookup.work_groups import work_of_shape
+from htagraph.model.arrays import F64, Bools
 from htagraph.model.dag import Dag
 from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events, Parts
 
 __all__ = ["AtRoof", "at_roof", "spared_shares"]
+
+_SHAPED = "["
+"""What the name of an operator with its shapes has: ``aten::mm 2x bf16[64, 64]``."""
 
 
 def spared_shares(dag: Dag, efficiency: float = 1.0) -> F64:
@@ -39,11 +44,20 @@ class AtRoof(Change):
         """Scale device work; other work keeps its time."""
         spared = spared_shares(draft.dag, self.efficiency)
         if self.chosen is not None:
-            spared[~draft.launched(draft.events(self.chosen))] = 0.0
+            spared[~self._work(draft)] = 0.0
         if not spared.any():
             hint = "the question roofline lists operators that have one."
             raise QueryError(f"{self}: no such work is above a known roof.", hint=hint)
         draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)
+
+    def _work(self, draft: Draft) -> Bools:
+        """Whether each event is chosen: by an operator with its shapes, or as all changes do."""
+        if isinstance(self.chosen, str) and _SHAPED in self.chosen:
+            found = draft.once(self, partial(work_of_shape, draft.dag, self.chosen))
+            if found.any():
+                return found
+        assert self.chosen is not None
+        return draft.launched(draft.events(self.chosen))
 
     def __str__(self) -> str:
         """Write it."""
@@ -60,7 +74,8 @@ def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> AtRoof:
     Parameters
     ----------
     chosen : str, re.Pattern or Selection, optional
-        Kernels, or operators with all that they launch; default: all.
+        Kernels, or operators with all that they launch; an operator with its shapes, as
+        `TraceGraph.speed_of_light` names it. Default: all.
     efficiency : float, default=1.0
         Share of the roof that is reached, above 0 and at most 1.
 

@@ -108,13 +108,15 @@ class CaptureCost:
         if self.are_alike:
             usual_ns = median_low(self.lengths_ns)
             away = max(abs(length_ns - usual_ns) for length_ns in self.lengths_ns) / usual_ns
-            alike = f"{n}, {'all' if n_alike == n else 'all but the first'} alike"
+            alike = f"{n}, {'all' if n_alike == n else 'all but the first'} typical"
             each = f"({human_duration(usual_ns)} each, up to {away:.1%} more or less)"
             saved = f"one is enough and saves {self._part(self.left_out_share)}"
             enough = f"; {_TO_COMPARE} are enough to compare runs" if n > _TO_COMPARE else ""
             yield "steps", f"{alike} {each}: {saved}{enough}"
         elif n >= FEWEST_ALIKE:
-            alike = f"{n_alike} of {n} alike" if n_alike else f"{n}, fewer than three of them alike"
+            alike = (
+                f"{n_alike} of {n} typical" if n_alike else f"{n}, fewer than three of them typical"
+            )
             yield "steps", f"{alike}: one is not representative (`steady_state` says why)"
         elif n > 1:
             yield "steps", f"{n}: too few to tell whether one is enough"
@@ -187,7 +189,7 @@ def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:
 
 
 def _bytes_per_event(trace: Trace, sizes: pd.DataFrame) -> F64:
-    """Bytes of each loaded event, those of a category alike; 1 where that is not known."""
+    """Bytes of each loaded event, equal within a category; 1 where that is not known."""
     events = trace.recording.events
     known = sizes[(sizes["n_bytes"] > 0) & (sizes["n_loaded"] > 0)]
     mean = dict(zip(known["category"], known["n_bytes"] / known["n_loaded"], strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 
@@ -96,12 +97,14 @@ def _rank(trace: Trace) -> Diagnosis:
 def _repairs(trace: Trace) -> Diagnosis:
     """Whether the file is intact."""
     n_repairs = sum(repair.n for repair in trace.recording.repairs)
+    file = quote(str(trace.path or "FILE"))
     return Diagnosis(
         "repairs",
         n_repairs,
         n_repairs == 0,
         consequence="what was left out is missing from every answer",
-        advice="`htagraph repair` writes a valid file; a newer PyTorch writes fewer broken ones",
+        advice=f"`htagraph repair {file} repaired.json.gz` writes a valid file; a newer PyTorch "
+        "writes fewer broken ones",
     )
 
 
@@ -159,7 +162,7 @@ def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
         'slices named "ProfilerStep#1", "ProfilerStep#2" … are taken as steps',
     )
     yield _present(
-        "handoffs between threads",
+        "waits for other threads",
         int((graph.dag.edges.rule == Rule.RECORDED_FLOW).sum()),
         "the path stays on the thread that ends last; what that thread waited for is unknown",
         "flow events (ph s, f) from sender to receiver",
@@ -178,7 +181,7 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
         n_launched,
         n_launched == n_device,
         consequence=f"{human_count(n_device - n_launched, 'device event')} without a known launch, "
-        "enqueued before the capture",
+        "work from before the profile",
         advice="a longer warmup in torch.profiler.schedule leaves fewer",
     )
     communicates = dag.classification.kernel_class[events.kind == EventKind.KERNEL]
@@ -193,7 +196,7 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
     yield _present(
         "forward-backward flows",
         int((events.flows.category == events.symbols.code(FORWARD_BACKWARD)).sum()),
-        "handoffs between forward and backward threads are inferred",
+        "that forward and backward threads wait for each other is inferred",
         "capture both forward and backward in one step",
         is_needed=_n_values(graph, "fwd_thread") > 0,
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isinf
 from typing import Any
 
 import pandas as pd
 
 from htagraph.comparison.causes import calls_in_words
-from htagraph.comparison.limits import Check, Checked
+from htagraph.comparison.limits import NAMES, RESULTS, Check
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.reports.json_document import records
 from htagraph.reports.markdown import escaped, markdown_table
 from htagraph.writers.cells import human_frame
@@ -28,30 +29,25 @@ _TOP = 8
 _HEAD = (
     "Critical path per step, mean of similar steps; the differences add up to that of the steps:"
 )
-_STATES = {"passed": "passed", "broken": "**broken**", "withheld": "**not known**"}
 
 
 def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
-    """A table of differences for people: before, after, difference and noise.
+    """A table of differences for people: before, after, difference, noise and what changed.
 
-    ``noise_ns`` is NaN if it is not known. With `calls`, a column says whether work runs more often
+    ``noise_ns`` is NaN if it is not known. With `calls`, the change is whether work runs more often
     or takes longer.
     """
     is_label = frame["bound"] == frame["name"]
     has_bounds = not (is_label | (frame["bound"] == "")).all()
-    columns = ["name", *(["bound"] if has_bounds else []), "before_ns", "after_ns", "delta_ns"]
-    shown = frame[columns].assign(
-        name=frame["name"].where(~is_label, frame["name"].map(in_words)),
+    order = ["name", "before_ns", "after_ns", "delta_ns", "noise_ns", "change"]
+    change = frame["change"].astype(str).replace({"noise": "", "unknown": "?"})
+    said = [calls_in_words(row) if calls else "" for row in frame.to_dict("records")]
+    shown = frame.assign(
+        name=frame["name"].where(~is_label, frame["name"].map(bound_in_words)),
         noise_ns=frame["noise_ns"].where(frame["noise_ns"] < float("inf")),
-        change=frame["change"].astype(str).replace({"noise": "", "unknown": "?"}),
+        change=[one and (how or one) for one, how in zip(change, said, strict=True)],
     )
-    if calls:
-        said = [
-            calls_in_words(row) if change != "noise" else ""
-            for row, change in zip(frame.to_dict("records"), frame["change"], strict=True)
-        ]
-        shown = shown.assign(how=said)
-    return shown
+    return shown[[*order, *(["bound"] if has_bounds else [])]]
 
 
 def known_noise(frame: pd.DataFrame) -> pd.DataFrame:
@@ -61,12 +57,25 @@ def known_noise(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def limits_table(check: Check) -> pd.DataFrame:
-    """The limits of a check as texts: ``limit``, ``measured``, ``allowed``, ``state``, ``said``."""
+    """The limits of a check as texts: ``limit``, ``measured``, ``allowed``, ``result``, ``said``.
+
+    Empty for one limit, which the verdict tells; ``said`` only if there is anything to say.
+    """
     rows = [
-        (one.limit, one.in_words(one.value), one.in_words(one.allowed), one.state, one.said)
+        {
+            "limit": NAMES[one.limit],
+            "measured": one.in_words(one.value),
+            "allowed": one.in_words(one.allowed),
+            "result": RESULTS[one.state],
+            "said": one.said if one.state == "withheld" else "",
+        }
         for one in check.limits
+        if len(check.limits) > 1
     ]
-    return pd.DataFrame(rows, columns=["limit", "measured", "allowed", "state", "said"])
+    frame = pd.DataFrame(rows)
+    return (
+        frame if any(row["said"] for row in rows) else frame.drop(columns="said", errors="ignore")
+    )
 
 
 def _details(title: str, body: str) -> str:
@@ -99,28 +108,13 @@ def markdown_diff(found: RunDiff) -> str:
 
 def markdown_check(check: Check) -> str:
     """A check as a comment on a pull request: the verdict, the limits, and what changed."""
-    rows = [
-        f"| {limit} | {measured} | {allowed} | {_STATES[state]} | {escaped(said)} |"
-        for limit, measured, allowed, state, said in limits_table(check).to_numpy().tolist()
+    limits = limits_table(check)
+    parts = [
+        f"### htagraph: {escaped(check.verdict())}",
+        *([markdown_table(limits)] if len(limits) else []),
+        markdown_diff(check.diff) if check.diff else "\n\n".join(map(escaped, check.notes)),
     ]
-    head = "| limit | measured | allowed | | |\n| --- | --- | --- | --- | --- |"
-    parts = [f"### htagraph: {escaped(check.verdict())}", "\n".join([head, *rows])]
-    if check.diff:
-        parts.append(markdown_diff(check.diff))
-    else:
-        parts.append(escaped(check.run.facts))
     return "\n\n".join(parts).rstrip() + "\n"
-
-
-def _checked(one: Checked) -> dict[str, Any]:
-    """A limit as plain values."""
-    return {
-        "limit": one.limit,
-        "value": one.value,
-        "allowed": one.allowed,
-        "state": one.state,
-        "said": one.said,
-    }
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -179,6 +173,6 @@ def check_document(check: Check) -> dict[str, Any]:
         "verdict": check.verdict(),
         "run": check.run.facts,
         "damage": list(check.damage),
-        "limits": [_checked(one) for one in check.limits],
+        "limits": [asdict(one) for one in check.limits],
         "diff": diff_document(check.diff) if check.diff else None,
     }

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from htagraph.explain.default_window import left_out_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
@@ -14,13 +15,12 @@ from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Question
 from htagraph.job.ranks import Work
 from htagraph.job.verdict import find_job_bounds
-from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import OPPORTUNITIES
-from htagraph.model.frames import FAILURES
+from htagraph.model.frames import FAILURES, FIRST_CHANGES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import url_of
 from htagraph.reports.summary import NOT_INFERRED, PathSummary, inferred_in_words
-from htagraph.reports.what_helps import clocks_in_words, notes_on
+from htagraph.reports.what_helps import first_changes
 
 __all__ = ["JobSummary"]
 
@@ -46,34 +46,23 @@ class JobSummary(PathSummary):
         Other work that the report needs on every rank, done on the same visit.
     however_large : bool, default=False
         Also replay a job that is too large for a report, if it can be replayed at all.
-    whole : Job, optional
-        The job with the opening that `of_answering` left out.
 
     Examples
     --------
     >>> import htagraph as hg
     >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
-    'Rank 2 is late and keeps the others waiting'
+    'Rank 2 is late'
     """
 
     job: Job
     name: str = "job"
     also: tuple[Work, ...] = ()
     however_large: bool = False
-    whole: Job | None = None
 
     @classmethod
-    def of_answering(
-        cls, job: Job, name: str, also: tuple[Work, ...] = (), *, is_whole: bool = False
-    ) -> JobSummary:
-        """The summary of a job; of one that skips errors, without ranks that cannot be visited.
-
-        Without what devices run at first of work launched before the capture, unless all of the job
-        is asked for.
-        """
-        found = cls(job.without_lost_ranks(*_ASKED, *also), name, also)
-        rest = found.job if is_whole else found.job.without_opening()
-        return found if rest is found.job else replace(found, job=rest, whole=found.job)
+    def of_answering(cls, job: Job, name: str, also: tuple[Work, ...] = ()) -> JobSummary:
+        """The summary of a job; of one that skips errors, without ranks that cannot be visited."""
+        return cls(job.without_lost_ranks(*_ASKED, *also), name, also)
 
     @cached_property
     def _visited(self) -> Job:
@@ -138,11 +127,11 @@ class JobSummary(PathSummary):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What bounds the job."""
+        """What limits the job."""
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
-        costs = self._visited.trials.causes if self.is_replayed else OPPORTUNITIES.empty()
-        found = find_job_bounds(self.path, self.stragglers, kernels, costs, pipeline)
+        trials = self._visited.trials if self.is_replayed else None
+        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline)
         return replace(found, damage=self.damage)
 
     @property
@@ -155,12 +144,12 @@ class JobSummary(PathSummary):
         """What would help, schema `answers.OPPORTUNITIES`; empty where nothing is replayed."""
         return self._visited.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
 
-    @property
-    def help_notes(self) -> str:
-        """How to read it; empty where there is nothing to read."""
-        if self.what_helps.empty:
-            return ""
-        return f"{notes_on(self.what_helps)} {clocks_in_words(self.job.rehearsal.clock_error_ns)}"
+    @cached_property
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first; empty where nothing is replayed."""
+        if self.verdict.withheld or not self.is_replayed:
+            return FIRST_CHANGES.empty()
+        return first_changes(self.verdict, self._visited.trials, self.labels_of)
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -177,15 +166,16 @@ class JobSummary(PathSummary):
 
     @property
     def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
+
+    @property
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the job, its window and its graphs."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
-        if self.whole is not None:
-            ran = human_duration(self.whole.opening_ns)
-            said.append(
-                f"The devices still ran work launched before the capture for {ran}; this report "
-                f"is on what follows, and -w {WHOLE} reports on all."
-            )
+        if job.left_out:
+            said.append(left_out_in_words(job.left_out))
         if job.graphs.kept is not None:
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:

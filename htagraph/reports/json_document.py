@@ -3,29 +3,26 @@
 That of a trace has these keys; later documents of the same version only add some::
 
     schema          "htagraph.report"
-    version         4
+    version         5
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps,
                     start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
     caveats         [sentence]: what one has to know to read the findings
-    opening         null, or the work from before the capture that the trace opens with: dur_ns,
+    opening         null, or the work from before the profile that the trace opens with: dur_ns,
                     start_ns of what follows, is_left_out of the window
     replays         null, or where most device time is replayed from captured graphs: n_replays,
                     window_ns, inside_ns, gap_ns, idle_ns, late_ns, bound (launch, graph, kernels
                     or ""), sentence
-    findings        withheld: "", or why there are none
-                    damage [sentence]: what the recording lacks or has wrong, the worst first
-                    items: cause, title, dur_ns, share, n_segments, drag_ns (null if nothing was
-                    replayed), then_bound, potential_saving_ns (of repaired_by), longest_ns,
-                    longest_start_ns, n_steps, first_step, last_step, parts {bound: ns}, to_try,
-                    saving_low_ns, saving_high_ns, repaired_by,
-                    evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
-                    apart {cause: ns}: with dur_ns of all items it adds up to the window
-    opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
-                    change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
-                    alone_ns, then_bound, together_ns, shares_with (a row); empty if findings are
-                    withheld
-    critical_path   dur_ns, unexplained_share, inferred_share,
+    verdict         headline, state (first cause, one rank, side by side, work bound, nothing,
+                    hidden chain, withheld), window_ns, n_steps (0 if no steps tile the window),
+                    items: all causes, the largest cost first: causes (two if they run side by
+                    side), title, cost_ns (null if nothing was replayed), alone_ns {cause: ns},
+                    path_ns, is_card, ranks {rank: ns}, detail, longest_start_ns, longest_ns,
+                    fix [do, why, change, saves_ns, low_ns, high_ns, options] of each cause,
+                    evidence [cause, name, op, frame, event, label, dur_ns, bound, n_segments]
+                    apart {cause: ns}: with path_ns of all items it adds up to the window
+                    also, damage [sentence], notes [sentence]
+    critical_path   dur_ns, unknown_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
     utilization     one row per device, as `utilization` answers
@@ -37,12 +34,12 @@ That of a trace has these keys; later documents of the same version only add som
     profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
                     name, unit ("step" or "window"), devices (names, "" for unknown), world_size (0
                     for unknown), n_ranks, n_steps, kinds [n_steps, n_compared, has_first,
-                    has_last, said] (steps that do the same work: all, and those that are alike;
+                    has_last, said] (steps that do the same work: all, and the typical ones;
                     whether they include those of the trace; why they are outliers, if they are),
-                    steps_ns (lengths of alike steps, the first 200), n_odd, left_out [sentence]:
+                    steps_ns (lengths of typical steps, the first 200), n_odd, left_out [sentence]:
                     steps that are not compared, and why,
                     parts [part, bound, name, kind (a row), calls, total_ns, std_ns, first_ns,
-                    last_ns, least_ns, most_ns]: sums over the alike steps of a kind, the standard
+                    last_ns, least_ns, most_ns]: sums over the typical steps of a kind, the standard
                     deviation from step to step, the first, last, shortest and longest of them.
                     `part` is "step" (the whole), "bound", "op" or "name" (of the critical path;
                     each adds up to the whole), "kernel", "operator" (with what it calls) or
@@ -52,13 +49,11 @@ That of a trace has these keys; later documents of the same version only add som
 That of a job::
 
     schema          "htagraph.job_report"
-    version         5
+    version         6
     job             name, ranks, missing_ranks, caveats, n_events, n_collectives
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
-    findings        as above, and ranks {rank: ns}, detail
-    opportunities   as above; late_rank is the rank whose lateness is repaired;
-                    empty also for a job that is too large for a report to replay it
+    verdict         as above
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
     stragglers, clocks, devices, utilization    one row per rank, or per device of a rank
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence
@@ -66,14 +61,13 @@ That of a job::
     profile         as above; a step is one of the job, kernels, operators and devices are means
                     over its ranks
 
-Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and what
-is apart add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
+Times are integer nanoseconds, shares fractions of one. The path_ns of all items and what is apart
+add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +77,6 @@ from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.replays import replay_bound
-from htagraph.findings.verdict import Finding, Verdict
 from htagraph.job.path import JobPath
 from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
@@ -103,9 +96,9 @@ __all__ = [
 ]
 
 SCHEMA = "htagraph.report"
-VERSION = 4
+VERSION = 5
 JOB_SCHEMA = "htagraph.job_report"
-JOB_VERSION = 5
+JOB_VERSION = 6
 OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
 OPPORTUNITIES_VERSION = 1
 _TOP = 20
@@ -138,38 +131,6 @@ def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]
     return records(frame.head(top or len(frame)).rename_axis("group").reset_index())
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    """Finding as plain values."""
-    plain = {
-        **asdict(finding),
-        "parts": dict(finding.parts),
-        "evidence": [asdict(item) for item in finding.evidence],
-        "ranks": {str(rank): dur_ns for rank, dur_ns in finding.ranks},
-    }
-    return (
-        plain
-        if finding.ranks
-        else {key: value for key, value in plain.items() if key not in ("ranks", "detail")}
-    )
-
-
-def _findings(verdict: Verdict) -> dict[str, Any]:
-    """Verdict as plain values."""
-    return {
-        "withheld": verdict.withheld,
-        "damage": list(verdict.damage),
-        "items": [_finding(finding) for finding in verdict.findings],
-        "apart": dict(verdict.apart),
-    }
-
-
-def _opportunities(summary: Summary | JobSummary) -> list[dict[str, Any]]:
-    """What would help, as plain values; nothing where the path is not known well enough."""
-    if summary.verdict.withheld:
-        return []
-    return records(summary.opportunities.head(_N_OPPORTUNITIES))
-
-
 def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     """What would help, as a dict that `json.dumps` accepts.
 
@@ -177,9 +138,10 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     -------
     dict
         ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``damage``
-        (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``, as in the
-        document of a report.
+        (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``: the first
+        30 changes that would help, as `opportunities` answers; none if withheld.
     """
+    most = 0 if summary.verdict.withheld else _N_OPPORTUNITIES
     return {
         "schema": OPPORTUNITIES_SCHEMA,
         "version": OPPORTUNITIES_VERSION,
@@ -190,28 +152,19 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
         "caveats": summary.caveats,
         "damage": list(summary.damage),
         "withheld": summary.verdict.withheld,
-        "opportunities": _opportunities(summary),
+        "opportunities": records(summary.opportunities.head(most)),
     }
 
 
 def _window(of: Window | JobPath) -> dict[str, Any]:
     """A window, or that of a job's path, as plain values."""
-    return {name: getattr(of, name) for name in ("name", "start_ns", "end_ns", "dur_ns")}
+    names = ("name", "start_ns", "end_ns", "dur_ns", "n_steps", "step_ns")
+    return {name: getattr(of, name) for name in names}
 
 
 def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
     """Files of a report as plain values."""
     return {what: str(file) for what, file in (files or {}).items()}
-
-
-def _opening(summary: Summary) -> dict[str, Any] | None:
-    """Work from before the capture as plain values."""
-    opening = summary.opening
-    return opening and {
-        "dur_ns": opening.dur_ns,
-        "start_ns": opening.rest.start_ns,
-        "is_left_out": summary.left_out is not None,
-    }
 
 
 def _replays(summary: Summary) -> dict[str, Any] | None:
@@ -246,13 +199,11 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         },
         "window": _window(window),
         "caveats": summary.caveats,
-        "opening": _opening(summary),
         "replays": _replays(summary),
-        "findings": _findings(summary.verdict),
-        "opportunities": _opportunities(summary),
+        "verdict": summary.verdict.document(),
         "critical_path": {
             "dur_ns": path.dur_ns,
-            "unexplained_share": path.unexplained_share,
+            "unknown_share": path.unknown_share,
             "inferred_share": path.inferred_share,
             "by_rule": _groups(path.breakdown(by="rule")),
             "by_bound": _groups(summary.by_bound),
@@ -288,8 +239,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         },
         "failures": records(summary.failures),
         "window": _window(path),
-        "findings": _findings(summary.verdict),
-        "opportunities": _opportunities(summary),
+        "verdict": summary.verdict.document(),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "by_rank": _groups(summary.by_rank),

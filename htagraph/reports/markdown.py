@@ -12,6 +12,7 @@ from htagraph.model.job_answers import STRAGGLERS
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.device_use import losses_in_words, lost_slots, use_in_words
+from htagraph.reports.what_helps import ALONE
 from htagraph.writers.cells import human_frame
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
@@ -73,32 +74,28 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     head = [
         f"# {escaped(summary.name)}",
         escaped(summary.facts),
-        *map(escaped, summary.caveats),
-        f"## What bounds {escaped(summary.window_name)}",
+        *map(escaped, summary.window_caveats),
         *(f"- {escaped(said)}" for said in verdict.top_damage),
+        f"**{escaped(verdict.headline)}**",
     ]
-    more = [verdict.replays] if verdict.replays else []
-    if verdict.withheld:
-        return [*head, f"No verdict: {escaped(verdict.withheld)}", *map(escaped, more)]
-    findings = (
-        f"{number}. **{escaped(finding.sentence)}.** Largest: "
-        f"{escaped(finding.evidence_sentence)}."
-        + (f" {escaped(finding.cost[0].upper() + finding.cost[1:])}." if finding.cost else "")
-        + (f" *To try:* {escaped(finding.to_try)}" if finding.to_try else "")
-        + (f" *Predicted:* {escaped(finding.prediction)}." if finding.prediction else "")
-        for number, finding in enumerate(verdict.top_findings, start=1)
-    )
-    balance = [f"**{escaped(verdict.balance)}**"] if verdict.balance else []
-    return [*head, *balance, *findings, *map(escaped, more), *filter(None, [verdict.notes])]
+    for number, card in enumerate(verdict.cards, start=1):
+        lines = [f"{number}. **{escaped(card.title)}**: {escaped(card.said)}"]
+        for one in card.findings:
+            why = f" {one.fix.why}" if one.fix.why else ""
+            lines += [f"   {escaped(one.evidence_sentence)}"] if one.evidence_sentence else []
+            lines += [f"   *{escaped(one.advice)}*{escaped(why)}"] if one.fix.do else []
+        head.append("  \n".join(lines))
+    notes = verdict.document()["notes"]
+    return [*head, *map(escaped, filter(None, [verdict.also, *notes, *summary.notes]))]
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:
     """Paragraphs on what would help; none if nothing would or nothing is known."""
-    helpful = summary.what_helps
+    helpful = summary.first_changes
     if helpful.empty:
         return []
-    table = markdown_table(human_frame(helpful.head(_TOP)))
-    return ["## What would help", escaped(summary.help_notes), table]
+    table = markdown_table(human_frame(helpful))
+    return ["## What would help", escaped(f"{ALONE} {summary.verdict.rests_on}".strip()), table]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:

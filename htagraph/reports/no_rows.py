@@ -7,11 +7,11 @@ import pandas as pd
 __all__ = ["EMPTY_ANSWERS", "not_recorded"]
 
 _DEVICE = (
-    "No device work in the window. To record it, profile with ProfilerActivity.CUDA (or XPU, MTIA) "
+    "No device work here. To record it, profile with ProfilerActivity.CUDA (or XPU, MTIA) "
     "on a machine that has the device."
 )
 _ROOF = (
-    "No device work of operators whose work is known in the window. To record it, profile with "
+    "No device work of operators whose work is known here. To record it, profile with "
     "ProfilerActivity.CUDA and record_shapes=True."
 )
 _COUNTERS = (
@@ -23,7 +23,7 @@ _STEPS = (
     "as times."
 )
 _COLLECTIVES = (
-    "No collectives in the window. To record them, initialise torch.distributed before the "
+    "No collectives here. To record them, initialise torch.distributed before the "
     "profiler, and profile with ProfilerActivity.CPU and CUDA."
 )
 _PIPELINE = (
@@ -34,7 +34,7 @@ _UNNAMED = {
     "module": "No modules were recorded. torch.profiler.profile(with_stack=True, with_modules=True)"
     " records them; if the file has stacks, --stacks reads them.",
     "shape": "No shapes were recorded. torch.profiler.profile(record_shapes=True) records them.",
-    "annotation": "No annotations in the window. Name parts of the program with "
+    "annotation": "No annotations here. Name parts of the program with "
     "torch.profiler.record_function.",
     "step": _STEPS,
 }
@@ -60,12 +60,12 @@ EMPTY_ANSWERS = {
         ),
         _PIPELINE,
     ),
-    "exposed_communication": "No communication in the window, or all of it is hidden.",
-    "graph_nodes": "No CUDA or HIP graph was launched in the window.",
-    "kernel_patterns": "No sequence of kernels repeats in the window.",
+    "exposed_communication": "No communication here, or all of it is hidden.",
+    "graph_nodes": "No CUDA or HIP graph was launched here.",
+    "kernel_patterns": "No sequence of kernels repeats here.",
     "annotation_breakdown": _UNNAMED["annotation"],
-    "operator_breakdown": "No operators in the window. ProfilerActivity.CPU records them.",
-    "operator_tree": "No operators in the window. ProfilerActivity.CPU records them.",
+    "operator_breakdown": "No operators here. ProfilerActivity.CPU records them.",
+    "operator_tree": "No operators here. ProfilerActivity.CPU records them.",
     "opportunities": "No change that can be replayed would save time.",
     "memory_timeline": "Memory was not recorded. torch.profiler.profile(profile_memory=True) "
     "records it.",
@@ -73,8 +73,8 @@ EMPTY_ANSWERS = {
     "torch.profiler.ExecutionTraceObserver, and add it with --beside.",
     "sampled_counters": "No log of another tool was added. Record one with nvidia-smi or dcgmi "
     "during the run, and add it with --beside.",
-    "slack": "No events in the window.",
-    "drag": "No such group in the window.",
+    "slack": "No events here.",
+    "cost": "No such group here.",
     "near_critical": "No other chain comes that close to the path; a larger within_ns finds more.",
     "quality": "Nothing to check.",
     "damage": "Nothing is known to be missing or wrong in the recording.",
@@ -95,7 +95,7 @@ def not_recorded(question: str, answer: pd.DataFrame, by: object = "") -> str:
     Examples
     --------
     >>> not_recorded("graph_nodes", pd.DataFrame())
-    'No CUDA or HIP graph was launched in the window.'
+    'No CUDA or HIP graph was launched here.'
     """
     if answer.empty:
         return EMPTY_ANSWERS[question]

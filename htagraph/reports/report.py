@@ -27,7 +27,7 @@ __all__ = ["Report", "report"]
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What bounds a run, and the files that say more; made by `report`.
+    """What limits a run, and the files that say more; made by `report`.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """What bounds the run."""
+        """What limits the run."""
         return self.summary.verdict
 
     @property
@@ -81,7 +81,7 @@ def report(
     write: bool = True,
     whole: bool = False,
 ) -> Report:
-    """What bounds a run, with the files that `htagraph report` writes.
+    """What limits a run, with the files that `htagraph report` writes.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def report(
     capture : int or "latest", default="latest"
         Which capture of a folder with several.
     stacks : bool, optional
-        Whether Python stacks are read. By default those of small files, and where code between
-        operators is the largest part of the path.
+        Whether Python stacks are read. By default those of small files, and where untraced code
+        is the largest part of the path.
     infer : bool
         As for `Trace.compile`.
     executor : concurrent.futures.Executor, optional
@@ -136,9 +136,7 @@ def report(
         job = source.window(window) if window else source
         name = Path(where).resolve().name if isinstance(where, str | Path) else "job"
         also = page_work(len(job)) if write else ()
-        summary: Summary | JobSummary = JobSummary.of_answering(
-            job, name, also, is_whole=bool(window)
-        )
+        summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
         summary = Summary.of(*source, window)
     if not write:

@@ -73,19 +73,16 @@ def write_files(
     new_folder(folder)
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
-    said, at_ns = summary.verdict.by_cause, summary.verdict.opens_at_ns
     trace: Future[Path] | None = None
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
         if isinstance(summary, Summary):
             shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
-            write = partial(shown.to_perfetto, findings=said, opens_at_ns=at_ns)
+            write = partial(shown.to_perfetto, findings=summary.verdict.by_cause)
             trace = beside.submit(write, files["perfetto"])
             files["dot"] = folder / "critical.dot"
             begin_stage(f"Writing {files['dot']}")
             returns_memory()
             summary.path.to_dot(files["dot"])
-            if page:
-                _ = summary.speed_ups  # by the same replays as the opportunities
             returns_memory()
             text = markdown_summary(summary)
         else:
@@ -150,7 +147,4 @@ def _write_job_trace(file: Path, summary: JobSummary, *, whole: bool) -> Path:
             IncompleteTraceWarning,
             stacklevel=3,
         )
-    verdict = summary.verdict
-    return summary.path.to_perfetto(
-        file, findings=verdict.by_cause, opens_at_ns=verdict.opens_at_ns, ranks=shown
-    )
+    return summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=shown)

@@ -1,4 +1,4 @@
-"""The critical path step by step: how long each step took, and what bounds it."""
+"""The critical path step by step: how long each step took, and what limits it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
-from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64
 from htagraph.model.frames import STEP_SHARES
 from htagraph.model.kinds import Bound
@@ -22,11 +21,11 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 
     Returns
     -------
-    steps : DataFrame, schema `frames.STEPS`
+    steps : DataFrame
+        ``name``, ``start_ns``, ``dur_ns``.
     time_ns : ndarray of shape (n_steps + 1, n_bounds), dtype=int64, unit=ns
     """
-    steps = find_steps(path.dag.events)
-    pieces = path.pieces(steps)
+    steps, pieces = path.steps.frame, path.pieces
     code = pieces["row"].to_numpy() + 1  # from 0, which is outside steps
     code *= len(Bound)
     code += gather(path.bounds, pieces["segment"].to_numpy())

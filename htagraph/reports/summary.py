@@ -4,37 +4,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.default_window import left_out_in_words
 from htagraph.explain.segments import segment_labels
-from htagraph.findings.judged import judged
-from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.whole_part import WHOLE_PART
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.graph import TraceGraph
-from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.damage import damage_of
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.damage import damage_in_words
-from htagraph.model.frames import SPEED_UPS, STEP_SHARES
+from htagraph.model.frames import FIRST_CHANGES, STEP_SHARES
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.labels import labels_among
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
-from htagraph.model.window import Window
 from htagraph.path import CriticalPath
-from htagraph.queries.damage import damage_of
 from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
-from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.replay.curves import speed_ups
 from htagraph.reports.step_shares import step_shares
-from htagraph.reports.what_helps import notes_on, what_helps
+from htagraph.reports.what_helps import first_changes
 from htagraph.trace import Trace
 from htagraph.writers.answering import answers
 
@@ -44,23 +38,21 @@ if TYPE_CHECKING:
 __all__ = ["NOT_INFERRED", "PathSummary", "Summary", "inferred_in_words"]
 
 NOT_INFERRED = (
-    "Nothing was inferred (--no-infer): waits without a record stay unexplained or count as host "
-    "time."
+    "Nothing was inferred (--no-infer): waits without a record stay unknown or count as host time."
 )
 """Caveat of a report on graphs without inferred edges."""
-
-_N_CURVES = 6
-"""Kernels and operators with a curve of speed-ups: chosen, more lines cannot be told apart, and
-each is dozens of replays."""
 
 _N_RULES = 3
 """Rules named in the sentence on inferred time: chosen, to stay one sentence."""
 
+_MUCH_INFERRED = 0.25
+"""Share of the path on inferred edges from which on the first screen says so: chosen. Pinned by
+`test_summary.py::test_a_path_of_which_a_quarter_is_inferred_says_so`."""
+
 _LEAST_SHARE = 0.0005
 """Share of the path below which inferred time is not mentioned: it would read 0.0%."""
 _ONE_OF_MANY = (
-    "waiting for a late rank counts as communication here; give the folder with the traces of all "
-    "ranks to tell them apart."
+    "its communication includes waiting for slower ranks; give the traces of all ranks to tell."
 )
 
 
@@ -75,12 +67,17 @@ class PathSummary(ABC):
     @cached_property
     @abstractmethod
     def verdict(self) -> Verdict:
-        """What bounds the window."""
+        """What limits the window."""
 
     @cached_property
     @abstractmethod
     def opportunities(self) -> pd.DataFrame:
         """What would help, schema `answers.OPPORTUNITIES`."""
+
+    @cached_property
+    @abstractmethod
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
 
     @cached_property
     @abstractmethod
@@ -96,6 +93,16 @@ class PathSummary(ABC):
     def unmatched_files(self) -> tuple[str, ...]:
         """Companion files that match nothing in the trace, each with why."""
         return ()
+
+    @property
+    @abstractmethod
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the window and its graph."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What one has to know beyond the window."""
+        return []
 
     @property
     def window_name(self) -> str:
@@ -122,15 +129,6 @@ class PathSummary(ABC):
         """Rows of `quality` that are not good."""
         return self.quality[self.quality["verdict"] != "good"]
 
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The opportunities for people (`what_helps`); empty if the verdict is withheld."""
-        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: it loads pandas
-
-        found = self.opportunities
-        shown = found.head(0) if self.verdict.withheld else found
-        return Answer(what_helps(shown, self.labels_of(shown["target"])))
-
     def labels_of(self, names: Iterable[str]) -> Mapping[str, str]:
         """Short names that are distinct in the trace, if it is one trace."""
         del names
@@ -146,10 +144,6 @@ class Summary(PathSummary):
     trace : Trace
     graph : TraceGraph
         The window that is reported on.
-    left_out : Opening, optional
-        What `of` left out at its start.
-    part : Window, optional
-        What `of` chose of a window in which records were lost.
 
     Examples
     --------
@@ -161,28 +155,11 @@ class Summary(PathSummary):
 
     trace: Trace
     graph: TraceGraph
-    left_out: Opening | None = None
-    part: Window | None = None
 
     @classmethod
     def of(cls, trace: Trace, graph: TraceGraph, window: str = "") -> Summary:
-        """Summary of a window of a graph; by default all of it.
-
-        If the trace opens with work that was launched before the capture, the default is the rest,
-        and if records were lost, the longest part without.
-        """
-        if window:
-            return cls(trace, graph.window(window))
-        whole = cls(trace, graph)
-        found = judged(whole.path)
-        if found.window == graph.interval:
-            return whole
-        return cls(trace, replace(graph, interval=found.window), found.opening, found.part)
-
-    @cached_property
-    def opening(self) -> Opening | None:
-        """Work from before the capture at the start of the window, or left out before it."""
-        return self.left_out or find_opening(self.path)
+        """Summary of a window of a graph; by default of its default window."""
+        return cls(trace, graph.window(window) if window else graph)
 
     @property
     def name(self) -> str:
@@ -212,13 +189,8 @@ class Summary(PathSummary):
     @property
     def window_caveats(self) -> list[str]:
         """What one has to know of the window and its graph."""
-        said = [self._opening_sentence] if self.opening else []
-        if self.part is not None:
-            origin_ns = self.graph.dag.span.start_ns
-            times = f"{self.part.start_ns - origin_ns}:{self.part.end_ns - origin_ns}"
-            said.append(
-                f"This report is on {WHOLE_PART} (-w {times}), and -w {WHOLE} reports on all."
-            )
+        left_out = self.graph.left_out
+        said = [left_out_in_words(left_out)] if left_out else []
         return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
 
     @property
@@ -242,26 +214,18 @@ class Summary(PathSummary):
         return repairs[repairs["damage"] == ""]
 
     @property
-    def caveats(self) -> list[str]:
-        """What one has to know to read the verdict."""
-        said = self.window_caveats
+    def notes(self) -> list[str]:
+        """What one has to know beyond the window: other ranks, files that match nothing."""
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
-        if waits and (self.world_size or 1) > 1:
-            said.append(f"One rank of {self.world_size}: {_ONE_OF_MANY}")
-        return said
+        one_of_many = waits and (self.world_size or 1) > 1
+        said = [f"One of {self.world_size} ranks: {_ONE_OF_MANY}"] if one_of_many else []
+        is_inferred = self.path.inferred_share >= _MUCH_INFERRED
+        return [*said, *([self.inferred] if is_inferred else []), *self.unmatched_files]
 
     @property
-    def _opening_sentence(self) -> str:
-        """What the window opens with, which part is reported on, and how to see the other."""
-        if self.opening is None:
-            return ""
-        first = self.opening.sentence[0].upper() + self.opening.sentence[1:]
-        if self.left_out is None:
-            return f"{first}; {self.opening.option} reports on what follows."
-        return (
-            f"{first}; this report is on what follows ({self.opening.option}), and -w {WHOLE} "
-            "reports on all."
-        )
+    def caveats(self) -> list[str]:
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
 
     @property
     def facts(self) -> str:
@@ -280,7 +244,7 @@ class Summary(PathSummary):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What bounds the window."""
+        """What limits the window."""
         return find_bounds(self.path)
 
     @cached_property
@@ -296,24 +260,15 @@ class Summary(PathSummary):
         """Short names that are distinct in the trace."""
         return labels_among(names, self.graph.dag.events.symbols.texts)
 
-    @property
-    def help_notes(self) -> str:
-        """How to read it."""
-        said = [notes_on(self.what_helps), self.path.excerpt.sentence]
-        return " ".join(filter(None, said))
-
     @cached_property
-    @answers(SPEED_UPS)
-    def speed_ups(self) -> pd.DataFrame:
-        """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
-        rehearsal = self.path.trials.rehearsal  # that of the opportunities, unless they are known
-        found = self.opportunities
-        self.path.__dict__.pop("trials", None)
-        is_name = found["kind"].isin(("kernel", "operator")) & (
-            found["left_share"] == TWICE_AS_FAST
-        )
-        targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
-        return self.path.excerpt.scaled(speed_ups(rehearsal, targets.tolist()))
+    def first_changes(self) -> pd.DataFrame:
+        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
+        if self.verdict.withheld:
+            return FIRST_CHANGES.empty()
+        trials, by = self.path.trials, self.path.excerpt.factor
+        found = first_changes(self.verdict, trials, self.labels_of, by=by)
+        del self.path.__dict__["trials"]  # they are larger than the graph
+        return found
 
     @cached_property
     def inferred(self) -> str:
@@ -355,10 +310,10 @@ def inferred_in_words(segments: pd.DataFrame) -> str:
     Examples
     --------
     >>> path = pd.DataFrame({
-    ...     "dur_ns": [60, 40], "rule": ["duration", "handoff"], "is_inferred": [False, True]
+    ...     "dur_ns": [60, 40], "rule": ["duration", "host polls"], "is_inferred": [False, True]
     ... })
     >>> inferred_in_words(path)
-    '40.0% of the path is inferred: handoff 40.0%.'
+    '40.0% of the path is inferred: host polls 40.0%.'
     """
     whole_ns = max(int(segments["dur_ns"].sum()), 1)
     inferred = segments[segments["is_inferred"]]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.columns import heading, quantity
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words, in_words
 from htagraph.model.labels import distinct_names, name_label, printable
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_duration, human_number
@@ -76,12 +76,12 @@ def human_columns(
         elif kind is Quantity.LABEL and in_code:
             texts[name] = [printable(str(value)) for value in columns[name].tolist()]
         else:
-            texts[name] = [cell_text(kind, value, origin_ns) for value in columns[name].tolist()]
+            texts[name] = [cell_text(kind, one, origin_ns, name) for one in columns[name].tolist()]
     return texts
 
 
-def cell_text(kind: Quantity, value: Any, origin_ns: int = 0) -> str:  # noqa: ANN401  of any column
-    """A value as people read it; empty for what is not known.
+def cell_text(kind: Quantity, value: Any, origin_ns: int = 0, name: str = "") -> str:  # noqa: ANN401  of any column
+    """A value of a column as people read it; empty for what is not known.
 
     Examples
     --------
@@ -90,6 +90,8 @@ def cell_text(kind: Quantity, value: Any, origin_ns: int = 0) -> str:  # noqa: A
     """
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
+    if kind is Quantity.LABEL and name.endswith("bound"):
+        return printable(bound_in_words(value))
     if kind is Quantity.INSTANT:
         value -= origin_ns
     return _FORMATS[kind](value)

@@ -1,32 +1,62 @@
-"""DOT, the language of Graphviz: a critical path as a chain, and a graph as boxes and arrows."""
+"""DOT, the language of Graphviz: a critical path on one slide, and a graph as boxes and arrows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+from collections.abc import Sequence
+from itertools import chain, combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import largest
+from htagraph.algorithms.codes import distinct, largest
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import QueryError
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import I8, I64, Bools
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words
 from htagraph.model.labels import name_label, printable
+from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.writers.output_file import write_text
 
-__all__ = ["graph_dot", "path_dot"]
+__all__ = ["PathGroup", "graph_dot", "path_dot", "path_groups"]
 
-_BOUND_COLORS = {bound.label: color for bound, color in COLORS.items()}
+_N_NAMED = 14
+"""Names in the drawing of a path (chosen): with a rest of each bound, they fill a slide.
+
+Pinned by `test_dot.py::test_fourteen_names_are_drawn_and_the_rest_by_bound`.
+"""
+_N_MORE = 3
+"""Arrows in it besides those that connect the boxes (chosen): more cross each other."""
+_NAME, _TITLE = 36, 90
+"""Longest names and titles in it, in characters: they fit into a third of the slide, and on it."""
+_SLIDE = "13.33,7.5!"
+"""Its size in inches: 1280 x 720 pixels."""
+_COLUMNS = (
+    (Bound.DATA_LOADING, Bound.UNTRACED_CODE, Bound.HOST, Bound.WAITING_FOR_WORK),
+    (Bound.LAUNCH, Bound.SYNC, Bound.UNKNOWN_WAITS),
+    (
+        Bound.WORK_FROM_BEFORE_THE_PROFILE,
+        Bound.MEMORY,
+        Bound.KERNEL_GAP,
+        Bound.COMPUTE,
+        Bound.WAITING_FOR_SMS,
+        Bound.COMMUNICATION,
+    ),
+)
+"""Where bounds are drawn: those of the host, those between host and device, those of devices."""
+_SMALL, _LARGE, _GROWTH = "13", 14, 14
+"""Points of names, of bounds, and how much larger a bound is that has the whole path."""
+_LINE, _FAINT = "#8a94a0", "#55606b"
 _EVENT_COLORS = {
     EventKind.OP: COLORS[Bound.HOST],
     EventKind.RUNTIME: COLORS[Bound.LAUNCH],
-    EventKind.ANNOTATION: COLORS[Bound.PYTHON_GAP],
+    EventKind.ANNOTATION: COLORS[Bound.UNTRACED_CODE],
     EventKind.KERNEL: COLORS[Bound.COMPUTE],
     EventKind.MEMCPY: COLORS[Bound.MEMORY],
     EventKind.MEMSET: COLORS[Bound.MEMORY],
@@ -41,30 +71,28 @@ def _quoted(text: str) -> str:
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without types
+def _as_html(text: str, width: int = _NAME) -> str:
+    """A name in a label of HTML."""
+    return html.escape(name_label(text, width=width), quote=False)
+
+
+def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a package without types
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
-    graph = pydot.Dot(
-        "htagraph",
-        graph_type="digraph",
-        rankdir="TB",
-        nodesep="0.3",
-        ranksep="0.3",
-        bgcolor="white",
-    )
-    graph.set("label", _quoted(title))
+    graph = pydot.Dot("htagraph", graph_type="digraph", bgcolor="white", **look)
+    graph.set("label", label)
     graph.set("labelloc", "t")
     graph.set("fontname", "Helvetica")
     graph.set_node_defaults(
         shape="box",
         style=_quoted("rounded,filled"),
-        color=_quoted("#8a94a0"),
+        color=_quoted(_LINE),
         margin=_quoted("0.12,0.06"),
         **_FONT,
     )
     graph.set_edge_defaults(
-        color=_quoted("#8a94a0"),
-        fontcolor=_quoted("#55606b"),
+        color=_quoted(_LINE),
+        fontcolor=_quoted(_FAINT),
         arrowsize="0.7",
         fontname="Helvetica",
         fontsize="9",
@@ -99,78 +127,142 @@ def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
     return text
 
 
-def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
-    """Merge equal neighbors, then whatever lies between the longest boxes."""
-    begins = np.arange(len(segments)) == 0
-    for name in ("bound", "name", "track"):
-        column = segments[name]
-        is_coded = isinstance(column.dtype, pd.CategoricalDtype)
-        values = column.cat.codes.to_numpy() if is_coded else column.to_numpy()
-        begins[1:] |= values[1:] != values[:-1]
-    first = np.flatnonzero(begins)
-    joined = is_long = np.zeros(len(first), dtype=bool)
-    if len(first) > max_nodes:
-        dur_ns = np.add.reduceat(segments["dur_ns"].to_numpy(np.int64), first)
-        is_long[largest(dur_ns, max(1, (max_nodes - 1) // 2))] = True
-        kept = np.flatnonzero(is_long | np.append(True, is_long[:-1]))
-        first, joined = first[kept], np.diff(kept, append=len(first)) > 1
-    texts = ["bound", "name", "track", "op", "kind"]
-    boxes = segments[texts].iloc[first].astype(object).reset_index(drop=True)
-    for name in ("dur_ns", "lag_ns"):
-        boxes[name] = np.add.reduceat(segments[name].to_numpy(np.int64), first)
-    boxes["residual_ns"] = boxes["dur_ns"] - boxes["lag_ns"]
-    boxes["n_segments"] = np.diff(first, append=len(segments))
-    boxes.loc[joined, "name"] = [
-        f"({n:,} shorter segments)" for n in boxes.loc[joined, "n_segments"].tolist()
-    ]
-    boxes.loc[joined, ["bound", "op", "kind"]] = ["various", "", "various"]
-    return boxes
+class PathGroup(NamedTuple):
+    """Time of a path on one bound: under one name, or under `n_names` smaller ones (name empty)."""
+
+    bound: Bound
+    name: str
+    n_names: int
+    dur_ns: int
 
 
-def _path_label(box: Mapping[Any, Any], window_ns: int) -> list[str]:
-    times = f" ×{box['n_segments']}" if box["n_segments"] > 1 and box["bound"] != "various" else ""
-    bound = in_words(box["bound"])
-    op = "" if not box["op"] or box["op"] == box["name"] else f"in {name_label(box['op'])}"
-    share = f"{box['dur_ns'] / window_ns:.1%}" if window_ns else ""
-    return [
-        name_label(box["name"]) + times,
-        f"{bound}, {human_duration(box['dur_ns'])} ({share})",
-        op,
-    ]
-
-
-def path_dot(
-    segments: pd.DataFrame,
-    *,
-    out: str | Path | None = None,
-    max_nodes: int = 200,
-    title: str = "Critical path",
-) -> str:
-    """Critical path as DOT: a chain of boxes, colored by bound, a column per track.
-
-    Neighboring segments with one bound, name and lane are one box. An arrow shows the kind of edge
-    that the path takes, with the lag and residual of the next box.
+def path_groups(
+    bounds: I8, names: npt.NDArray[np.integer[Any]], texts: Sequence[str], dur_ns: I64
+) -> list[PathGroup]:
+    """Group segments by bound and name without step number: the longest, and the rest by bound.
 
     Parameters
     ----------
-    segments : DataFrame
-        Schema `frames.SEGMENTS`; texts may be categories.
-    max_nodes : int, default=200
-        Most boxes: the longest are drawn, and what lies between them is joined.
+    bounds, names, dur_ns : ndarray of shape (n,)
+        Of each segment; names are rows of `texts`.
     """
-    graph = _digraph(title)
-    boxes = _boxes_of_path(segments, max_nodes)
-    window_ns = int(segments["dur_ns"].sum())
-    lanes = pd.factorize(boxes["track"])[0]
-    for number, box in enumerate(boxes.to_dict("records")):
-        color = _BOUND_COLORS.get(box["bound"], _PLAIN)
-        more = {"group": _quoted(f"lane{lanes[number]}"), "tooltip": _quoted(box["name"])}
-        _add_node(graph, number, _path_label(box, window_ns), color, **more)
-        if number:
-            rest = f" + {human_duration(box['residual_ns'])}" if box["residual_ns"] else ""
-            _add_edge(
-                graph, number - 1, number, f"{box['kind']} {human_duration(box['lag_ns'])}{rest}"
-            )
+    n, bare = len(Bound), np.array([*map(without_step_number, texts)], dtype=object)
+    number, shared = pd.factorize(bare)
+    code = number[names] * n + bounds
+    total_ns = sum_by_code(code, dur_ns, n * len(shared))
+    groups = distinct(code)
+    longest = groups[largest(total_ns[groups], _N_NAMED)]
+    rest = np.setdiff1d(groups, longest)
+    parts = [longest[at : at + 1] for at in range(len(longest))]
+    parts += [own for bound in Bound if len(own := rest[rest % n == bound])]
+    return [
+        PathGroup(
+            Bound(own[0] % n),
+            shared[own[0] // n] if len(own) == 1 else "",
+            len(own),
+            int(total_ns[own].sum()),
+        )
+        for own in parts
+    ]
+
+
+def _card(bound: Bound, groups: Sequence[PathGroup], path_ns: int) -> str:
+    """Bound with its time, and a row for each of its names."""
+    color, dur_ns = COLORS[bound], sum(group.dur_ns for group in groups)
+    share = dur_ns / max(path_ns, 1)
+    head = f"<B>{bound_in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
+    font = f'COLOR="{color.ink}" POINT-SIZE="{_LARGE + _GROWTH * share:.0f}"'
+    cell = f'COLSPAN="3" ALIGN="LEFT" BGCOLOR="{color.fill}"'
+    rows = [f"<TR><TD {cell}><FONT {font}>{head}</FONT></TD></TR>"]
+    for group in groups:
+        name = _as_html(group.name) if group.name else f"{group.n_names:,} others"
+        times = human_duration(group.dur_ns), f"{group.dur_ns / max(path_ns, 1):.1%}"
+        if group.name or len(groups) > 1:
+            right = "".join(f'<TD ALIGN="RIGHT">{text}</TD>' for text in times)
+            rows.append(f'<TR><TD ALIGN="LEFT">{name}</TD>{right}</TR>')
+    table = 'BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="3"'
+    return f"<<TABLE {table}>{''.join(rows)}</TABLE>>"
+
+
+def _passages(bounds: I8) -> dict[tuple[Bound, Bound], tuple[int, int]]:
+    """How often a path passes between two bounds, there and back: the most frequent passages."""
+    n, at = len(Bound), np.flatnonzero(np.diff(bounds))
+    pairs = bounds[at].astype(np.int64) * n + bounds[at + 1]
+    times = np.bincount(pairs, minlength=n * n).reshape(n, n)
+    place = {bound: number for number, bound in enumerate(chain(*_COLUMNS))}
+    found = [
+        (first, second)
+        for first, second in combinations(sorted(Bound, key=place.__getitem__), 2)
+        if times[first, second] + times[second, first]
+    ]
+    found.sort(key=lambda pair: -int(times[pair] + times[pair[::-1]]))
+    connects: list[tuple[Bound, Bound]] = []
+    more: list[tuple[Bound, Bound]] = []
+    part = np.arange(n)
+    for pair in found:
+        first, second = part[[*pair]]
+        (more if first == second else connects).append(pair)
+        part[part == second] = first
+    kept = [*connects, *more[:_N_MORE]]
+    return {pair: (int(times[pair]), int(times[pair[::-1]])) for pair in kept}
+
+
+def path_dot(
+    bounds: I8,
+    names: npt.NDArray[np.integer[Any]],
+    texts: Sequence[str],
+    dur_ns: I64,
+    *,
+    out: str | Path | None = None,
+    title: str = "Critical path",
+) -> str:
+    """Critical path as DOT that fills a slide: a box per bound, with time and share of its names.
+
+    Arrows count how often the path passes from one bound to another: the most frequent passages,
+    and those that connect all boxes. Boxes of the host are on the left, those of devices on the
+    right.
+
+    Parameters
+    ----------
+    bounds, names, dur_ns : ndarray of shape (n,)
+        Of each segment; names are rows of `texts`.
+    """
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    path_ns = int(dur_ns.sum())
+    small = f'<FONT POINT-SIZE="{_SMALL}" COLOR="{_FAINT}">'
+    graph = _digraph(
+        f"<{_as_html(f'{title}, {human_duration(path_ns)}', width=_TITLE)}<BR/>{small}"
+        "Arrows count how often the path passes from one to the other.</FONT>>",
+        rankdir="LR",
+        ratio="fill",
+        pad="0.15",
+        size=_quoted(_SLIDE),
+        fontsize="20",
+    )
+    cards: dict[Bound, list[PathGroup]] = {}
+    for group in path_groups(bounds, names, texts, dur_ns):
+        cards.setdefault(group.bound, []).append(group)
+    for bound, groups in cards.items():
+        look = {"fillcolor": _quoted("white"), "margin": _quoted("0.03"), "fontsize": _SMALL}
+        graph.add_node(pydot.Node(bound.label, label=_card(bound, groups, path_ns), **look))
+    columns = [shown for column in _COLUMNS if (shown := [one for one in column if one in cards])]
+    if len(columns) == 1:
+        largest_one = max(cards, key=lambda bound: sum(group.dur_ns for group in cards[bound]))
+        columns = [[bound for bound in columns[0] if bound is not largest_one]]
+    for column in columns:
+        together = pydot.Subgraph(rank="same")
+        for bound in column:
+            together.add_node(pydot.Node(bound.label))
+        graph.add_subgraph(together)
+    for (first, second), (there, back) in _passages(bounds).items():
+        style = {
+            "dir": "both" if there and back else "forward" if there else "back",
+            "penwidth": f"{1 + np.log10(there + back):.1f}",
+            "fontsize": _SMALL,
+        }
+        label = f'<<TABLE BORDER="0" BGCOLOR="white"><TR><TD>{there + back:,}×</TD></TR></TABLE>>'
+        graph.add_edge(pydot.Edge(first.label, second.label, label=label, **style))
     return _finish(graph, out)
 
 
@@ -241,7 +333,10 @@ def graph_dot(
         raise QueryError(
             f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint
         )
-    graph, strong = _digraph(title), set(np.asarray(critical, dtype=np.int64).tolist())
+    graph, strong = (
+        _digraph(_quoted(title), nodesep="0.3", ranksep="0.3"),
+        set(np.asarray(critical, dtype=np.int64).tolist()),
+    )
     for node in drawn:
         is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node
         color = _EVENT_COLORS.get(EventKind(int(dag.events.kind[node // 2])), _PLAIN)

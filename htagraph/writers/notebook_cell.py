@@ -9,7 +9,7 @@ from itertools import zip_longest
 import pandas as pd
 
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
 
@@ -84,14 +84,15 @@ def path_html(title: str, by_bound: pd.DataFrame) -> str:
     """A critical path: one bar, and the time of each bound."""
     columns = (by_bound["dur_ns"].tolist(), by_bound["share"].tolist())
     parts = list(zip(by_bound.index.astype(str), *columns, strict=True))
-    told = {bound: f"{in_words(bound)} {share:.1%}" for bound, _, share in parts}
+    told = {bound: f"{bound_in_words(bound)} {share:.1%}" for bound, _, share in parts}
     bar = "".join(
         f'<span title="{told[bound]}" style="display:inline-block;height:12px;'
         f'width:{share:.4%};background:{_COLORS[bound]}"></span>'
         for bound, _, share in parts
     )
     rows = [
-        (in_words(name), human_duration(dur_ns), f"{share:.1%}") for name, dur_ns, share in parts
+        (bound_in_words(name), human_duration(dur_ns), f"{share:.1%}")
+        for name, dur_ns, share in parts
     ]
     table = table_html(rows, title=title, colors=[_COLORS[bound] for bound, _, _ in parts])
     look = 'style="line-height:0;max-width:60em"'

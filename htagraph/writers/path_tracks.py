@@ -1,18 +1,18 @@
-"""The critical path as one track: a slice per segment, with its bound and event, colored by bound.
+"""What limits a run, on top of its trace: its findings over time, its critical path, its waits.
 
-The path of a job has a second row: above the segments, their ranks. Below the path, one slice is
-the whole window, with what bounds it and its findings as arguments::
+A finding has the stretches in which it is the main cause, titled like its card, with cost, fix and
+evidence as arguments. Below, the path has a slice per segment, with its bound and event; that of a
+job has a row above, with its ranks. Both have the colors of the report::
 
-    Critical path   [rank 0                            ][rank 2                      ]
-                    [host · aten::mm ][compute · gemm  ][communication · AllReduce   ]
-      window        [ProfilerStep#5                         ]
-
-(The UI hides roots without children in a folded group.)
+    Findings         [Data loading, costs 71%              ][GPU compute, costs 6%]
+      Critical path  [host · aten::mm ][data loading · next][compute · gemm       ]
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,21 +22,114 @@ import pandas as pd
 from htagraph.algorithms.rows import rows
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.categories import CRITICAL_PATH
-from htagraph.model.colors import COLORS
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.colors import COLORS, LATE
+from htagraph.model.kinds import Bound, Cause, in_words
 from htagraph.model.labels import name_label
 from htagraph.model.rules import Rule
-from htagraph.model.units import human_duration
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
-__all__ = ["opening", "path_slices"]
-
-_N_FINDINGS = 3
-"""Findings in the arguments of the window (chosen)."""
+__all__ = ["Card", "DrawnPath", "late_rank", "path_slices"]
 
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
 _COLORS = {bound.label: color.perfetto for bound, color in COLORS.items()}
+_LATE_RANK = re.compile(rf"{Cause.LATE_RANK} (\d+)")
+_FINDINGS = (
+    "The main cause of each part of the run, neighbors merged. Select a slice for what it costs, "
+    "and what to do."
+)
+
+
+class Card(NamedTuple):
+    """Title of a finding, and what else is said of it."""
+
+    title: str
+    said: Mapping[str, str]
+
+    @classmethod
+    def of(cls, text: str) -> Card:
+        r"""A card from its lines: the title, then ``name: text`` each.
+
+        Examples
+        --------
+        >>> Card.of("Data loading, costs 71%\nfix: load batches in workers")
+        Card(title='Data loading, costs 71%', said={'fix': 'load batches in workers'})
+        """
+        title, *lines = text.split("\n")
+        return cls(
+            title, {name: said for name, _, said in (line.partition(": ") for line in lines)}
+        )
+
+
+@dataclass(frozen=True)
+class DrawnPath:
+    """A critical path to be drawn, with what it is charged to.
+
+    Parameters
+    ----------
+    segments : DataFrame
+        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; if known, with causes in ``cause``, and
+        what ran between operators in ``code``.
+    causes : DataFrame
+        As of `segment_causes.main_causes`: ``start_ns``, ``dur_ns``, ``cause``, ``bound``.
+    findings : mapping of str to str
+        The card of each cause, as `Card.of` reads it; the first finding first.
+    description : str
+        Help text of the path's track.
+    waits : DataFrame, optional
+        Of a job: who waits for whom, as `wait_tracks.WAITS`.
+    """
+
+    segments: pd.DataFrame
+    causes: pd.DataFrame
+    findings: Mapping[str, str]
+    description: str = ""
+    waits: pd.DataFrame | None = None
+
+    def opening(self, zero_ns: int) -> dict[str, int]:
+        """Where ``htagraph view`` opens the file: at the first finding, longest stretch.
+
+        Of a late rank, at its longest late arrival. Times of the file.
+
+        Parameters
+        ----------
+        zero_ns : int, unit=ns
+            Time that is 0 in the file.
+
+        Returns
+        -------
+        dict of str to int
+            ``last_ns``, the end of the path; ``start_ns`` and ``end_ns`` of the slice to select;
+            of a job, ``rank``.
+        """
+        if self.segments.empty:
+            return {}
+        start_ns = self.segments["start_ns"].to_numpy(np.int64)
+        found = {"last_ns": start_ns[-1] + self.segments["dur_ns"].iloc[-1] - zero_ns}
+        stretches = (self._stretches(label) for label in self.findings)
+        shown = next((one for one in stretches if len(one)), None)
+        if shown is not None:
+            first: dict[Any, Any] = shown.iloc[int(shown["dur_ns"].to_numpy().argmax())].to_dict()
+            begin_ns = first["start_ns"] - zero_ns
+            found |= {"start_ns": begin_ns, "end_ns": begin_ns + first["dur_ns"]}
+            if "rank" in self.segments:
+                there = np.searchsorted(start_ns, first["start_ns"], side="right") - 1
+                found["rank"] = first.get("rank", self.segments["rank"].to_numpy()[there])
+        return {name: int(value) for name, value in found.items()}
+
+    def _stretches(self, label: str) -> pd.DataFrame:
+        """Slices of a finding: arrivals of a late rank, or where a cause is the main one."""
+        if self.waits is not None:
+            is_late = (self.waits["n_waiting"] >= 0) & (self.waits["rank"] == late_rank(label))
+            if is_late.any():
+                return self.waits[is_late]
+        return self.causes[self.causes["cause"] == label]
+
+
+def late_rank(label: str) -> int:
+    """The rank in the label of a cause, -1 for none."""
+    found = _LATE_RANK.fullmatch(label)
+    return int(found[1]) if found else -1
 
 
 class _Texts(NamedTuple):
@@ -69,7 +162,7 @@ class _Texts(NamedTuple):
 
 
 def _about(segments: pd.DataFrame, what: _Texts) -> _Texts:
-    """What each segment is called after: its event, or the code between events."""
+    """What each segment is called after: its event, or the untraced code between events."""
     if "code" not in segments:
         return what
     code = _Texts.of(segments["code"])
@@ -92,18 +185,16 @@ def _named(bound: _Texts, what: _Texts, strings: Strings) -> I64:
     return numbers[both]
 
 
-def _arguments(
-    segments: pd.DataFrame, what: _Texts, findings: Mapping[str, str]
-) -> dict[str, _Texts]:
+def _arguments(segments: pd.DataFrame, what: _Texts) -> dict[str, _Texts]:
     """Arguments of each segment."""
     operator = _Texts.of(segments["op"])
     code_of = {text: code for code, text in enumerate(what.texts)}
     same = np.array([code_of.get(text, -1) for text in operator.texts], dtype=np.int64)
-    # The slice of a full device is about the kernel that fills it; what waits comes next.
-    waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
+    # The slice of a wait for free SMs is about the kernel that fills it; what waits comes next.
+    waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.WAITING_FOR_SMS.label
     rule = _Texts.of(segments["rule"])
-    # What is recorded of an unexplained wait is its edge, not what the time was spent on.
-    is_explained = (segments["bound"] != Bound.UNEXPLAINED.label).to_numpy()
+    # What is recorded of an unknown wait is its edge, not what the time was spent on.
+    is_explained = (segments["bound"] != Bound.UNKNOWN_WAITS.label).to_numpy()
     found = {
         "what": what,
         "operator": operator.where(same[operator.code] != what.code),
@@ -114,20 +205,13 @@ def _arguments(
     }
     if "cause" in segments:
         found["cause"] = _Texts.of(segments["cause"])
-        found["finding"] = found["cause"].mapped(findings)
     return found
 
 
-def _args(
-    segments: pd.DataFrame,
-    what: _Texts,
-    findings: Mapping[str, str],
-    strings: Strings,
-    first: int,
-) -> list[Arg]:
+def _args(segments: pd.DataFrame, what: _Texts, strings: Strings, first: int) -> list[Arg]:
     """Annotations of segments, the first of which is slice `first`."""
     out = []
-    for name, texts in _arguments(segments, what, findings).items():
+    for name, texts in _arguments(segments, what).items():
         numbers = texts.numbers(strings)
         at = np.flatnonzero(numbers)
         out.append(Arg(name, first + at, numbers[at], "text"))
@@ -147,74 +231,56 @@ def _stays(segments: pd.DataFrame) -> tuple[npt.NDArray[np.intp], I64, list[int]
     return first, dur_ns, rank[first].tolist()
 
 
-def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: Strings) -> list[Arg]:
-    """Annotations of the window: time by bound and by rank; the first findings."""
-    dur_ns = int(segments["dur_ns"].sum())
-    texts = []
-    for by in ("bound", "rank"):
-        if by in segments:
-            totals = segments.groupby(by, observed=True)["dur_ns"].sum()
-            for group, total in totals.sort_values(ascending=False, kind="stable").items():
-                text = f"{human_duration(int(total))} ({total / dur_ns:.1%})"
-                texts.append((f"rank {group}" if by == "rank" else in_words(group), text))
-    texts += [(f"finding {number}", text) for number, text in enumerate(findings, start=1)]
-    row = np.zeros(1, dtype=np.int64)
-    return [Arg(name, row, strings.add([text]), "text") for name, text in texts]
+def _finding_slices(drawn: DrawnPath, zero_ns: int, root: int, strings: Strings) -> Slices:
+    """The main cause of each part of the run, with the title and the arguments of its card."""
+    causes, n = drawn.causes, len(drawn.causes)
+    cause, bound = _Texts.of(causes["cause"]), _Texts.of(causes["bound"])
+    cards = {label: Card.of(text) for label, text in drawn.findings.items()}
+    titles = {label: cards[label].title if label in cards else label for label in cause.texts}
+    is_late = np.array([late_rank(label) >= 0 for label in cause.texts], dtype=bool)[cause.code]
+    late, color = strings.add([LATE.perfetto]), bound.mapped(_COLORS).numbers(strings)
+    args = []
+    for name in dict.fromkeys(name for card in cards.values() for name in card.said):
+        texts = {label: card.said.get(name, "") for label, card in cards.items()}
+        numbers = cause.mapped(texts).numbers(strings)
+        if len(at := np.flatnonzero(numbers)):
+            args.append(Arg(name, at, numbers[at], "text"))
+    return Slices(
+        ts_ns=causes["start_ns"].to_numpy(np.int64) - zero_ns,
+        dur_ns=causes["dur_ns"].to_numpy(np.int64),
+        track=np.broadcast_to(root, n),
+        name=cause.mapped(titles).numbers(strings),
+        category=np.broadcast_to(strings.add([CRITICAL_PATH]), n),
+        color=np.where(is_late, late, color),
+        is_instant=np.zeros(n, dtype=bool),
+        boundary=np.arange(2 * n),
+        args=args,
+    )
 
 
-def opening(segments: pd.DataFrame, zero_ns: int, at_ns: int | None) -> dict[str, int]:
-    """Where ``htagraph view`` opens a file: the path's end, a segment, and in a job its rank.
+def path_slices(
+    drawn: DrawnPath, zero_ns: int, tracks: Tracks, strings: Strings, flows: Flows
+) -> list[Slices]:
+    """Findings and path as slices of two tracks.
 
     Parameters
     ----------
     zero_ns : int, unit=ns
         Time that is 0 in the file.
-    at_ns : int, unit=ns, optional
-        A time within the segment.
-    """
-    if segments.empty:
-        return {}
-    start_ns = segments["start_ns"].to_numpy(np.int64) - zero_ns
-    end_ns = start_ns + segments["dur_ns"].to_numpy(np.int64)
-    found = {"last_ns": end_ns[-1]}
-    if at_ns is not None and start_ns[0] <= at_ns - zero_ns < end_ns[-1]:
-        row = np.searchsorted(start_ns, at_ns - zero_ns, side="right") - 1
-        found |= {"start_ns": start_ns[row], "end_ns": end_ns[row]}
-        found |= {"rank": segments["rank"].to_numpy()[row]} if "rank" in segments else {}
-    return {name: int(value) for name, value in found.items()}
-
-
-def path_slices(
-    segments: pd.DataFrame,
-    ts_ns: I64,
-    tracks: Tracks,
-    strings: Strings,
-    *,
-    flows: Flows,
-    window: str,
-    description: str,
-    findings: Mapping[str, str],
-) -> list[Slices]:
-    """Path as slices of one track, and its window as one slice.
-
-    Parameters
-    ----------
-    segments : DataFrame
-        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; if known, with causes in ``cause``, and
-        what ran between operators in ``code``.
-    ts_ns : ndarray of shape (n_segments,), dtype=int64, unit=ns
-        Starts in the time of the file.
     tracks, strings
         Get new entries.
     flows : Flows
         Ends of arrows at segments.
-    findings : mapping of str to str
-        Text for each cause, the first finding first.
     """
+    segments = drawn.segments
     if segments.empty:
         return []
+    root = tracks.root("Findings", _FINDINGS)
+    # The UI hides roots without children in a folded group.
+    track = tracks.child(tracks.called("Critical path"), root, description=drawn.description)
     first, stays_ns, ranks = _stays(segments)
     n_stays, n = len(first), len(first) + len(segments)
+    ts_ns = segments["start_ns"].to_numpy(np.int64) - zero_ns
     start = np.concatenate([ts_ns[first], ts_ns])
     dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
     words = {label: in_words(label) for label in Bound.labels()}
@@ -222,28 +288,16 @@ def path_slices(
     stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
     # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
     hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
-    root, category = tracks.root("Critical path", description), strings.add([CRITICAL_PATH])
     path = Slices(
         ts_ns=start,
         dur_ns=dur_ns,
-        track=np.broadcast_to(root, n),
+        track=np.broadcast_to(track, n),
         name=np.concatenate([stays, _named(bound.mapped(words), _about(segments, what), strings)]),
-        category=np.broadcast_to(category, n),
+        category=np.broadcast_to(strings.add([CRITICAL_PATH]), n),
         color=np.concatenate([hues, bound.mapped(_COLORS).numbers(strings)]),
         is_instant=np.zeros(n, dtype=bool),
         boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
-        args=_args(segments, what, findings, strings, n_stays),
+        args=_args(segments, what, strings, n_stays),
         flows=Flows(flows.row + n_stays, flows.id),
     )
-    whole = Slices(
-        ts_ns=ts_ns[:1],
-        dur_ns=dur_ns[n_stays:].sum(keepdims=True),
-        track=np.array([tracks.child("window", root)]),
-        name=strings.add([window]),
-        category=category,
-        color=np.zeros(1, dtype=np.int64),
-        is_instant=np.zeros(1, dtype=bool),
-        boundary=np.arange(2),
-        args=_total_args(segments, list(findings.values())[:_N_FINDINGS], strings),
-    )
-    return [path, whole]
+    return [_finding_slices(drawn, zero_ns, root, strings), path]

@@ -28,7 +28,7 @@ from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.output_file import output_file
-from htagraph.writers.path_tracks import opening, path_slices
+from htagraph.writers.path_tracks import DrawnPath, path_slices
 from htagraph.writers.slice_packets import (
     Arg,
     Flows,
@@ -38,6 +38,7 @@ from htagraph.writers.slice_packets import (
     encode_slices,
 )
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
+from htagraph.writers.wait_tracks import wait_slices
 from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
 __all__ = ["CounterTrack", "write_pftrace"]
@@ -51,7 +52,6 @@ _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
 _WORTH_PACKING, _PACKED = 1 << 20, 1
 """Bytes of packets that are worth compression, and its level (chosen)."""
 
-_NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 _NOTHING_COMPUTED: Mapping[str, tuple[I64, npt.NDArray[Any]]] = MappingProxyType({})
 _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
@@ -236,11 +236,9 @@ def _packed(packets: memoryview) -> memoryview:
     return _packet(message_field(proto.PACKET_COMPRESSED_PACKETS, [packed]))
 
 
-def _first_ns(
-    events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]
-) -> int:
+def _first_ns(events: EventTable, segments: pd.DataFrame, counters: Sequence[CounterTrack]) -> int:
     starts = [events.ts_ns, *(counter.ts_ns for counter in counters)]
-    starts += [] if segments is None else [segments["start_ns"].to_numpy(np.int64)]
+    starts.append(segments["start_ns"].to_numpy(np.int64))
     return min((int(ts_ns.min()) for ts_ns in starts if len(ts_ns)), default=0)
 
 
@@ -249,15 +247,11 @@ def write_pftrace(
     events: EventTable,
     *,
     rank: int | None = None,
-    segments: pd.DataFrame | None = None,
+    path: DrawnPath | None = None,
     links: Ends | None = None,
     critical_events: npt.ArrayLike = (),
     computed: Mapping[str, tuple[I64, npt.NDArray[Any]]] = _NOTHING_COMPUTED,
     counters: Sequence[CounterTrack] = (),
-    window: str = "",
-    description: str = "",
-    findings: Mapping[str, str] = _NOTHING_SAID,
-    opens_at_ns: int | None = None,
     moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
@@ -280,21 +274,14 @@ def write_pftrace(
     rank : int, optional
         Named in the tracks; files of several ranks can be concatenated, if they share `taken`. None
         for a trace of its own.
-    segments : DataFrame, optional
-        A critical path, as in `path_tracks.path_slices`: a track on top, with an arrow from each
-        segment to its event.
+    path : DrawnPath, optional
+        Tracks on top, with an arrow from each segment to its event.
     links : tuple of two ndarrays of shape (n,), dtype=int32, optional
         Arrows from event to event (launch to device work, forward to backward).
     critical_events : array_like of int
         Events to annotate with ``critical``.
     computed : mapping of str to (ndarray of int64, ndarray), optional
         More annotations by name: events, ascending, and their values, floats or texts.
-    description : str
-        Help text of the critical path's track.
-    findings : mapping of str to str, optional
-        Text for segments by their cause.
-    opens_at_ns : int, unit=ns, optional
-        Time of the segment at which ``htagraph view`` opens the file.
     moved_by : str, default=""
         By how much device times were shifted to fit the host clock, in words.
     origin_ns : int, unit=ns, optional
@@ -312,7 +299,8 @@ def write_pftrace(
     recorded_ns : tuple of two ndarrays of shape (n_events,), dtype=int64, optional
         Starts and durations of events as they were recorded, if changed since.
     """
-    first_ns = _first_ns(events, segments, counters)
+    path = path or DrawnPath(frames.SEGMENTS.empty(), pd.DataFrame(), MappingProxyType({}))
+    first_ns = _first_ns(events, path.segments, counters)
     zero_ns = first_ns if origin_ns is None else origin_ns
     if zero_ns > first_ns:
         hint = f"give origin_ns <= {first_ns}."
@@ -321,22 +309,13 @@ def write_pftrace(
         Tracks(rank, place=place, moved_by=moved_by, run=run, taken=taken),
         Strings([*events.symbols.texts, *events.lists.texts]),
     )
-    path = frames.SEGMENTS.empty() if segments is None else segments
-    about = path["event"].to_numpy(np.int64)
-    event_arrows, path_arrows = _arrows(
-        links or _NO_ENDS, about, tracks.place * _FLOWS_PER_RANK, event_ends, segment_ends
-    )
-    path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
-    batches = path_slices(
-        path,
-        path_ns,
-        tracks,
-        strings,
-        flows=path_arrows,
-        window=window,
-        description=description,
-        findings=findings,
-    )
+    about = path.segments["event"].to_numpy(np.int64)
+    links, first_id = links or _NO_ENDS, tracks.place * _FLOWS_PER_RANK
+    event_arrows, path_arrows = _arrows(links, about, first_id, event_ends, segment_ends)
+    batches = path_slices(path, zero_ns, tracks, strings, path_arrows)
+    if path.waits is not None and len(path.waits):
+        free_id = first_id + len(links[0]) + len(about)
+        batches.append(wait_slices(path.waits, zero_ns, tracks, strings, free_id))
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
     args = _event_args(events, critical, computed, strings)
     slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, args, event_arrows)
@@ -346,7 +325,8 @@ def write_pftrace(
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
-    facts = {**recorded, "zero_ns": zero_ns, "opens_at": opening(path, zero_ns, opens_at_ns)}
+    facts = {**recorded, "zero_ns": zero_ns, "opens_at": path.opening(zero_ns)}
+    facts["findings"] = [*path.findings.values()]
     supplement = _supplement(events, slices, facts, times)
     packed = Path(out).suffix != ".gz"
     with output_file(out) as file:

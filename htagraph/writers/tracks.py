@@ -2,13 +2,14 @@
 
 ::
 
-    Critical path          root track
+    Findings               root track
+      Critical path
     GPU 0                  root track of the device
       stream 7               its streams, each with its counters below it
         queue length
       memory bandwidth       counters of the whole device
     python 1234            a process, and its threads: viewers show the id after the name
-    no process             root track for everything else, such as spans of the profiler
+      Spans: PyTorch ...     what is no process, such as spans of the profiler, in the first one
 
 Viewers cut ids to 32 bits, merge negative ones, and take equal ids for one process. So an id that
 no process can have becomes a track without one, and a process whose id is taken in another part of
@@ -44,6 +45,7 @@ _MAX_ID = (1 << 31) - 1
 _ROOTS_PER_RANK = 1_000
 """Range of the order of root tracks of each rank."""
 
+_NUMBER = re.compile(r"\b(thread )?(\d+)\b")
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
@@ -63,7 +65,10 @@ class LaneTracks(NamedTuple):
 
 
 class Process(NamedTuple):
-    """The track of a process, its id in the file (0 if it cannot have one), and its name."""
+    """The track of a process, its id in the file, and its name.
+
+    The id is 0 if it is no process: in the track of another one, its threads have its name.
+    """
 
     uuid: int
     pid: int
@@ -109,7 +114,7 @@ class Tracks:
         self._of = tuple(filter(None, (of_rank, run)))
         self._uuid = self.place * _UUIDS_PER_RANK
         self._taken = set() if taken is None else taken
-        self._no_process = 0
+        self._first = 0
         self._n_roots = 0
         self._moved_by = moved_by
         everything = self.add().track_descriptor
@@ -135,44 +140,47 @@ class Tracks:
             descriptor.parent_uuid = parent
         return descriptor
 
-    def _called(self, name: str) -> str:
+    def called(self, name: str) -> str:
         """A name with the rank and the run, unless it says them."""
         said = (of for of in self._of if not re.search(rf"\b{re.escape(of)}\b", name))
         return ", ".join([name, *said])
 
     def root(self, name: str, description: str = "") -> int:
         """New track above all processes, below earlier roots."""
-        descriptor = self._new(self._called(name), None)
-        descriptor.sibling_order_rank = self.place * _ROOTS_PER_RANK + self._n_roots
-        descriptor.child_ordering = EXPLICIT
-        if description:
-            descriptor.description = utf8(description)
         self._n_roots += 1
-        return int(descriptor.uuid)
+        order = self.place * _ROOTS_PER_RANK + self._n_roots
+        return self.child(self.called(name), None, order, description)
 
     def device(self, device: int) -> int:
         """New root track for the streams of a device."""
         shift = f"Shifted by {self._moved_by} to fit the host clock." if self._moved_by else ""
         return self.root(f"GPU {device}", shift)
 
-    def child(self, name: str, parent: int, order: int = 0) -> int:
+    def child(self, name: str, parent: int | None, order: int = 0, description: str = "") -> int:
         """New track within a track; children with one name are drawn as one track with rows."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = order
         descriptor.child_ordering = EXPLICIT
+        if description:
+            descriptor.description = utf8(description)
         return int(descriptor.uuid)
 
     def process(self, name: str, pid: int | str) -> Process:
-        """New track of a process."""
+        """New track of a process; what is none is drawn in the first process, if there is one."""
         if not _is_id(pid):
-            self._no_process = self._no_process or self.root("no process")
-            return Process(self._no_process, 0, name)
+            called = _named(name, pid)
+            return (
+                Process(self._first, 0, called)
+                if self._first
+                else Process(self.root(called), 0, "")
+            )
         new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
         self._taken.add(new)
         descriptor = self._new("", None)
         descriptor.process.pid, descriptor.sibling_order_rank = new, self.place
         label = (name or "process") if new == pid else _named(name, pid)
-        descriptor.process.process_name = utf8(self._called(label))
+        descriptor.process.process_name = utf8(self.called(label))
+        self._first = self._first or int(descriptor.uuid)
         return Process(int(descriptor.uuid), new, name)
 
     def thread(self, label: str, tid: int | str, process: Process, n_rows: int = 1) -> list[int]:
@@ -184,7 +192,7 @@ class Tracks:
         else:
             descriptor = self._new("", process.uuid)
             descriptor.thread.pid, descriptor.thread.tid = process.pid, int(tid)
-            bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
+            bare = _NUMBER.sub(lambda at: "" if at[2] == str(tid) else at[0], label).strip(" ()")
             name = "thread" if bare == process.name else bare or "thread"
             descriptor.thread.thread_name = utf8(name)
             first = int(descriptor.uuid)
@@ -282,7 +290,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
                 processes[pid] = tracks.process(lanes.process[lane], pid)
             label = lanes.label(lane)
             if not processes[pid].pid:
-                label = ": ".join(filter(None, (_named(lanes.process[lane], pid), label)))
+                label = ": ".join(filter(None, (processes[pid].name, label)))
             uuids = tracks.thread(label, lanes.tid[lane], processes[pid], n_rows[lane])
         table[lane, : len(uuids)] = uuids
     return LaneTracks(table[events.lane, row], groups, streams)

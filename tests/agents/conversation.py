@@ -27,7 +27,7 @@ EXCHANGE = re.compile(r'(```json\n(\{"tool".*?)\n```\n\n```json\n).*?(\n```)', r
 
 def write_traces(folder: Path) -> None:
     """The traces that are asked about: a run before and after a repair, and a job."""
-    blocking = simulate(training_rank(fault="blocking_copy", steps=4))
+    blocking = simulate(training_rank(fault="synchronous_copy", steps=4))
     blocking.write(folder / "before.pt.trace.json")
     simulate(training_rank(steps=4)).write(folder / "after.pt.trace.json")
     job = training_job(ranks=3, straggler=1, delay_ns=9_000_000)
@@ -59,7 +59,7 @@ async def hold(root: Path, asked: list[dict[str, Any]]) -> list[str]:
 
 
 def laid_out(answer: dict[str, Any]) -> str:
-    """JSON with one line for each part of an answer, and for each row of a part."""
+    """JSON with a line for each part of an answer, row of a part, and fact of a card."""
     lines = []
     for name, value in answer.items():
         key = json.dumps(name)
@@ -68,11 +68,19 @@ def laid_out(answer: dict[str, Any]) -> str:
             columns = json.dumps(value["columns"])
             lines.append(f'{key}: {{"columns": {columns}, "rows": [\n    {rows}]}}')
         elif isinstance(value, list):
-            items = ",\n    ".join(json.dumps(item, ensure_ascii=False) for item in value)
+            items = ",\n    ".join(map(_item, value))
             lines.append(f"{key}: [\n    {items}]")
         else:
             lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}")
     return "{" + ",\n ".join(lines) + "}"
+
+
+def _item(item: object) -> str:
+    """A row, a sentence, or a card with a line for each fact."""
+    if not isinstance(item, dict):
+        return json.dumps(item, ensure_ascii=False)
+    facts = (f"{json.dumps(key)}: {json.dumps(item[key], ensure_ascii=False)}" for key in item)
+    return "{" + ",\n     ".join(facts) + "}"
 
 
 def written(document: str, answers: list[str]) -> str:

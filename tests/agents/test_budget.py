@@ -9,7 +9,15 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.agents.budget import LEAST_TOKENS, Part, as_json, fitted, plain, rows_part
+from htagraph.agents.budget import (
+    CHARACTERS_PER_TOKEN,
+    LEAST_TOKENS,
+    Part,
+    as_json,
+    fitted,
+    plain,
+    rows_part,
+)
 from htagraph.agents.tools import TOOLS
 
 TEXTS = st.text(max_size=400)
@@ -79,11 +87,19 @@ def test_values_are_those_that_json_has():
 
 
 def test_a_schema_says_all_that_a_tool_takes():
-    """Every parameter has a meaning; all of them are few enough for a client's context."""
+    """Every parameter has a meaning."""
     schemas = {tool: tool.input_schema() for tool in TOOLS.values()}
     fields = [field for schema in schemas.values() for field in schema["properties"].values()]
 
     assert all(field["description"] for field in fields)
     assert all(tool.meaning() for tool in schemas)
-    n_characters = sum(len(json.dumps(schema)) for schema in schemas.values())
-    assert n_characters + sum(len(tool.meaning()) for tool in schemas) < 13_500
+
+
+def test_all_tools_together_take_less_than_2500_tokens():
+    """Of a client's context: names, descriptions and schemas, counted as answers are."""
+    tools = [
+        {"name": tool.name, "description": tool.meaning(), "inputSchema": tool.input_schema()}
+        for tool in TOOLS.values()
+    ]
+
+    assert len(as_json(tools)) < 2_500 * CHARACTERS_PER_TOKEN

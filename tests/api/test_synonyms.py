@@ -49,7 +49,7 @@ def test_no_word_has_two_homes() -> None:
         ("memory", "memory_timeline"),
         ("OOM", "memory_timeline"),
         ("modules", "kernel_breakdown"),
-        ("dataloader", "drag"),
+        ("dataloader", "cost"),
         ("flops", "roofline"),
         ("straggler", "stragglers"),
         ("idle", "idle_time"),

@@ -39,7 +39,7 @@ def test_every_kind_of_edge_says_what_its_time_went_to():
     """A span is named by its work; ranks that meet and windows that end are no edges of a graph."""
     own = {EdgeKind.SPAN, EdgeKind.COLLECTIVE, EdgeKind.SINK}
     of_edge = BoundRules.of(compile_events(timeline("cpu 1 |[op]"))).of_edge
-    missing = [kind.name for kind in EdgeKind if of_edge[kind] == Bound.UNEXPLAINED]
+    missing = [kind.name for kind in EdgeKind if of_edge[kind] == Bound.UNKNOWN_WAITS]
 
     assert set(missing) == {kind.name for kind in own}, (
         "kinds of edges without a bound in _KIND_BOUND of htagraph/explain/edge_bounds.py"

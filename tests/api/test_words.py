@@ -19,6 +19,12 @@ def _listed() -> list[str]:
     return [word for row in _ROW.findall(table) for word in re.findall(r"`([^`]+)`", row)]
 
 
+_OF_THE_LITERATURE = [
+    ("docs/concepts/slack-and-cost.md", "drag"),
+    ("docs/glossary.md", "drag"),
+]
+"""Words that a page says once, so that a reader of papers finds what htagraph calls it."""
+
 # Not where a word is code: an option, a parameter, a value in backticks.
 _WORDS = re.compile(rf"(?<![-`\w.])(?:{'|'.join(_listed())})\b(?![`=]| :)", re.IGNORECASE)
 
@@ -43,15 +49,16 @@ FILES = [
 
 
 def test_the_table_is_read() -> None:
-    assert {"hand-over", "goes on", "nobody"} <= set(_listed())
+    assert {"hand-over", "goes on", "nobody", "drag", "alike", "host wait"} <= set(_listed())
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_plain_words_are_used(file: Path) -> None:
     found = [
-        f"{file}:{line}: {match[0]!r} in {text[max(match.start() - 40, 0) : match.end() + 40]!r}"
+        (match[0], f"line {line}: {text[max(match.start() - 40, 0) : match.end() + 40]}")
         for line, text in _sentences(ROOT / file)
         for match in _WORDS.finditer(text)
     ]
 
-    assert found == []
+    said_once = [word for page, word in _OF_THE_LITERATURE if page == file.as_posix()]
+    assert [word for word, _ in found] == said_once, found

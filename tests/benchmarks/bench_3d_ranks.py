@@ -57,7 +57,7 @@ def write_experts(folder: Path) -> None:
 
 
 def measure(folder: Path) -> dict[str, object]:
-    """Load a job and ask what bounds it."""
+    """Load a job and ask what limits it."""
     began = time.perf_counter()
     job = load_job(folder)
     loaded = time.perf_counter()

@@ -3,7 +3,7 @@
 Run as ``python -m tests.benchmarks.bench_findings [JOBS]``; JOBS is the number of jobs of each
 kind, 30 by default: 270 in all, of which 30 have no fault. Prints one row per fault, each job that
 was judged wrong, and what repairing the data loaders of JOBS random ranks saves, as a share of the
-drag and of the attributed time.
+cost and of the attributed time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
         print(f"wrong: {outcome.fault} {outcome.options}: {found or outcome.verdict.withheld}")
     repairs = [repair_loader(seed) for seed in range(n_jobs)]
     for said, shares in {
-        "the drag": [repair.saved_ns / repair.drag_ns for repair in repairs],
+        "the cost": [repair.saved_ns / repair.cost_ns for repair in repairs],
         "the attributed time": [repair.saved_ns / repair.attributed_ns for repair in repairs],
     }.items():
         least, middle, most = min(shares), statistics.median(shares), max(shares)

@@ -68,7 +68,7 @@ def measured(file: Path) -> dict[str, object]:
         "top three bounds": ", ".join(
             f"{name.replace('_', ' ')} {share:.0%}" for name, share in top
         ),
-        "unexplained": f"{path.unexplained_share:.1%}",
+        "unknown_waits": f"{path.unknown_share:.1%}",
     }
 
 

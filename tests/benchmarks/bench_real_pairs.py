@@ -150,7 +150,7 @@ def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Ch
     rehearsal = trials.rehearsal
     repairs = [one for one in trials.of_causes() if one.cause == first.cause]
     yield f"blind, cause: {first.cause}", _best(rehearsal, repairs).changes
-    code = [one for one in trials.of_parts() if one.kind == "host code"]
+    code = [one for one in trials.of_parts() if one.kind == "Python code"]
     place = first.evidence[0]
     if first.cause == Cause.HOST_CODE and code:
         yield "blind, place", _best(rehearsal, code).changes

@@ -64,7 +64,7 @@ def shares(program: Program) -> list[dict[str, object]]:
                     "recorded": recorded,
                     "inference": "on" if infer else "off",
                     "right": time["right_ns"] / total_ns,
-                    "unexplained": time["unexplained_ns"] / total_ns,
+                    "unknown_waits": time["unexplained_ns"] / total_ns,
                 }
             )
     return rows
@@ -93,9 +93,9 @@ def main() -> None:
         n=("right", "size"),
         mean=("right", "mean"),
         worst=("right", "min"),
-        unexplained=("unexplained", "mean"),
+        unexplained=("unknown_waits", "mean"),
     ).reset_index()
-    for share in ("mean", "worst", "unexplained"):
+    for share in ("mean", "worst", "unknown_waits"):
         table[share] = table[share].map("{:.2%}".format)
     names = {"mean": "true bound, mean", "worst": "worst"}
     print(markdown_table(table.rename(columns=names)))

@@ -61,14 +61,14 @@ def judge(kind: str, seed: int) -> Judged:
     pair = repair(kind, seed)
     change = ask(pair.change)
     if isinstance(pair.before, Program):
-        graph = hg.Trace.from_events(simulate(pair.before).events).compile()
+        graph = hg.Trace.from_events(simulate(pair.before).events).compile().window("trace")
         wall_ns = graph.dur_ns
-        rehearsal: Rehearsed = hg.what_if(graph, on="window").rehearsal
+        rehearsal: Rehearsed = hg.what_if(graph).rehearsal
         saves = rehearsal.saving((change,))
     else:
         with tempfile.TemporaryDirectory() as folder:
             simulate_job(pair.before).write(folder)
-            job = hg.load_job(folder)
+            job = hg.load_job(folder).window("trace")
             wall_ns, rehearsal = job.critical_path().dur_ns, job.rehearsal
             saves = rehearsal.saving((change,))
     # As in `Saving.of`: an error of the clocks is in both runs.

@@ -55,7 +55,7 @@ def crowded(
 @contextmanager
 def retimings_counted() -> Iterator[list[int]]:
     """Count how often a block re-times a graph."""
-    from htagraph.replay import curves, rehearsal
+    from htagraph.replay import rehearsal
 
     plain, counts = rehearsal.retime, [0]
 
@@ -63,11 +63,11 @@ def retimings_counted() -> Iterator[list[int]]:
         counts[0] += 1
         return plain(*arguments, **named)
 
-    rehearsal.retime = curves.retime = retime
+    rehearsal.retime = retime
     try:
         yield counts
     finally:
-        rehearsal.retime = curves.retime = plain
+        rehearsal.retime = plain
 
 
 def growth() -> dict[str, list[int]]:
@@ -85,8 +85,8 @@ def growth() -> dict[str, list[int]]:
             "opportunities": graph.opportunities,
             "verdict": graph.verdict,
             "report": lambda trace=trace, graph=graph: json_document(hg.Summary(trace, graph), {}),
-            "drag": many.drag,
-            "drag_of_four": of_four.drag,
+            "cost": many.cost,
+            "cost_of_four": of_four.cost,
         }
         for name, ask in asked.items():
             with retimings_counted() as n_retimings:

@@ -32,8 +32,8 @@ def work() -> dict[str, list[int]]:
         "opportunities",  # 13 times: each device-wide wait was for each of 500 streams
         "verdict",
         "report",
-        "drag",  # 66 times: of as many names as events, each a replay
-        "drag_of_four",  # 62 times: the same of names with four events
+        "cost",  # 66 times: of as many names as events, each a replay
+        "cost_of_four",  # 62 times: the same of names with four events
     ],
 )
 def test_work_grows_with_the_events(question: str, work: Any) -> None:

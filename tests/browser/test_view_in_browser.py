@@ -40,7 +40,17 @@ SELECTION = """(() => {
 EXPANDED = """self.app.trace.workspace.flatTracks
     .filter((track) => track.isSummary && !track.headless && track.hasChildren && !track.collapsed)
     .map((track) => track.name)"""
+LISTED = """[...document.querySelectorAll('.pf-query-table td, .pf-data-grid td')]
+    .map((cell) => cell.innerText)"""
+WAITING = """self.app.trace.workspace.flatTracks
+    .filter((track) => track.parent?.name === 'Findings: who waits for whom')
+    .map((track) => track.name)"""
 VIEW = "import typer; from htagraph.cli.view import view; typer.run(view)"
+
+
+def title(card: str) -> str:
+    """What slices of a finding are called."""
+    return card.partition("\n")[0]
 
 
 def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
@@ -70,7 +80,7 @@ def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
         assert command.wait(timeout=20) == 0
     origin_ns = int(hg.load(file).recording.events.ts_ns.min())
     assert state == {
-        "pinned": ["Critical path, rank 0"],
+        "pinned": ["Findings, rank 0", "Critical path, rank 0"],
         "start_ns": step["start_ns"] - origin_ns,
         "dur_ns": step["dur_ns"],
         "errors": 0,
@@ -78,16 +88,17 @@ def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
 
 
 def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Path) -> None:
-    """The segment of the path is selected, and fills two fifths of the timeline."""
+    """The slice is selected, and fills two fifths of the timeline; findings are listed below."""
     rank = simulate(training_rank(fault="dataloader"))
     file = rank.write(tmp_path / "rank0.json")
     graph = hg.load(file).compile()
-    path, first = graph.critical_path(), graph.verdict().findings[0]
+    path, findings = graph.critical_path(), graph.verdict().by_cause
     segments = path.segments.assign(ts=path.segments["start_ns"] - path.origin_ns)
-    longest = segments[segments["start_ns"] <= first.longest_start_ns].iloc[-1]
+    opens = path.drawn(findings).opening(path.origin_ns)
+    longest = {"ts": opens["start_ns"], "dur_ns": opens["end_ns"] - opens["start_ns"]}
     linked = segments[segments["bound"] == "compute"].sort_values("dur_ns").iloc[-1]
     arguments = [str(file), "--offline", "--no-browser", "--port", "0", "--quiet"]
-    found = []
+    found, listed = [], []
     with subprocess.Popen(
         [sys.executable, "-c", VIEW, *arguments], stdout=subprocess.PIPE, text=True
     ) as command:
@@ -100,7 +111,9 @@ def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Pat
             tab.page.wait_for_function(SELECTED, timeout=60_000)
             tab.page.wait_for_timeout(500)
             found.append(tab.page.evaluate(SELECTION))
+            listed.append(tab.page.evaluate(LISTED))
         command.terminate()
+    assert [cells[::3] for cells in listed] == [[*map(title, findings.values())], []]
     assert found == [
         {
             "name": name,
@@ -111,14 +124,17 @@ def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Pat
             "errors": 0,
         }
         for name, row in (
-            ("data loading · enumerate(DataLoader)#_SinglePro…erIter.__next__", longest),
+            (title(findings["data loading"]), longest),
             ("compute · ampere_sgemm_128x64_nn", linked),
         )
     ]
 
 
-def test_a_job_is_opened_at_the_rank_of_its_first_finding(tab: Any, tmp_path: Path) -> None:
-    """Rank 1 is late: its device and threads are expanded, the other ranks are a row each."""
+def test_a_job_is_opened_at_its_late_rank(tab: Any, tmp_path: Path) -> None:
+    """Rank 1 is late: above those that wait for it, with its arrival selected, and arrows to them.
+
+    Its device and threads are expanded, the other ranks are a row each.
+    """
     simulate_job(training_job(ranks=3, steps=2, layers=2, straggler=1)).write(tmp_path / "job")
     arguments = [str(tmp_path / "job"), "--offline", "--no-browser", "--port", "0", "--quiet"]
     with subprocess.Popen(
@@ -129,5 +145,14 @@ def test_a_job_is_opened_at_the_rank_of_its_first_finding(tab: Any, tmp_path: Pa
         tab.page.wait_for_function(SELECTED, timeout=60_000)
         tab.page.wait_for_timeout(500)
         expanded = tab.page.evaluate(EXPANDED)
+        waiting = tab.page.evaluate(WAITING)
+        selected = tab.page.evaluate(SELECTION)
+        arrows = tab.page.evaluate("self.app.trace.flows.connectedFlows.length")
         command.terminate()
-    assert sorted(expanded) == ["GPU 1, rank 1", "python, rank 1 4201"]
+    assert sorted(expanded) == [
+        "Findings: who waits for whom",
+        "GPU 1, rank 1",
+        "python, rank 1 4201",
+    ]
+    assert (waiting[0], sorted(waiting)) == ("rank 1", ["rank 0", "rank 1", "rank 2"])
+    assert (selected["name"], arrows) == ("late, 2 ranks wait", 2)

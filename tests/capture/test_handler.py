@@ -147,7 +147,7 @@ def test_a_schedule_with_a_state_is_not_asked(tmp_path):
 
 @pytest.mark.slow
 def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsys):
-    """Of the last cycle, not of the first, and nothing but what bounds it is printed."""
+    """Of the last cycle, not of the first, and nothing but what limits it is printed."""
     train_job([ready(tmp_path, rank, 2, timeout_s=60) for rank in range(2)])
     said, noticed = capsys.readouterr()
     (folder,) = tmp_path.glob("report*")

@@ -134,8 +134,8 @@ def test_the_plot_of_an_answer_is_a_page(capsys, trace, tmp_path, question):
 
 
 def test_an_answer_without_a_plot_names_those_that_have_one(capsys, trace, tmp_path):
-    code, _, err = _run(capsys, "ask", "drag", trace, "--out", tmp_path / "plot.html")
+    code, _, err = _run(capsys, "ask", "cost", trace, "--out", tmp_path / "plot.html")
 
     assert (code, list(tmp_path.iterdir())) == (1, [])
-    assert "there is no plot of drag" in err
+    assert "there is no plot of cost" in err
     assert "idle_time, kernel_durations" in err

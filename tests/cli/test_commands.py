@@ -15,7 +15,7 @@ import pytest
 
 from htagraph.cli.main import main
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -66,7 +66,7 @@ def test_report_names_lines_of_python_where_the_file_has_them(run):
     assert "largest: Python at single.py:44 in parse_features 81.8 ms" in said[()]
     assert said[()] == said[("--stacks",)]
     assert "largest: Python not read (--stacks) after aten::layer_norm" in said[("--no-stacks",)]
-    assert not any("unrecorded code" in text for text in said.values())
+    assert not any("untraced code" in text for text in said.values())
 
 
 def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):
@@ -233,7 +233,7 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
     assert "Rank 2 is late and keeps the others waiting" in out
     assert "critical.pftrace" in err
     assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [
-        "blocking_copy",
+        "synchronous_copy",
         "captured",
         "dataloader",
         "exposed_allreduce",
@@ -270,7 +270,7 @@ def test_bars_on_a_terminal_have_the_colors_of_figures(trace):
     )
     bars = re.findall(r"(?m)^(\w[\w ]+?)  .*\x1b\[38;2;(\d+);(\d+);(\d+)m[█▏▎▍▌▋▊▉]", done.stdout)
     drawn = {name: "#{:02x}{:02x}{:02x}".format(*map(int, rgb)) for name, *rgb in bars}
-    table = {in_words(bound.label): color.fill for bound, color in COLORS.items()}
+    table = {bound_in_words(bound.label): color.fill for bound, color in COLORS.items()}
 
     assert len(drawn) > 2
     assert drawn == {name: table[name] for name in drawn}
@@ -286,8 +286,8 @@ def test_inference_can_be_switched_off(run, trace):
         for args in (("dot", trace), ("info", trace), ("diff", trace, trace))
     ]
 
-    assert "handoff" in {row["rule"] for row in json.loads(inferred)}
-    assert "handoff" not in {row["rule"] for row in json.loads(recorded)}
+    assert "wait for another thread" in {row["rule"] for row in json.loads(inferred)}
+    assert "wait for another thread" not in {row["rule"] for row in json.loads(recorded)}
     assert json.loads(none) == []
     assert codes == [0, 0, 0]
 
@@ -307,7 +307,9 @@ def test_segments_are_marked_where_they_are_inferred(run, trace):
     """A column of the path itself."""
     _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
 
-    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {"handoff"}
+    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {
+        "wait for another thread"
+    }
 
 
 def test_the_whole_trace_can_be_asked_for(run, trace):

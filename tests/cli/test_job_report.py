@@ -1,4 +1,4 @@
-"""`htagraph report FOLDER`: what bounds a job, and who keeps it waiting."""
+"""`htagraph report FOLDER`: what limits a job, and who keeps it waiting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
-from htagraph.reports.page.shared_sections import help_section
+from htagraph.reports.page.path_section import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
 from tests.real_traces import located
 from tests.synth.simulator import simulate_job
@@ -77,7 +77,7 @@ def test_the_late_rank_is_the_first_finding(document):
 
     assert (first["cause"], list(first["ranks"])) == ("late rank", [str(_LATE)])
     assert first["detail"] == "last at 4 of 4 collectives"
-    assert next(iter(first["parts"])) == "python_gap"
+    assert next(iter(first["parts"])) == "untraced_code"
 
 
 def test_the_document_adds_up(document):
@@ -129,7 +129,7 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
     assert job_document(summary)["opportunities"] == []
     assert "What would help" not in markdown_job_summary(summary)
-    assert (section.panels, section.absent) == ((), NOT_REPLAYED)
+    assert (section.panels, section.intro) == ((), NOT_REPLAYED)
 
 
 @pytest.mark.public("hta/trace_filter")
@@ -295,10 +295,11 @@ def test_a_job_without_inference_says_so(capsys, folder, tmp_path):
 
 
 def test_all_of_a_job_can_be_asked_for(folder):
-    """`-w trace` is the whole job."""
+    """`-w trace` is the whole job; by default, its steps are judged."""
     job = load_job(folder)
 
-    assert windowed(job, "trace") is job
+    assert windowed(job, "trace").rank_window is None
+    assert (str(job.rank_window), job.n_steps) == ("3 steps", 3)
 
 
 def test_ranks_without_work_are_reported(capsys, tmp_path):
@@ -329,7 +330,7 @@ def test_a_rank_that_was_cut_off_is_told_once_under_the_headline(capsys, folder,
     found = json.loads((tmp_path / "j").read_text())["findings"]
 
     assert "Rank 1: the file is cut off (truncated)" in printed.err
-    assert out.index("What bounds the job") < out.index(said) < out.index(" 1. ")
+    assert out.index("What limits the job") < out.index(said) < out.index(" 1. ")
     assert page.index('class="lead"') < page.index(said) < page.index('class="findings"')
     assert [one.endswith(said) for one in found["damage"]] == [True]
     assert [text.count(said) for text in (out, page)] == [1, 1]

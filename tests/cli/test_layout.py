@@ -211,6 +211,7 @@ def test_the_example_of_the_readme_shows_its_numbers(capsys, tmp_path: Path) -> 
     file = simulate(training_rank(steps=1)).write(tmp_path / "rank0.json")
     with pytest.raises(SystemExit):
         main(["ask", "kernel_breakdown", str(file), "-o", "by=name", "-q"])
-    head, *rows = capsys.readouterr().out.splitlines()
+    title, head, *rows = capsys.readouterr().out.splitlines()
+    assert title == f"Kernel breakdown of this run: {len(rows)} rows."
     assert head.split() == ["group", "share", "sum", "kernels", "mean", "max", "p50"]
     assert all("%" in row and row.count("s") >= 3 for row in rows)

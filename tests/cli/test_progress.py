@@ -52,7 +52,7 @@ def test_a_report_shows_each_of_its_phases(shown, tmp_path) -> None:
 
     assert re.fullmatch(r"Reading rank0.json .* of .*, 100%", shown[2])
     assert "Compiling the graph · stream edges" in shown
-    assert any(re.fullmatch(r"Finding what bounds it · change \d+ of \d+, \d+%", s) for s in shown)
+    assert any(re.fullmatch(r"Finding what limits it · change \d+ of \d+, \d+%", s) for s in shown)
     assert any("report.html · section 1" in line for line in shown)
 
 

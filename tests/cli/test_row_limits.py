@@ -45,7 +45,7 @@ def test_segments_and_rows_of_an_answer(printed) -> None:
     assert "more rows: --format csv prints all" in aside
 
     lines, aside = printed("ask", "kernel_durations")
-    assert len(lines) == 1 + 40
+    assert len(lines) == 1 + 1 + 40
     assert "40 of" in aside
 
 

@@ -138,6 +138,15 @@ def test_the_address_names_the_trace_and_what_to_show(trace: Path) -> None:
     ]
 
 
+def test_findings_are_listed_but_not_at_a_link(trace: Path) -> None:
+    """Who comes from the page has read them."""
+    server = TraceServer(trace, View(1_000, 2_000, findings=["Data loading, costs 71%"]), port=0)
+    with serving(server):
+        _, headers, _ = ask(server, "/?ts=5000&dur=700")
+    assert "RunQueryAndShowTab" in server.url()
+    assert "RunQueryAndShowTab" not in headers["Location"]
+
+
 @pytest.mark.parametrize(
     ("times", "shown"),
     [((400, 500), (350, 600)), ((0, 100), (1, 251)), ((900, 1_000), (749, 999))],

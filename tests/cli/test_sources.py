@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
+from htagraph.cli.sources import Source
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -102,16 +103,16 @@ def test_a_report_can_only_be_printed(run, folder, tmp_path) -> None:
 
     assert (code, list(tmp_path.iterdir())) == (0, [])
     assert err.startswith(f"Next: htagraph what-if {folder}")
-    assert "What bounds the job (" in out
+    assert "What limits the job (" in out
     assert run("report", folder, "--no-files", "--out", tmp_path)[0] == 1
 
 
 def test_a_verdict_is_printed_before_files_are_written(run, folder, tmp_path) -> None:
-    """Where none can be written, what bounds the run has been said."""
+    """Where none can be written, what limits the run has been said."""
     (tmp_path / "taken").write_text("")
     code, out, err = run("report", folder, "--rank", 0, "--out", tmp_path / "taken")
 
-    assert (code, "What bounds the whole" in out, "cannot create this folder" in err) == (
+    assert (code, "What limits the whole" in out, "cannot create this folder" in err) == (
         1,
         True,
         True,
@@ -125,3 +126,27 @@ def test_the_page_of_a_report_is_opened(run, folder, tmp_path, monkeypatch) -> N
     code, _, _ = run("report", folder, "--rank", 0, "--out", tmp_path / "here", "--open", "-q")
 
     assert (code, opened) == (0, [(tmp_path / "here" / "report.html").as_uri()])
+
+
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (["run/a-0.json", "run/a-1.json", "run/b c.json"], "run/"),
+        (["run/a-0.json", "run/a-1.json"], "run/a-*.json"),
+        (["run/a-0.json", "run/b c.json"], "run/a-0.json 'run/b c.json'"),
+        (["run/a-1.json", "run/a-0.json"], "run/a-1.json run/a-0.json"),
+        (["run"], "run/"),
+        (["run/a-*"], "'run/a-*'"),
+        (["run/b c.json"], "'run/b c.json'"),
+    ],
+)
+def test_a_source_is_typed_as_short_as_it_can_be(tmp_path, monkeypatch, given, typed) -> None:
+    """A folder of no other traces, a glob of no other files in this order; else every path."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for rank, name in enumerate(["a-0.json", "a-1.json", "b c.json"]):
+        trace = {"traceEvents": [], "distributedInfo": {"rank": rank, "world_size": 3}}
+        (tmp_path / "run" / name).write_text(json.dumps(trace))
+
+    assert Source.of([Path(one) for one in given]).typed == typed
+    assert Source.of([Path(one) for one in given], rank=0).typed == f"{typed} --rank 0"

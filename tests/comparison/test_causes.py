@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from htagraph.comparison.causes import Tables, calls_in_words, causes_in_words
+from htagraph.comparison.causes import Causes, Tables, calls_in_words, causes_of
 
 MS = 1_000_000
 
@@ -28,11 +28,11 @@ def frame(changes: dict[tuple[str, str], int]) -> pd.DataFrame:
     )
 
 
-def causes(bounds: dict[str, int], names: dict[tuple[str, str], int] | None = None) -> str:
+def causes(bounds: dict[str, int], names: dict[tuple[str, str], int] | None = None) -> Causes:
     """The causes of a difference by bound, with kernels."""
     by_bound = frame({(bound, bound): delta_ns for bound, delta_ns in bounds.items()})
     by_name = frame(names or {})
-    return causes_in_words(Tables(by_bound, frame({}), by_name, by_name, *[frame({})] * 3))
+    return causes_of(Tables(by_bound, frame({}), by_name, by_name, *[frame({})] * 3))
 
 
 @pytest.mark.parametrize(("host_ms", "is_named"), [(9, False), (12, True)])
@@ -40,14 +40,22 @@ def test_bounds_are_named_from_a_tenth_on(host_ms: int, is_named: bool) -> None:
     """Of the whole difference, 100 ms."""
     found = causes({"compute": (100 - host_ms) * MS, "host": host_ms * MS})
 
-    assert ("host time" in found) is is_named
+    assert ("CPU operators" in found.where) is is_named
 
 
 def test_three_bounds_are_named() -> None:
     """The largest."""
     bounds = dict.fromkeys(("compute", "communication", "memory", "host"), 25 * MS)
 
-    assert causes(bounds) == ("+25.0 ms of compute; +25.0 ms of communication; +25.0 ms of memory")
+    assert causes(bounds) == (
+        "25.0 ms more in GPU compute",
+        "Where: GPU compute +25.0 ms; communication +25.0 ms; GPU copies +25.0 ms.",
+    )
+
+
+def test_one_bound_without_a_place_is_told_once() -> None:
+    """In the headline."""
+    assert causes({"host": -25 * MS}) == ("25.0 ms less in CPU operators", "")
 
 
 @pytest.mark.parametrize(("gemm_ms", "is_named"), [(39, False), (41, True)])
@@ -55,21 +63,23 @@ def test_a_kernel_is_named_from_two_fifths_on(gemm_ms: int, is_named: bool) -> N
     """Of the change of its bound."""
     found = causes({"compute": 100 * MS}, {("compute", "gemm"): gemm_ms * MS})
 
-    assert ("of it in gemm (each 41% slower)" in found) is is_named
+    assert ("of it in gemm (each 41% slower)" in found.where) is is_named
 
 
 @pytest.mark.parametrize(
     ("gemm_ms", "said"),
     [
-        (43, "+100 ms of compute, +43.0 ms of it in gemm (each 43% slower)"),
-        (89, "+100 ms of compute, +89.0 ms of it in gemm (each 89% slower)"),
-        (91, "+91.0 ms of compute in gemm (each 91% slower)"),
-        (120, "+100 ms of compute in gemm (each 2.2x as long)"),  # others got faster
+        (43, "GPU compute +100 ms, +43.0 ms of it in gemm (each 43% slower)"),
+        (89, "GPU compute +100 ms, +89.0 ms of it in gemm (each 89% slower)"),
+        (91, "GPU compute +91.0 ms in gemm (each 91% slower)"),
+        (120, "GPU compute +100 ms in gemm (each 2.2x as long)"),  # others got faster
     ],
 )
 def test_a_kernel_gets_no_more_than_it_has(gemm_ms: int, said: str) -> None:
     """From nine tenths on, it is the cause; before, one of several."""
-    assert causes({"compute": 100 * MS}, {("compute", "gemm"): gemm_ms * MS}) == said
+    found = causes({"compute": 100 * MS}, {("compute", "gemm"): gemm_ms * MS})
+
+    assert found == ("100 ms more in GPU compute", f"Where: {said}.")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_all_parts_move_by_one_factor():
     found = all_alike(rows(moved))
 
     assert found is not None
-    assert found.in_words == "7.0% slower alike (5 names, 100% of the time)"
+    assert found.in_words == "all 5 names with 100% of the time are 7.0% slower"
 
 
 @pytest.mark.parametrize(("stays", "is_alike"), [(9, True), (12, False)])
@@ -113,7 +113,7 @@ def test_larger_inputs_leave_the_overhead(overhead: float, is_same: bool):
     """A clock makes the calls of operators slower too; a larger batch does not."""
     path = pd.DataFrame(
         {
-            "bound": ["host", "python_gap"],
+            "bound": ["host", "untraced_code"],
             "name": ["aten::mm", "after aten::mm"],
             "calls_before": [10.0, 10.0],
             "before_ns": [10_000_000, 150_000],
@@ -146,16 +146,19 @@ def test_a_host_whose_clock_drifts_is_no_change_of_the_code(by: float):
     found = RunDiff(run(1, steps=5, fault="small_kernels"), scaled(2, by, fault="small_kernels"))
 
     how = "slower" if by > 1 else "faster"
-    assert f"everything is {abs(by - 1):.1%} {how} alike (12 names, " in found.verdict()
-    assert found.verdict().endswith("; inferred: the machine's clock or load, not the code.")
+    assert found.verdict().endswith("; all parts by the same factor.")
+    assert found.notes[0].startswith("All 12 names with ")
+    assert f"{abs(by - 1):.1%} {how}: the machine's clock or load, not the code" in found.notes[0]
 
 
 def test_a_device_whose_clock_drifts_is_no_change_of_the_code():
     """All kernels take longer, the host does not."""
     found = RunDiff(run(1, steps=5), scaled(2, 1.07))
 
-    assert "as all kernels are 7.4% slower alike (3 names, 100% of the time)" in found.verdict()
-    assert "inferred: the device's clock or load, not the code" in found.verdict()
+    assert (
+        ": all 3 names with 100% of the time are 7.4% slower: the device's clock or load, not the "
+        "code (inferred)"
+    ) in found.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -171,4 +174,4 @@ def test_a_planted_change_is_no_clock(slow: dict[str, object], fault: str):
     """Whatever it does to the steps."""
     found = RunDiff(run(1, steps=5, fault=fault), run(2, steps=5, fault=fault, **slow))
 
-    assert "alike" not in found.verdict()
+    assert "clock" not in found.notes[0]

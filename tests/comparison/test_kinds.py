@@ -65,10 +65,9 @@ def test_gradient_accumulation_is_compared():
         for fault, seed in (("exposed_allreduce", 1), ("none", 2))
     )
 
-    assert after.facts == "trace, 7 compared of 8 steps of 2 kinds, 4.27 ms each"
+    assert after.facts == "trace, 7 compared of 7 steps of 2 kinds, 4.25 ms each"
     assert RunDiff(before, after).verdict() == (
-        "Steps are 43.4% faster (7.53 ms -> 4.27 ms, noise 6.0%): -3.25 ms of "
-        "communication in all_reduce (6x as many calls)."
+        "Steps are 40% faster: 7.05 ms a step is 4.25 ms now; 2.78 ms less in communication."
     )
 
 
@@ -80,10 +79,15 @@ def test_steps_that_all_differ_are_compared_by_what_they_share():
     )
 
     assert before.most_are_odd == after.most_are_odd == ""
-    assert RunDiff(before, after).verdict() == (
-        "The work that all steps share is 59.8% faster (10.9 ms -> 4.40 ms, noise 8.0%): -6.56 ms "
-        "of communication in all_reduce (6x as many calls). Steps vary in what they do: only work "
-        "that all of them do as often is compared, 100% of the time before, 100% after."
+    found = RunDiff(before, after)
+    assert found.verdict() == (
+        "The work that all steps share is 60% faster: 10.9 ms a step is 4.40 ms now; 6.56 ms less "
+        "in communication."
+    )
+    assert found.notes[0] == (
+        "Where: communication -6.56 ms in all_reduce (6x as many calls). Noise: 878 us a step. "
+        "Steps vary in what they do: only work that all of them do as often is compared, 100% of "
+        "the time before, 100% after."
     )
 
 
@@ -91,7 +95,7 @@ def test_where_a_capture_begins_changes_nothing():
     """Steps of 100 and 150 ms in turn: three of one and two of the other, or the reverse."""
     found = RunDiff(run_of("ababa"), run_of("babab"))
 
-    assert found.verdict() == "No change: steps take 125 ms (+0.0%, noise 1.0%)."
+    assert found.verdict() == ("No change beyond noise (1.25 ms): 125 ms a step is 125 ms now.")
     assert found.facts[0] == "run, 5 compared of 5 steps of 2 kinds, 125 ms each"
 
 
@@ -101,7 +105,7 @@ def test_a_change_of_one_kind_counts_as_often_as_it_occurs():
 
     assert found.delta_ns == 2 * MS
     assert found.verdict() == (
-        "Steps are 1.8% slower (112 ms -> 114 ms, noise 1.0%): +2.00 ms of compute in compute."
+        "Steps are 1.8% slower: 112 ms a step is 114 ms now; 2.00 ms more in GPU compute."
     )
 
 
@@ -116,18 +120,16 @@ def test_a_kind_that_the_other_run_lacks_is_left_out():
     """Two steps of twelve update before, none after."""
     found = RunDiff(run_of("aaaaabaaaaab"), run_of("a" * 10))
 
-    assert found.verdict() == "No change: steps take 100 ms (+0.0%, noise 1.0%)."
-    assert found.notes[1] == "before, left out: 2 steps of other work"
+    assert found.verdict() == "No change beyond noise (1.00 ms): 100 ms a step is 100 ms now."
+    assert found.notes[0].endswith("; without 2 steps of other work")
 
 
 def test_what_occurs_once_in_each_run_is_told_apart():
     """Four steps of gradient accumulation: one of each updates, and has no noise."""
     found = RunDiff(run_of("aaab"), run_of("aaab", update_ms=170))
 
-    assert found.verdict() == (
-        "No change: steps take 100 ms (+0.0%, noise 1.0%). "
-        "One step of each run does other work: 150 ms -> 170 ms."
-    )
+    assert found.verdict() == "No change beyond noise (1.00 ms): 100 ms a step is 100 ms now."
+    assert found.notes[0] == "One step of each run does other work: 150 ms is now 170 ms."
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,6 @@ def test_a_job_has_kinds_of_steps(tmp_path):
     simulate_job(training_job(ranks=2, steps=8, accumulate=2)).write(tmp_path)
     found = hg.run_profile(hg.load_job(tmp_path))
 
-    assert [(kind.n_steps, kind.n_compared) for kind in found.kinds] == [(4, 3), (4, 4)]
-    assert found.facts == "job, 2 ranks, 7 compared of 8 steps of 2 kinds, 4.29 ms each"
-    assert hg.diff(found, found).verdict().startswith("No change: steps take 4.29 ms (+0.0%")
+    assert [(kind.n_steps, kind.n_compared) for kind in found.kinds] == [(3, 3), (4, 4)]
+    assert found.facts == "job, 2 ranks, 7 compared of 7 steps of 2 kinds, 4.27 ms each"
+    assert hg.diff(found, found).verdict().endswith("4.27 ms a step is 4.27 ms now.")

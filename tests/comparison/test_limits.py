@@ -12,7 +12,7 @@ NOISY = profile({"compute": [100_000, 120_000, 100_000, 120_000]})
 
 @pytest.mark.parametrize(
     ("allowed", "more"),
-    [(0.02, "profile about 758 alike steps each"), (0.017, "raise the limit")],
+    [(0.02, "profile about 758 typical steps each"), (0.017, "raise the limit")],
 )
 def test_a_capture_is_suggested_up_to_a_thousand_steps(allowed: float, more: str) -> None:
     """Four steps have a noise of 27.5%; it falls with the square root of their number."""

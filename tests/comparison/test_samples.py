@@ -37,7 +37,7 @@ def test_the_first_step_of_a_trace_is_left_out_where_three_others_are_alike():
     )
 
     assert four.rows.tolist() == [1, 2, 3]
-    assert (four.left_out, four.n_odd) == (("ProfilerStep#0: the first of the trace",), 0)
+    assert (four.left_out[-1], four.n_odd) == ("step 0, the first of the trace", 0)
     assert three.rows.tolist() == [0, 1, 2]
 
 
@@ -61,7 +61,7 @@ def test_six_outlier_steps_are_named(n_odd: int, more: int):
     end_ns = np.cumsum([100_000] * 20 + [300_000] * n_odd)
     same, every = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
     names = np.array([f"step {number}" for number in range(n)], dtype=object)
-    steps = DoneSteps(names, np.append(0, end_ns[:-1]), end_ns, same)
+    steps = DoneSteps(names, np.append(0, end_ns[:-1]), end_ns, same, same - 1)
     found = compared(steps, every, every, lambda: [""] * n)
 
     assert found.n_odd == n_odd

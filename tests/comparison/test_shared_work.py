@@ -37,10 +37,15 @@ def before() -> RunProfile:
 
 def test_what_steps_share_is_compared_and_the_rest_is_told(before: RunProfile):
     """31% of the time are gathers, whose number varies: their noise hides nothing."""
-    assert RunDiff(before, run(2)).verdict() == (
-        "No change: the work that all steps share takes 2.40 ms (+0.0%, noise 1.0%). Steps vary in "
-        "what they do: only work that all of them do as often is compared, 69% of the time before, "
-        "69% after; left out: aten::index (31%)."
+    found = RunDiff(before, run(2))
+
+    assert found.verdict() == (
+        "No change beyond noise (24.0 us) in the work that all steps share: 2.40 ms a step is 2.40 "
+        "ms now."
+    )
+    assert found.notes[0] == (
+        "Steps vary in what they do: only work that all of them do as often is compared, 69% of "
+        "the time before, 69% after; left out: aten::index (31%)."
     )
 
 
@@ -49,9 +54,10 @@ def test_a_change_of_shared_work_breaks_a_limit_and_has_its_cause(before: RunPro
     found = check_run(run(3, slow=2.0), Limits(fail_above=0.05), baseline=before)
 
     assert found.state == "broken"
-    assert found.limits[0].said == "noise 1.0%, of the work that all steps share"
-    assert "8.4% slower" in found.verdict()
-    assert "of host time in aten::op3 (each " in found.verdict()
+    assert found.verdict().startswith(
+        "Failed: the work that all steps share is 8.4% slower, limit 5%: 2.40 ms a step is 2.60 ms"
+    )
+    assert " in aten::op3 (each " in found.notes[0]
 
 
 def test_steps_that_share_little_are_compared_as_a_whole():
@@ -59,7 +65,7 @@ def test_steps_that_share_little_are_compared_as_a_whole():
     found = RunDiff(run(1, gathers=600), run(2, gathers=600))
 
     assert not found.is_part
-    assert "share 12% of their time. They are compared as a whole." in found.verdict()
+    assert "share 12% of their time. They are compared as a whole." in found.notes[0]
     assert not found.is_change
 
 
@@ -85,6 +91,6 @@ def test_two_names_that_are_left_out_are_told():
         ]
         return hg.run_profile(hg.Trace.from_events(simulate(Program(tuple(body))).events))
 
-    said = RunDiff(program(1), program(2)).verdict()
+    said = RunDiff(program(1), program(2)).notes[0]
 
     assert "left out: aten::index (12%), aten::gather (10%)." in said

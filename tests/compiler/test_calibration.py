@@ -25,15 +25,15 @@ def _launches(n: int, delay_us: int) -> Dag:
 
 
 def _sample(dag: Dag) -> tuple[int, int, str]:
-    row = quality(dag, dag.span).set_index("check").loc["launch floor measured on an idle device"]
+    row = quality(dag, dag.span).set_index("check").loc["launch latency measured on an idle device"]
     return int(row["n_good"]), int(row["n_all"]), str(row["verdict"])
 
 
-def test_twenty_launches_onto_an_idle_device_measure_the_launch_floor():
+def test_twenty_launches_onto_an_idle_device_measure_the_launch_latency():
     """Each starts 30 us after its call began, which is more than two calls and less than eight."""
     dag = _launches(20, delay_us=30)
 
-    assert dag.calibration.launch_floor_ns == 30_000
+    assert dag.calibration.launch_latency_ns == 30_000
     assert _sample(dag) == (20, 20, "good")
 
 
@@ -41,20 +41,20 @@ def test_of_few_launches_the_floor_is_no_more_than_twice_their_calls():
     """Three delays of 300 us are rather waits that nobody recorded; their calls take 12 us."""
     dag = _launches(3, delay_us=300)
 
-    assert dag.calibration.launch_floor_ns == 24_000
-    assert _launches(1, delay_us=300).calibration.launch_floor_ns == 24_000
+    assert dag.calibration.launch_latency_ns == 24_000
+    assert _launches(1, delay_us=300).calibration.launch_latency_ns == 24_000
     # The first one is not known to have found the device idle: it starts long after its call.
     assert _sample(dag) == (2, 20, "weak")
 
 
 def test_of_few_launches_a_short_delay_still_says_that_less_is_enough():
     """No launch takes longer at least than one that was seen."""
-    assert _launches(3, delay_us=14).calibration.launch_floor_ns == 14_000
+    assert _launches(3, delay_us=14).calibration.launch_latency_ns == 14_000
 
 
 def test_the_floor_is_never_beyond_eight_calls():
     """Even where all launches onto an idle device are late: most likely they all wait."""
-    assert _launches(30, delay_us=300).calibration.launch_floor_ns == 96_000
+    assert _launches(30, delay_us=300).calibration.launch_latency_ns == 96_000
 
 
 @pytest.mark.parametrize(("delay_us", "n_idle"), [(0, 1), (40, 1), (60, 0)])
@@ -65,9 +65,9 @@ def test_the_first_launch_found_an_idle_device_if_its_work_began_within_four_cal
     assert _sample(_launches(1, delay_us))[0] == n_idle
 
 
-def test_the_launch_floor_is_what_the_fastest_twentieth_takes_at_most():
+def test_the_launch_latency_is_what_the_fastest_twentieth_takes_at_most():
     """Three launches in a hundred are said to take 8 us: no floor is measured by so few."""
-    assert _launched([8] * 3 + [10] * 5 + [14] * 92).calibration.launch_floor_ns == 10_000
+    assert _launched([8] * 3 + [10] * 5 + [14] * 92).calibration.launch_latency_ns == 10_000
 
 
 def test_overhead_is_up_to_four_floors_of_a_launch_and_two_between_queued_work():
@@ -90,7 +90,7 @@ def test_a_launch_may_take_twice_what_a_fast_quarter_takes():
     """Four launches take 10 us at least, but the fast quarter 30 us: 60 us are no surprise."""
     dag = _launched([10] * 4 + [30] * 5 + [50] * 11)
 
-    assert dag.calibration.launch_floor_ns == 10_000
+    assert dag.calibration.launch_latency_ns == 10_000
     assert dag.calibration.launch_usual_ns == 60_000
 
 
@@ -110,11 +110,11 @@ def test_an_idle_stream_of_a_busy_device_measures_nothing():
         """)
     )
 
-    assert dag.calibration.launch_floor_ns == 22_000
+    assert dag.calibration.launch_latency_ns == 22_000
     assert _sample(dag) == (0, 20, "missing")
 
 
-def test_a_trace_without_launches_has_no_launch_floor_to_measure():
+def test_a_trace_without_launches_has_no_launch_latency_to_measure():
     """There is nothing to check, and nothing to say."""
     assert _sample(compile_events(timeline("cpu 1 |[aten::mm]"))) == (0, 0, "good")
 

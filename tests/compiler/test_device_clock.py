@@ -64,7 +64,7 @@ def test_where_launches_do_not_allow_it_the_wait_hangs_on_the_start_of_the_copy(
     assert dag.calibration.clock_shift_ns == 0
     assert dag.calibration.clock_overlap_ns == 2_000
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)<", "hipMemcpyWithStream>", 6)]
-    assert rules(dag, "sync") == {"hipMemcpyWithStream>": "blocking copy"}
+    assert rules(dag, "sync") == {"hipMemcpyWithStream>": "synchronous copy"}
 
 
 def test_another_wait_may_overlap_as_much(arrows):
@@ -81,7 +81,7 @@ def test_another_wait_may_overlap_as_much(arrows):
 
 
 def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its_effect():
-    """The path goes through the copy, and the host time behind is charged to the blocking copy."""
+    """The path goes through the copy; the host time behind is charged to the synchronous copy."""
     dag = _compiled(
         """
         cpu 1    |[L >a][H >m                     ]      [L >b]
@@ -92,7 +92,7 @@ def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its
     causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
 
     assert segments.groupby("bound", observed=True)["dur_ns"].sum()["memory"] == 6_000
-    assert causes[Cause.BLOCKING_COPY] == 6_000 + 9_000
+    assert causes[Cause.SYNCHRONOUS_COPIES] == 6_000 + 9_000
     assert segments["dur_ns"].sum() == dag.span.dur_ns
 
 
@@ -243,7 +243,7 @@ def test_a_simulated_clock_that_drifts_loses_no_wait(drift):
     assert recorded.tolist() == (events.ts_ns + off_ns)[events.is_device].tolist()
     assert dag.calibration.clock_overlap_ns == 0
     assert len(dag.rejected.edges) == 0
-    for bound in ("compute", "memory", "host", "python_gap", "data_loading"):
+    for bound in ("compute", "memory", "host", "untraced_code", "data_loading"):
         shares = [
             float(path.loc[path["bound"] == bound, "dur_ns"].sum() / path["dur_ns"].sum())
             for path in (critical_path(true, true.span), critical_path(dag, dag.span))

@@ -1,4 +1,4 @@
-"""The first work recorded on a device, which waits for what was launched before the capture."""
+"""The first work recorded on a device, which waits for what was from before the profile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_first_work_long_after_its_launch_waits_for_what_the_capture_did_not_see
     )
 
     assert arrows(dag, "source") == [("cudaMemcpyAsync<", "k1<", 1_500)]
-    assert bounds(dag) == {"compute": 18, "launched_before_capture": 1_500}
+    assert bounds(dag) == {"compute": 18, "work_from_before_the_profile": 1_500}
 
 
 def test_its_segment_says_by_which_rule():
@@ -53,7 +53,7 @@ def test_a_wait_for_the_device_that_returned_says_that_it_was_idle(arrows):
     )
 
     assert arrows(dag, "source") == []
-    assert "unexplained" in bounds(dag)
+    assert "unknown_waits" in bounds(dag)
 
 
 @pytest.mark.parametrize(("call_us", "is_source"), [(100, True), (1_511, False), (1_600, False)])

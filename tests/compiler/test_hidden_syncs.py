@@ -36,8 +36,8 @@ def test_the_gap_is_the_kernel_s_time_and_what_follows_is_charged_to_the_wait(co
     causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
 
     assert by_bound["compute"] == 52_000
-    assert "python_gap" not in by_bound
-    assert causes[Cause.HOST_WAIT] == 30_000
+    assert "untraced_code" not in by_bound
+    assert causes[Cause.GPU_SYNCHRONIZATION] == 30_000
 
 
 def test_work_that_goes_on_behind_the_record_is_not_waited_for(compiled, arrows):

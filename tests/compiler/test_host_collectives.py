@@ -33,9 +33,9 @@ def test_the_caller_waits_for_the_collective_that_it_called(compiled, arrows):
         ("gloo:all_reduce>", "aten::add_<", 0),
     ]
     assert bounds(dag) == [
-        ("python_gap", "gloo:all_reduce", 3),
+        ("untraced_code", "gloo:all_reduce", 3),
         ("communication", "gloo:all_reduce", 43),
-        ("python_gap", "(host gap)", 2),
+        ("untraced_code", "(host gap)", 2),
         ("host", "aten::add_", 12),
     ]
 
@@ -120,7 +120,7 @@ def test_between_a_receive_and_its_wait_the_caller_may_work(compiled):
     """)
 
     assert bounds(dag) == [
-        ("python_gap", "gloo:recv", 21),
+        ("untraced_code", "gloo:recv", 21),
         ("host", "aten::mm", 15),
         ("communication", "gloo:recv", 23),
         ("host", "aten::add_", 12),
@@ -165,7 +165,7 @@ def test_a_range_ends_where_its_caller_continues(compiled, arrows):
         ("gloo:all_reduce>", "aten::add_<", 0),
     ]
     assert bounds(dag)[:2] == [
-        ("python_gap", "gloo:all_reduce", 18),
+        ("untraced_code", "gloo:all_reduce", 18),
         ("communication", "gloo:all_reduce", 92),
     ]
 

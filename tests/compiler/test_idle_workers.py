@@ -84,8 +84,8 @@ def test_a_server_of_requests_waits_for_them():
     shares = path.critical_path().breakdown(by="bound")["share"]
 
     assert shares["waiting_for_work"] > 0.65
-    assert shares["python_gap"] < 0.02
-    assert shares["unexplained"] < 0.05
+    assert shares["untraced_code"] < 0.02
+    assert shares["unknown_waits"] < 0.05
 
 
 @pytest.mark.parametrize("names", [{}, {1: "main", 2: "exec11", 3: "worker", 4: "other"}])

@@ -27,8 +27,8 @@ def test_a_dependency_whose_end_comes_late_runs_from_the_start_of_its_source(arr
     assert len(dag.rejected.edges) == 0
 
 
-def test_an_end_is_late_by_half_of_the_launch_floor_at_most(arrows):
-    """The launch floor is 14 us, and k2 begins 6 us before k1 ends."""
+def test_an_end_is_late_by_half_of_the_launch_latency_at_most(arrows):
+    """The launch latency is 14 us, and k2 begins 6 us before k1 ends."""
     drawing = WAITS.replace("                  ]", "                     ]")
     dag = compile_events(timeline(drawing))
 
@@ -55,8 +55,8 @@ def _sources(drawing: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("late_us", "sources"), [(4, ["k1"]), (6, [])])
-def test_by_time_alone_an_end_is_late_by_a_quarter_of_the_launch_floor(late_us, sources):
-    """The launch floor is 20 us."""
+def test_by_time_alone_an_end_is_late_by_a_quarter_of_the_launch_latency(late_us, sources):
+    """The launch latency is 20 us."""
     assert (
         _sources(f"""
         cpu 1    |[launch >a][launch >b]

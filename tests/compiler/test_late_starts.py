@@ -25,8 +25,8 @@ def late(drawing: str) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("gap_us", "found"), [(21, {"k2": (57, 21)}), (20, {})])
-def test_queued_work_is_late_beyond_two_launch_floors_after_the_work_before_it(gap_us, found):
-    """The launch floor is 10 us; k1 begins at once."""
+def test_queued_work_is_late_beyond_two_launch_latencies_after_the_work_before_it(gap_us, found):
+    """The launch latency is 10 us; k1 begins at once."""
     assert (
         late(f"""
         cpu 1    |[launch >a][launch >b][launch >c]
@@ -37,8 +37,8 @@ def test_queued_work_is_late_beyond_two_launch_floors_after_the_work_before_it(g
 
 
 @pytest.mark.parametrize(("delay_us", "found"), [(51, {"k2": (61, 41)}), (50, {})])
-def test_work_is_late_beyond_four_launch_floors_after_a_launch_takes(delay_us, found):
-    """The launch floor is 10 us, and k2 is launched at 51 us."""
+def test_work_is_late_beyond_four_launch_latencies_after_a_launch_takes(delay_us, found):
+    """The launch latency is 10 us, and k2 is launched at 51 us."""
     assert (
         late(f"""
         cpu 1    |[launch >a]{"":40}[launch >b]

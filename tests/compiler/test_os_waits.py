@@ -67,7 +67,7 @@ def test_a_thread_that_waits_for_autograd_in_a_call_hands_over_as_in_a_gap():
 
 
 def test_a_wait_that_nothing_explains_is_named():
-    """It is no Python gap."""
+    """It is no untraced code."""
     dag = compile_events(_drawn("cpu 1 |[aten::mm][poll         ][aten::add]"))
 
     assert _path(dag) == [("host", "aten::mm"), ("host", "poll"), ("host", "aten::add")]

@@ -152,7 +152,7 @@ def test_what_is_near_at_any_time_is_no_evidence_however_often_it_comes(wait_us,
 
 @pytest.mark.parametrize(("distance_us", "n_learnt"), [(40, 20), (41, 0)])
 def test_a_source_ends_within_a_usual_launch_delay(distance_us, n_learnt):
-    """The launch floor is 10 us."""
+    """The launch latency is 10 us."""
     assert learnt(_after_each(20, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
 
 

@@ -141,7 +141,7 @@ def test_a_copy_from_the_device_holds_its_call(compiled, arrows, rules):
     )
 
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Pageable)>", "cudaMemcpyAsync>", 0)]
-    assert rules(dag, "sync") == {"cudaMemcpyAsync>": "blocking copy"}
+    assert rules(dag, "sync") == {"cudaMemcpyAsync>": "synchronous copy"}
 
 
 def test_an_event_query_waits_for_nothing(compiled, arrows):

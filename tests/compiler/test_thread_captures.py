@@ -47,7 +47,7 @@ def test_work_of_other_threads_is_the_first_finding(name):
     graph, _ = capture(name)
     first = find_bounds(graph.critical_path()).findings[0]
 
-    assert (first.cause, first.evidence[0].label) == ("cpu operators", "aten::sort")
+    assert (first.cause, first.evidence[0].label) == ("CPU operators", "aten::sort")
 
 
 def test_a_server_hands_each_request_through_both_threads_and_back():
@@ -80,7 +80,7 @@ def test_code_in_a_thread_that_works_for_others_is_code_of_that_thread():
     (tokenizer,) = truth["threads"]["tokenizer"]["tids"]
 
     assert path.segments.groupby("track")["dur_ns"].sum().idxmax() == str(tokenizer)
-    assert first.evidence[0].label == "unrecorded code after aten::rand"
+    assert first.evidence[0].label == "untraced code after aten::rand"
 
 
 def test_an_operator_that_waits_for_forked_work_names_the_thread_that_ran_it():

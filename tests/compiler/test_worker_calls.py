@@ -189,8 +189,8 @@ def test_what_lies_before_the_first_host_event_lies_before_the_capture(compiled)
     """)
     by_bound = critical_path(dag, dag.span).groupby("bound", observed=True)["dur_ns"].sum()
 
-    assert by_bound["launched_before_capture"] == 20_000
-    assert "unexplained" not in by_bound
+    assert by_bound["work_from_before_the_profile"] == 20_000
+    assert "unknown_waits" not in by_bound
 
 
 @pytest.mark.parametrize("factor", [3, 1_000])

@@ -38,7 +38,7 @@ def test_later_host_time_is_charged_to_a_wait_for_as_long_as_it_blocked():
         us       |0         10        20        30        40        50
         cpu 1    |[launch >a][sync               ]  [aten::add ][launch >b]
         stream 7 |     [kernel <a          ]                       [kernel <b      ]
-    """) == {"host": 13, "compute": 38, "host wait": 15}
+    """) == {"CPU work": 13, "GPU compute": 38, "GPU synchronization": 15}
 
 
 def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
@@ -50,7 +50,7 @@ def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
         stream 7 |     [kernel <a            ][Memcpy <c]
         """,
         names={"Memcpy": "Memcpy DtoH (Device -> Pageable)"},
-    ) == {"host": 5, "compute": 23, "host wait": 22}
+    ) == {"CPU work": 5, "GPU compute": 23, "GPU synchronization": 22}
 
 
 @pytest.mark.parametrize("operator", ["aten::nonzero", "aten::item"])
@@ -64,9 +64,9 @@ def test_reading_a_value_of_a_host_tensor_waits_for_nothing(operator):
         stream 7 |     [k <a]                                    [k <b]
         """,
         names=names,
-    ) == {"host": 47, "compute": 6}
+    ) == {"CPU work": 47, "GPU compute": 6}
     assert attributed("cpu 1    |[read                         ]", names=names) == {
-        "cpu operators": 31
+        "CPU operators": 31
     }
 
 
@@ -81,14 +81,14 @@ def test_a_host_without_a_device_computes_calls_and_runs_code():
         cpu 1    |[aten::mm                              ]    [a]    [a]    [a]
         """,
         names={"a": "aten::add"},
-    ) == {"cpu operators": 40, "short operators": 21}
+    ) == {"CPU operators": 40, "small operators": 21}
     assert attributed(
         """
         us       |0         10        20        30        40        50        60
         cpu 1    |[back                     [aten::mm               ]]     [aten::mm            ]
         """,
         names={"back": "MyFunctionBackward"},
-    ) == {"host code": 26, "cpu operators": 47, "short operators": 6}
+    ) == {"Python code": 26, "CPU operators": 47, "small operators": 6}
 
 
 def test_a_closure_that_the_optimizer_calls_is_no_optimizer():
@@ -104,7 +104,7 @@ def test_a_closure_that_the_optimizer_calls_is_no_optimizer():
         cpu 1    | [aten::mm           ][back                   ] [aten::add_             ]
         """,
         names=names,
-    ) == {"short operators": 1, "cpu operators": 21, "host code": 25, "optimizer": 26}
+    ) == {"small operators": 1, "CPU operators": 21, "Python code": 25, "optimizer": 26}
 
 
 def test_time_before_a_short_operator_is_the_operators_and_code_says_where_it_runs() -> None:
@@ -118,19 +118,19 @@ def test_time_before_a_short_operator_is_the_operators_and_code_says_where_it_ru
     found = Trace.from_events(events).compile().critical_path().attributed_time
 
     assert found[["name", "cause", "place", "dur_ns"]].to_numpy().tolist() == [
-        ["aten::mm", "cpu operators", "", 26_000],
-        ["aten::add", "short operators", "", 4_000],
-        ["aten::add", "short operators", "", 5_000],
-        ["(host gap)", "host code", "after aten::add", 25_000],
-        ["aten::mm", "short operators", "", 19_000],
+        ["aten::mm", "CPU operators", "", 26_000],
+        ["aten::add", "small operators", "", 4_000],
+        ["aten::add", "small operators", "", 5_000],
+        ["(host gap)", "Python code", "after aten::add", 25_000],
+        ["aten::mm", "small operators", "", 19_000],
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("dynamo", {"compilation": 57, "host wait": 10}),
-        ("save_checkpoint", {"checkpointing": 28, "compute": 29, "host wait": 10}),
+        ("dynamo", {"compilation": 57, "GPU synchronization": 10}),
+        ("save_checkpoint", {"checkpointing": 28, "GPU compute": 29, "GPU synchronization": 10}),
     ],
 )
 def test_what_runs_on_the_device_while_code_is_compiled_is_compilation(
@@ -161,8 +161,8 @@ def test_what_runs_on_the_device_while_code_is_compiled_is_compilation(
         ("data loading", "data loading"),
         ("dataloader", "data loading"),
         ("fetch_batch", "data loading"),
-        ("## forward ##", "host code"),
-        ("checkpoint", "host code"),
+        ("## forward ##", "Python code"),
+        ("checkpoint", "Python code"),
     ],
 )
 def test_a_named_range_says_what_its_time_is_for(name, cause):
@@ -173,7 +173,7 @@ def test_a_named_range_says_what_its_time_is_for(name, cause):
         cpu 1    | [aten::mm                ]
         """,
         names={"range": name},
-    ) == ({cause: 42} if cause != "host code" else {"short operators": 16, "cpu operators": 26})
+    ) == ({cause: 42} if cause != "Python code" else {"small operators": 16, "CPU operators": 26})
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_a_named_range_says_what_its_time_is_for(name, cause):
         ("torch/serialization.py(940): save", "checkpointing"),
         ("/usr/lib/python3/dist-packages/torch/serialization.py(940): save", "checkpointing"),
         ("torch/_dynamo/convert_frame.py(600): __call__", "compilation"),
-        ("torch/utils/checkpoint.py(400): checkpoint", "host code"),
+        ("torch/utils/checkpoint.py(400): checkpoint", "Python code"),
     ],
 )
 def test_a_python_frame_says_what_the_code_below_it_is_for(frame, cause):
     """With stacks; what runs in the gap besides is code of its own. With a device, too."""
-    rest = {"cpu operators": 50}
+    rest = {"CPU operators": 50}
 
     assert attributed(
         """
@@ -196,7 +196,7 @@ def test_a_python_frame_says_what_the_code_below_it_is_for(frame, cause):
         """,
         frames=(frame,),
         names={"frame": frame},
-    ) == rest | ({cause: 21, "host code": 4} if cause != "host code" else {"host code": 25})
+    ) == rest | ({cause: 21, "Python code": 4} if cause != "Python code" else {"Python code": 25})
     assert attributed(
         """
         cpu 1    |[aten::mm               ]  [frame              ]  [launch >a]
@@ -204,7 +204,9 @@ def test_a_python_frame_says_what_the_code_below_it_is_for(frame, cause):
         """,
         frames=(frame,),
         names={"frame": frame},
-    ) == {"host": 32, "compute": 8} | ({cause: 21} if cause != "host code" else {"host": 53})
+    ) == {"CPU work": 32, "GPU compute": 8} | (
+        {cause: 21} if cause != "Python code" else {"CPU work": 53}
+    )
 
 
 def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
@@ -216,7 +218,7 @@ def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
         stream 7 |   [Memcpy <c ]
         """,
         names={"Memcpy": "Memcpy HtoD (Pageable -> Device)"},
-    ) == {"host": 4, "blocking copy": 27}
+    ) == {"CPU work": 4, "synchronous copies": 27}
 
 
 def test_data_loading_keeps_what_it_took_also_after_a_wait():
@@ -228,7 +230,7 @@ def test_data_loading_keeps_what_it_took_also_after_a_wait():
         stream 7 |     [kernel <a    ]
         """,
         names={"load": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
-    ) == {"host": 5, "compute": 15, "host wait": 5, "data loading": 17}
+    ) == {"CPU work": 5, "GPU compute": 15, "GPU synchronization": 5, "data loading": 17}
 
 
 def test_allocating_device_memory_is_no_ordinary_host_work():
@@ -236,7 +238,7 @@ def test_allocating_device_memory_is_no_ordinary_host_work():
     assert attributed("""
         cpu 1    |[aten::empty [cudaMalloc  ]][launch >a]
         stream 7 |                                  [kernel <a ]
-    """) == {"host": 20, "memory allocation": 14, "compute": 12}
+    """) == {"CPU work": 20, "GPU memory allocation": 14, "GPU compute": 12}
 
 
 def test_a_launch_that_takes_milliseconds_loads_code():
@@ -247,10 +249,10 @@ def test_a_launch_that_takes_milliseconds_loads_code():
         stream 7 |    [k <a]
         """,
         us_per_column=1000,
-    ) == {"first use": 11_000, "host": 10_000}
+    ) == {"one-time setup": 11_000, "CPU work": 10_000}
 
 
-def test_what_recurs_is_no_first_use():
+def test_what_recurs_is_no_setup():
     """The kernel was launched before, by another operator, and that took as long: it is loaded."""
     assert attributed(
         """
@@ -258,7 +260,7 @@ def test_what_recurs_is_no_first_use():
         cpu 1    |[launch >a][aten::mm][relu [launch >b]][aten::mm]
         """,
         us_per_column=1000,
-    ) == {"host": 49_000}
+    ) == {"CPU work": 49_000}
 
 
 def test_a_first_launch_is_long_only_once():
@@ -269,10 +271,10 @@ def test_a_first_launch_is_long_only_once():
         stream 7 |           [k <a]                    [k <b]
         """,
         us_per_column=1000,
-    ) == {"first use": 23_000, "host": 31_000}
+    ) == {"one-time setup": 23_000, "CPU work": 31_000}
 
 
-@pytest.mark.parametrize(("us_per_column", "cause"), [(500, "host"), (501, "first use")])
+@pytest.mark.parametrize(("us_per_column", "cause"), [(500, "CPU work"), (501, "one-time setup")])
 def test_calls_of_up_to_5_ms_are_not_examined(us_per_column: int, cause: str) -> None:
     """The first launch takes 10 columns: 5.00 ms or 5.01 ms."""
     found = attributed("cpu 1    |[graph >a]\nstream 7 |  [k <a]", us_per_column=us_per_column)
@@ -280,8 +282,8 @@ def test_calls_of_up_to_5_ms_are_not_examined(us_per_column: int, cause: str) ->
     assert found == {cause: 10 * us_per_column}
 
 
-@pytest.mark.parametrize(("first", "cause"), [(" " * 7, "host"), (" " * 16, "first use")])
-def test_a_first_use_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
+@pytest.mark.parametrize(("first", "cause"), [(" " * 7, "CPU work"), (" " * 16, "one-time setup")])
+def test_setup_takes_more_than_twice_as_long_as_later_calls(first: str, cause: str) -> None:
     """Later launches take 11 ms, the first one 18 ms or 27 ms."""
     gap = " " * len(first)
     found = attributed(
@@ -292,10 +294,12 @@ def test_a_first_use_takes_more_than_twice_as_long_as_later_calls(first: str, ca
         us_per_column=1000,
     )
 
-    assert found.get("first use", 0) == (len(first) + 11) * 1000 * (cause == "first use")
+    assert found.get("one-time setup", 0) == (len(first) + 11) * 1000 * (cause == "one-time setup")
 
 
-@pytest.mark.parametrize(("busy", "cause"), [(" " * 28, "host wait"), (" " * 20, "first use")])
+@pytest.mark.parametrize(
+    ("busy", "cause"), [(" " * 28, "GPU synchronization"), (" " * 20, "one-time setup")]
+)
 def test_a_device_that_blocks_a_launch_is_busy_for_nine_tenths_of_it(busy: str, cause: str) -> None:
     """The second launch takes 31 ms, in which the device works for 30 ms or 22 ms."""
     found = attributed(
@@ -307,14 +311,14 @@ def test_a_device_that_blocks_a_launch_is_busy_for_nine_tenths_of_it(busy: str, 
         us_per_column=1000,
     )
 
-    assert found["first use"] == (11_000 if cause == "host wait" else 42_000)
+    assert found["one-time setup"] == (11_000 if cause == "GPU synchronization" else 42_000)
 
 
 @pytest.mark.parametrize(
     ("drawing", "cause"),
     [
-        ("cpu 1    |[aten::mm          ]", "cpu operators"),
-        ("cpu 1    |[aten::mm         ]", "short operators"),
+        ("cpu 1    |[aten::mm          ]", "CPU operators"),
+        ("cpu 1    |[aten::mm         ]", "small operators"),
     ],
 )
 def test_an_operator_below_20_us_is_short(drawing: str, cause: str) -> None:
@@ -331,10 +335,10 @@ def test_a_launch_that_is_held_up_by_a_busy_device_waits_for_it():
         stream 7 |  [k <a                                ]
         """,
         us_per_column=1000,
-    ) == {"first use": 11_000, "host wait": 31_000, "host": 10_000}
+    ) == {"one-time setup": 11_000, "GPU synchronization": 31_000, "CPU work": 10_000}
 
 
-def test_loading_code_is_a_first_use_each_time():
+def test_loading_code_is_setup_each_time():
     """Each call loads another module, and so does the launch, until its kernel starts."""
     assert attributed(
         """
@@ -342,7 +346,7 @@ def test_loading_code_is_a_first_use_each_time():
         stream 7 |                                         [k <a     ]
         """,
         us_per_column=1000,
-    ) == {"first use": 41_000, "compute": 11_000}
+    ) == {"one-time setup": 41_000, "GPU compute": 11_000}
 
 
 def _full_queue(copy_name: str) -> dict[str, int]:
@@ -360,18 +364,18 @@ def _full_queue(copy_name: str) -> dict[str, int]:
     )
 
 
-def test_a_waiting_copy_is_a_blocking_copy_before_it_is_a_full_queue():
+def test_a_waiting_copy_is_synchronous_before_it_is_a_full_queue():
     """The call waits for its own copy from pageable memory; room in the queue is not enough."""
     found = _full_queue("Memcpy HtoD (Pageable -> Device)")
 
-    assert (found["blocking copy"], found.get("full launch queue")) == (100, None)
+    assert (found["synchronous copies"], found.get("full launch queue")) == (100, None)
 
 
 def test_a_copy_that_does_not_wait_may_meet_a_full_queue():
     """A copy from pinned memory needs nothing but room."""
     found = _full_queue("Memcpy HtoD (Pinned -> Device)")
 
-    assert (found["full launch queue"], found.get("blocking copy")) == (100, None)
+    assert (found["full launch queue"], found.get("synchronous copies")) == (100, None)
 
 
 def test_a_launch_that_work_from_before_the_capture_holds_up_met_a_full_queue():
@@ -384,7 +388,7 @@ def test_a_launch_that_work_from_before_the_capture_holds_up_met_a_full_queue():
         stream 9 |            [new <a]
         """,
         us_per_column=1000,
-    ) == {"full launch queue": 11_000, "host": 3_011_000}
+    ) == {"full launch queue": 11_000, "CPU work": 3_011_000}
 
 
 def test_an_empty_trace_has_no_attributed_time():
@@ -401,7 +405,7 @@ def test_a_window_of_an_empty_trace_is_unexplained() -> None:
     found = attributed_time(dag, segment_frame(dag, segments))
 
     assert found[["cause", "place", "step", "event", "dur_ns"]].to_numpy().tolist() == [
-        ["unexplained", "", "", -1, 30_000]
+        ["unknown waits", "", "", -1, 30_000]
     ]
 
 
@@ -421,7 +425,7 @@ def test_a_wait_for_what_is_not_recorded_is_a_cause_of_its_own():
     assert attributed("""
         cpu 1    |[launch >a][op      ][sync                                            ][op ]
         stream 7 |     [k1 <a ]
-    """) == {"host": 26, "unrecorded wait": 50}
+    """) == {"CPU work": 26, "unrecorded waits": 50}
 
 
 def test_a_short_synchronization_that_need_not_wait_is_host_time():
@@ -429,7 +433,7 @@ def test_a_short_synchronization_that_need_not_wait_is_host_time():
     assert attributed("""
         cpu 1    |[launch >a][op      ][sync ][op ]
         stream 7 |     [k1 <a ]
-    """) == {"host": 33}
+    """) == {"CPU work": 33}
 
 
 def test_frames_say_nothing_of_time_on_the_device() -> None:
@@ -440,4 +444,4 @@ def test_frames_say_nothing_of_time_on_the_device() -> None:
         cpu 1    |  [frame         ]
         """,
         frames=("frame",),
-    ) == {"compute": 23}
+    ) == {"GPU compute": 23}

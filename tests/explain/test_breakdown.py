@@ -51,18 +51,18 @@ def test_of_parts_that_are_as_long_the_one_that_comes_first_is_first() -> None:
     assert path.breakdown(by="name").index.tolist() == ["gemm", "tanh", "relu"]
 
 
-def test_segments_are_cut_where_a_step_begins_or_ends() -> None:
-    """The first kernel runs on for 6 us in the second step, and the last one after all steps."""
+def test_segments_are_cut_where_a_step_is_done() -> None:
+    """Each kernel is done 6 or 8 us after the host's range; the path stays on the host."""
     events = timeline("""
         us       |0         10        20        30
-        cpu 1    |{ProfilerStep#0}{ProfilerStep#1  }
+        cpu 1    |{ProfilerStep#0}{ProfilerStep#1  }[aten::mm]
         stream 7 |[k1                  ][k2                ]
     """)
-    path = Trace.from_events(events).compile().critical_path()
+    path = Trace.from_events(events).compile().window("trace").critical_path()
     by_step = path.breakdown(by="step").reset_index()
 
     assert by_step[["step", "dur_ns", "n_segments"]].to_numpy().tolist() == [
-        ["ProfilerStep#0", 16_000, 1],
-        ["ProfilerStep#1", 18_000, 2],
-        ["(outside steps)", 8_000, 1],
+        ["ProfilerStep#0", 22_000, 2],
+        ["ProfilerStep#1", 20_000, 2],
+        ["(outside steps)", 2_000, 1],
     ]

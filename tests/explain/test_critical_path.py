@@ -54,7 +54,7 @@ def test_a_short_kernel_does_not_appear_when_the_host_is_the_bottleneck():
         ("host", "aten::mm", 10),
         ("host", "cudaLaunchKernel", 11),
         ("host", "aten::mm", 1),
-        ("python_gap", "(host gap)", 8),
+        ("untraced_code", "(host gap)", 8),
         ("host", "aten::relu", 12),
     ]
 
@@ -65,9 +65,9 @@ def test_a_gap_inside_an_annotation_is_the_hosts():
         cpu 1    |{ProfilerStep#0   }
         cpu 1    |  [aten::mm]
     """) == [
-        ("python_gap", "ProfilerStep#0", 2),
+        ("untraced_code", "ProfilerStep#0", 2),
         ("host", "aten::mm", 10),
-        ("python_gap", "ProfilerStep#0", 7),
+        ("untraced_code", "ProfilerStep#0", 7),
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_wait_that_nothing_explains_is_called_so():
     """)
 
     assert ("launch", "k", 11) in segments
-    assert ("unexplained", "k", 51) in segments
+    assert ("unknown_waits", "k", 51) in segments
 
 
 def test_work_launched_before_the_capture_has_no_launch():
@@ -111,7 +111,7 @@ def test_work_launched_before_the_capture_has_no_launch():
     assert _path("""
         cpu 1    |[aten::mm  ]
         stream 7 |    [k                  ]
-    """) == [("launched_before_capture", "k", 4), ("compute", "k", 21)]
+    """) == [("work_from_before_the_profile", "k", 4), ("compute", "k", 21)]
 
 
 def test_a_window_cuts_what_began_before_it():
@@ -174,7 +174,7 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
 
     columns = ["bound", "name", "event", "edge", "dur_ns"]
     assert segments[columns].to_numpy().tolist() == [
-        ["unexplained", "(unexplained)", -1, -1, 30_000]
+        ["unknown_waits", "(unknown wait)", -1, -1, 30_000]
     ]
 
 
@@ -183,7 +183,7 @@ def test_paths_of_many_windows_come_one_after_the_other():
     dag = compile_events(timeline("cpu 1 |[aten::mm]"))
     segments = critical_paths(dag, [*[Window(20_000, 50_000, "after")] * 1_000, dag.span])
 
-    assert segments["bound"].tolist() == [*["unexplained"] * 1_000, "host"]
+    assert segments["bound"].tolist() == [*["unknown_waits"] * 1_000, "host"]
     assert segments["dur_ns"].tolist() == [*[30_000] * 1_000, 10_000]
 
 
@@ -195,7 +195,10 @@ def test_an_anchor_is_where_the_path_of_a_window_ends():
         stream 7 |[k            ]
     """
     dag = compile_events(timeline(drawing))
-    for anchor, path in ((0, [("launch", 15_000)]), (-1, [("launched_before_capture", 15_000)])):
+    for anchor, path in (
+        (0, [("launch", 15_000)]),
+        (-1, [("work_from_before_the_profile", 15_000)]),
+    ):
         segments = critical_path(dag, Window(0, 15_000, "until N", anchor=anchor))
         assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == path
 
@@ -205,7 +208,7 @@ def test_before_its_first_host_event_a_capture_saw_only_the_device():
     assert _path("""
         cpu 1    |          [aten::mm    ]
         stream 7 |[k   ]
-    """) == [("launched_before_capture", "(before the capture)", 10), ("host", "aten::mm", 14)]
+    """) == [("work_from_before_the_profile", "(before the profile)", 10), ("host", "aten::mm", 14)]
 
 
 def test_time_until_a_thread_of_a_pool_begins_is_a_wait_for_work():
@@ -223,9 +226,9 @@ def test_time_until_a_thread_of_a_pool_begins_is_a_wait_for_work():
 
     assert segments[["bound", "event", "name", "rule", "dur_ns"]].to_numpy().tolist() == [
         ["waiting_for_work", -1, "(waits for work)", "waits for work", 8_000],
-        ["python_gap", 2, "Stage::request", "program order", 17_000],
+        ["untraced_code", 2, "Stage::request", "program order", 17_000],
         ["waiting_for_work", -1, "(waits for work)", "waits for work", 200_000],
-        ["python_gap", 3, "Stage::request", "program order", 17_000],
+        ["untraced_code", 3, "Stage::request", "program order", 17_000],
     ]
 
 
@@ -236,7 +239,7 @@ def test_a_collective_of_the_host_is_communication_from_the_last_event_in_it():
     """) == [
         ("host", "one", 5),
         ("host", "two", 5),
-        ("python_gap", "gloo:recv", 12),
+        ("untraced_code", "gloo:recv", 12),
         ("host", "aten::mm", 10),
         ("communication", "gloo:recv", 12),
     ]
@@ -282,7 +285,7 @@ def test_what_is_longer_than_it_must_be_has_a_residual():
 
     assert segments[["bound", "lag_ns", "residual_ns", "dur_ns"]].to_numpy().tolist() == [
         ["host", 11_000, 0, 11_000],
-        ["python_gap", 6_000, 0, 6_000],
+        ["untraced_code", 6_000, 0, 6_000],
         ["launch", 5_000, 3_000, 8_000],
         ["compute", 11_000, 0, 11_000],
     ]
@@ -308,7 +311,7 @@ def test_python_before_the_first_host_event_launched_nothing():
     segments = critical_path(compile_events(replace(events, kind=kind)), Window(0, 24_000, "all"))
 
     assert segments[["bound", "dur_ns"]].to_numpy().tolist() == [
-        ["unexplained", 10_000],
+        ["unknown_waits", 10_000],
         ["host", 14_000],
     ]
 

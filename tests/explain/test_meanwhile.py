@@ -43,7 +43,7 @@ def test_code_while_no_other_thread_works_is_unrecorded():
         cpu 1 |[aten::mm        ]{request                                   }
         cpu 2 |    [aten::sort ]
     """
-    assert evidence(drawing) == "unrecorded code in request"
+    assert evidence(drawing) == "untraced code in request"
 
 
 @pytest.mark.parametrize(("until_us", "text"), [(27, "thread 2 ran work"), (28, "")])

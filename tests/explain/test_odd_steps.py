@@ -73,6 +73,6 @@ def test_if_the_last_step_is_the_usual_one_the_nearest_to_it_is_compared() -> No
     steps = "".join("{execute_a".ljust(length - 1) + "}" for length in (30, 12, 16, 15, 14))
 
     assert reasons(f"cpu 1 |{steps}") == [
-        "2x as long (+15.0 us host code that no event covers)",
+        "2x as long (+15.0 us untraced code)",
         *("", "", "", ""),
     ]

@@ -22,7 +22,7 @@ def causes(drawing: str, frames: tuple[str, ...] = (), **names: str) -> dict[str
     events = timeline(drawing, names=names)
     kind = np.where(np.isin(events.names(), frames), EventKind.PYTHON, events.kind)
     events = replace(events, kind=kind.astype(np.int8))
-    time = Trace.from_events(events).compile().critical_path().attributed_time
+    time = Trace.from_events(events).compile().window("trace").critical_path().attributed_time
     by_cause = time.groupby("cause", sort=False)["dur_ns"].sum() // 1000
     return {str(cause): int(dur_us) for cause, dur_us in by_cause.items()}
 
@@ -93,8 +93,8 @@ def test_a_python_frame_says_so_too(frame: str, cause: str) -> None:
     """
     found = causes(drawing, (frame,), frame=frame)
 
-    assert found == {"cpu operators": 50} | (
-        {cause: 21, "host code": 4} if cause else {"host code": 25}
+    assert found == {"CPU operators": 50} | (
+        {cause: 21, "Python code": 4} if cause else {"Python code": 25}
     )
 
 
@@ -105,7 +105,7 @@ def test_what_comes_back_after_the_first_step_is_recompilation() -> None:
         cpu 1    |{ProfilerStep#0               }{ProfilerStep#1                       }
         cpu 1    |[aten::mm                     ][dynamo    ][aten::mm                 ]
         """
-    ) == {"cpu operators": 58, "recompilation": 12}
+    ) == {"CPU operators": 58, "recompilation": 12}
 
 
 def test_what_is_compiled_in_the_first_step_only_is_compilation() -> None:
@@ -115,7 +115,7 @@ def test_what_is_compiled_in_the_first_step_only_is_compilation() -> None:
         cpu 1    |{ProfilerStep#0                 }{ProfilerStep#1           }
         cpu 1    |[dynamo    ][aten::mm           ][aten::mm                 ]
         """
-    ) == {"compilation": 12, "cpu operators": 48}
+    ) == {"compilation": 12, "CPU operators": 48}
 
 
 def test_what_is_compiled_in_several_steps_is_recompilation_in_all() -> None:
@@ -126,7 +126,7 @@ def test_what_is_compiled_in_several_steps_is_recompilation_in_all() -> None:
         cpu 1    |[dynamo    ][aten::mm           ][dynamo    ][aten::mm               ]
         """
     )
-    assert found == {"recompilation": 24, "cpu operators": 46}
+    assert found == {"recompilation": 24, "CPU operators": 46}
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_what_is_compiled_before_the_first_step_is_compilation() -> None:
     assert found == {
         "compilation": 12,
         "recompilation": 26,
-        "short operators": 10,
-        "cpu operators": 24,
+        "small operators": 10,
+        "CPU operators": 24,
     }
 
 
@@ -215,8 +215,8 @@ def test_a_topic_is_about_ranges_and_frames_of_the_host() -> None:
 @pytest.mark.parametrize(
     ("second", "found"),
     [
-        ("train.py(3): user", {"compilation": 12, "short operators": 58}),
-        ("torch/_dynamo/convert_frame.py(9): next", {"recompilation": 30, "short operators": 40}),
+        ("train.py(3): user", {"compilation": 12, "small operators": 58}),
+        ("torch/_dynamo/convert_frame.py(9): next", {"recompilation": 30, "small operators": 40}),
     ],
 )
 def test_frames_that_compile_in_several_steps_compile_again(

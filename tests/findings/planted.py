@@ -15,13 +15,13 @@ from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job
 
 CAUSES = {
-    "none": "compute",
+    "none": "GPU compute",
     "straggler": "late rank",
     "dataloader": "data loading",
-    "sync_in_loop": "host wait",
-    "small_kernels": "host",
+    "sync_in_loop": "GPU synchronization",
+    "small_kernels": "CPU work",
     "exposed_allreduce": "communication",
-    "blocking_copy": "blocking copy",
+    "synchronous_copy": "synchronous copies",
     "full_queue": "full launch queue",
     "recompile": "recompilation",
 }
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
         compute is necessary.
         """
         found = self.verdict.findings
-        if self.fault == "full_queue" and found and found[0].cause == "compute":
+        if self.fault == "full_queue" and found and found[0].cause == "GPU compute":
             found = found[1:]
         return found[0] if found else None
 
@@ -99,10 +99,10 @@ def diagnose(fault: str, seed: int) -> Outcome:
 
 
 class Repair(NamedTuple):
-    """Attributed time and drag of a finding, and what its repair saved."""
+    """Attributed time and cost of a finding, and what its repair saved."""
 
     attributed_ns: int
-    drag_ns: int
+    cost_ns: int
     saved_ns: int
 
 
@@ -120,8 +120,9 @@ def repair_loader(seed: int) -> Repair:
     delay_ns = int(layers * _LAYER_NS * source.uniform(0.2, 4))
     jobs = [training_job(**options, delay_ns=delay, seed=seed) for delay in (delay_ns, 0)]
     ranks = [simulate(job.ranks[0]) for job in jobs]
-    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in ranks]
+    graphs = [Trace.from_events(rank.events).compile().window("trace") for rank in ranks]
+    paths = [graph.critical_path() for graph in graphs]
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )
-    return Repair(loading.dur_ns, loading.drag_ns or 0, paths[0].dur_ns - paths[1].dur_ns)
+    return Repair(loading.path_ns, loading.cost_ns or 0, paths[0].dur_ns - paths[1].dur_ns)

@@ -33,7 +33,7 @@ def test_the_command_reports_on_the_part_before_an_unexplained_wait() -> None:
     assert found is not None
     assert 50 <= int(found[1]) < 80
     part = find_bounds(windowed(graph, found[2]).critical_path())
-    assert (part.withheld, part.findings[0].cause) == ("", "host")
+    assert (part.withheld, part.findings[0].cause) == ("", "CPU work")
 
 
 def test_where_no_part_can_be_judged_the_checks_come_next() -> None:
@@ -48,7 +48,7 @@ def test_where_no_part_can_be_judged_the_checks_come_next() -> None:
 
 @pytest.mark.parametrize(("op_us", "is_judged"), [(12, False), (35, True)])
 def test_a_part_is_judged_from_a_tenth_on(op_us: int, is_judged: bool) -> None:
-    """Of 400 us, most of which are an unexplained wait."""
+    """Of 400 us, most of which are an unknown wait."""
     first = "[aten::mm" + " " * (op_us - 10) + "]"
     drawing = LATE.format(first=first, gap=" " * op_us, rest="").replace(
         " [k2", " " * (360 - op_us) + "[k2"

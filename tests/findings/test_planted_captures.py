@@ -12,25 +12,25 @@ from htagraph.findings.window_bounds import find_bounds
 from tests.real_traces import CAPTURES
 
 PLANTED = [
-    ("backwardhook_stack", False, "host code", "hook_ms", "AccumulateGrad"),
-    ("backwardhook_stack", True, "host code", "hook_ms", "single.py:85 in hook"),
-    ("bgbusy_allthreads", False, "cpu operators", "", "aten::mm"),
-    ("customfn", False, "host code", "customback_ms", "SlowBackBackward"),
-    ("gc", False, "host code", "gc_ms", "after Optimizer.zero_grad"),
-    ("gcauto_gcinfo", False, "host code", "alloc+gc_ms", "after Optimizer.zero_grad"),
-    ("generator", False, "host code", "generator_ms", "before aten::randn"),
-    ("json_stack", False, "host code", "json_ms", "after aten::layer_norm"),
-    ("json_stack", True, "host code", "json_ms", "single.py:44 in parse_features"),
+    ("backwardhook_stack", False, "Python code", "hook_ms", "AccumulateGrad"),
+    ("backwardhook_stack", True, "Python code", "hook_ms", "single.py:85 in hook"),
+    ("bgbusy_allthreads", False, "CPU operators", "", "aten::mm"),
+    ("customfn", False, "Python code", "customback_ms", "SlowBackBackward"),
+    ("gc", False, "Python code", "gc_ms", "after Optimizer.zero_grad"),
+    ("gcauto_gcinfo", False, "Python code", "alloc+gc_ms", "after Optimizer.zero_grad"),
+    ("generator", False, "Python code", "generator_ms", "before aten::randn"),
+    ("json_stack", False, "Python code", "json_ms", "after aten::layer_norm"),
+    ("json_stack", True, "Python code", "json_ms", "single.py:44 in parse_features"),
     ("loader0", False, "data loading", "next_ms", "DataLoader"),
     ("loader2", False, "data loading", "next_ms", "DataLoader"),
-    ("lock_stack", False, "host code", "lock_ms", "after Optimizer.zero_grad"),
-    ("lock_stack", True, "host code", "lock_ms", "single.py, after line 184"),
-    ("maskindex2", False, "cpu operators", "nonzero_ms", "aten::nonzero"),
+    ("lock_stack", False, "Python code", "lock_ms", "after Optimizer.zero_grad"),
+    ("lock_stack", True, "Python code", "lock_ms", "single.py, after line 184"),
+    ("maskindex2", False, "CPU operators", "nonzero_ms", "aten::nonzero"),
     ("optimizer", False, "optimizer", "optimizer_ms", "Optimizer.step"),
     ("recompile", False, "recompilation", "", "dynamo_timed"),
-    ("sleep", False, "host code", "sleep_ms", "after Optimizer.zero_grad"),
-    ("sleep_stack", True, "host code", "sleep_ms", "single.py:163"),
-    ("smallops", False, "short operators", "smallops_ms", "aten::add"),
+    ("sleep", False, "Python code", "sleep_ms", "after Optimizer.zero_grad"),
+    ("sleep_stack", True, "Python code", "sleep_ms", "single.py:163"),
+    ("smallops", False, "small operators", "smallops_ms", "aten::add"),
     ("../features/pyexport_stack", True, "data loading", "next_ms", "single.py:29 in __getitem__"),
 ]
 """Capture, whether stacks are read, cause, the truth to compare with ("" for none), evidence."""
@@ -54,7 +54,7 @@ def test_what_was_planted_is_said_first(expected):
     assert first.cause == cause
     assert evidence in first.evidence[0].label
     if planted:
-        assert first.dur_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
+        assert first.path_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
 
 
 def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before():
@@ -66,17 +66,17 @@ def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before():
         sum(steps[step][f"{part}_ms"] for part in ("forward", "backward")) for step in ("3", "4")
     )
 
-    assert findings[0].dur_ns / 1e6 == pytest.approx(planted - before, rel=0.01)
-    assert 'TORCH_LOGS="recompiles"' in findings[0].to_try
-    assert not any("torch.compile" in finding.to_try for finding in findings)
+    assert findings[0].path_ns / 1e6 == pytest.approx(planted - before, rel=0.01)
+    assert 'TORCH_LOGS="recompiles"' in findings[0].fix.do
+    assert not any("torch.compile" in finding.fix.do for finding in findings)
 
 
 def test_a_checkpoint_without_stacks_is_code_in_a_place_of_one_step():
     """Nothing records `torch.save` itself: the report says how long, and after what."""
     findings, truth = capture("checkpoint", stacks=False)
-    (code,) = (finding for finding in findings if finding.cause == "host code")
+    (code,) = (finding for finding in findings if finding.cause == "Python code")
 
-    assert code.evidence[0].label == "unrecorded code after aten::randn"
+    assert code.evidence[0].label == "untraced code after aten::randn"
     assert code.evidence[0].dur_ns / 3e6 == pytest.approx(truth["torch.save_ms"], rel=0.10)
 
 
@@ -84,5 +84,5 @@ def test_computation_on_the_cpu_is_no_wait_for_a_device():
     """Of all captures without a device, none is said to wait for one."""
     for name in ("maskindex2", "optimizer", "baseline", "../features/et"):
         findings, _ = capture(name, stacks=False)
-        assert "host wait" not in {finding.cause for finding in findings}
-        assert not any("ProfilerActivity.CUDA" in finding.to_try for finding in findings)
+        assert "GPU synchronization" not in {finding.cause for finding in findings}
+        assert not any("ProfilerActivity.CUDA" in finding.fix.do for finding in findings)

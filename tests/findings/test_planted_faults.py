@@ -26,19 +26,19 @@ def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", CAUSES)
 def test_findings_on_a_job_never_share_more_than_its_window(fault: str) -> None:
-    """All attributed time and the unexplained time are the window."""
+    """All attributed time and unknown waits are the window."""
     outcome = diagnose(fault, N_JOBS)
 
-    assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
+    assert sum(finding.path_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
     assert all(
-        sum(dur for _, dur in finding.ranks) == finding.dur_ns
+        sum(dur for _, dur in finding.ranks) == finding.path_ns
         for finding in outcome.verdict.findings
     )
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_repair_saves_no_more_than_the_drag(seed: int) -> None:
+def test_a_repair_saves_no_more_than_the_cost(seed: int) -> None:
     """More time may be attributed: where the loader was, the device takes over."""
     repair = repair_loader(seed)
 
-    assert 0 < repair.saved_ns <= repair.drag_ns <= repair.attributed_ns
+    assert 0 < repair.saved_ns <= repair.cost_ns <= repair.attributed_ns

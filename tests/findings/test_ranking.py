@@ -1,4 +1,4 @@
-"""Causes are ranked by drag, what the window loses to each; near-ties by share."""
+"""Causes are ranked by what each costs: what the run would be shorter by without it."""
 
 from __future__ import annotations
 
@@ -9,106 +9,159 @@ from typing import get_args
 import pytest
 
 import htagraph as hg
-from htagraph.findings.findings import ranked
-from htagraph.findings.verdict import Finding, Verdict
-from htagraph.findings.window_bounds import find_bounds
+from htagraph.findings.verdict import Finding, Verdict, ordered
 from htagraph.model.events import EventTable
 from htagraph.synth import timeline
-from tests.findings.test_verdict import found
+from tests.findings.test_verdict import found, judged, one_after_another, side_by_side
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import Fault, training_job, training_rank
 
-TIME = {"compute", "communication", "copies", "host", "data loading", "device gaps", "first use"}
-"""Causes that are time: the window is convex in each one's scale."""
+TIME = {
+    "GPU compute",
+    "communication",
+    "GPU copies",
+    "CPU work",
+    "data loading",
+    "gaps between kernels",
+    "one-time setup",
+}
+"""Causes that are time: the run is convex in each one's scale."""
 
 
-def judged(drawing: str) -> Verdict:
-    return find_bounds(hg.Trace.from_events(timeline(drawing)).compile().critical_path())
-
-
-def costs(cause: str, share: float, drag: float) -> Finding:
-    """A finding on a window of 1 ms."""
-    one = found(share)
-    return replace(one, cause=cause, drag_ns=round(drag * 1_000_000))
+def costs(cause: str, share: float, cost: float) -> Finding:
+    """A finding on a run of 1 ms."""
+    return replace(found(share, cost), cause=cause)
 
 
 def order(*findings: Finding) -> list[str]:
-    return [one.cause for one in ranked(findings)]
+    return [one.cause for one in ordered(findings)]
 
 
-def test_what_the_window_loses_most_to_is_first() -> None:
+def test_what_costs_most_is_first() -> None:
     """The device computes 60% of the path, but the host takes as long without it."""
-    assert order(costs("compute", 0.6, 0.1), costs("data loading", 0.4, 0.3)) == [
+    assert order(costs("GPU compute", 0.6, 0.1), costs("data loading", 0.4, 0.3)) == [
         "data loading",
-        "compute",
+        "GPU compute",
     ]
 
 
-@pytest.mark.parametrize(("drag", "first"), [(0.27, "host"), (0.24, "data loading")])
-def test_near_ties_are_ranked_by_share(drag: float, first: str) -> None:
-    """Within 15% of the largest drag, 0.3: one parallel chain stops both."""
-    assert order(costs("data loading", 0.3, 0.3), costs("host", 0.6, drag))[0] == first
+@pytest.mark.parametrize(("cost", "first"), [(0.38, "data loading"), (0.42, "CPU work")])
+def test_causes_of_nearly_the_same_cost_are_ranked_by_cost(cost: float, first: str) -> None:
+    """However much of the path they have: 40% costs data loading."""
+    assert order(costs("data loading", 0.4, 0.4), costs("CPU work", 0.9, cost))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("cost", "first"), [(0.19, "data loading"), (0.21, "late rank"), (0.41, "late rank")]
+)
+def test_a_late_rank_leads_from_half_of_the_largest_cost_on(cost: float, first: str) -> None:
+    """That is 40%. The rest keeps its order."""
+    found = order(
+        costs("CPU work", 0.3, 0.1), costs("late rank", 0.3, cost), costs("data loading", 0.4, 0.4)
+    )
+
+    assert found[0] == first
+    assert [one for one in found if one != "late rank"] == ["data loading", "CPU work"]
 
 
 def test_a_cause_that_was_not_replayed_counts_by_its_share() -> None:
-    unknown = replace(costs("host", 0.2, 0.0), drag_ns=None)
+    unknown = replace(costs("CPU work", 0.2, 0.0), cost_ns=None)
 
-    assert order(costs("compute", 0.6, 0.1), unknown) == ["host", "compute"]
-
-
-EQUAL = """
-    cpu 1    |[launch >a    ][aten::mm        ][launch >b    ][aten::mm        ][launch >c    ]
-    stream 7 |     [k <a                         ][k <b                         ][k <c       ]
-"""
-"""The host never waits, and the device hardly: 81 us of one, 73 of the other."""
+    assert order(costs("GPU compute", 0.6, 0.1), unknown) == ["CPU work", "GPU compute"]
 
 
-def test_two_equal_chains_are_balanced() -> None:
-    """Neither costs more than the window is longer than the other."""
-    verdict = judged(EQUAL)
+# Side by side.
 
-    assert verdict.balance == (
-        "No one cause stands out: the host and compute run side by side. Without one, the window "
-        "is at most 7% shorter."
-    )
-    assert repr(verdict).splitlines()[1].strip().startswith("No one cause stands out")
+APART = {"load": 164, "save": 164, "collect": 164, "compile": 164, "tune": 164}
+"""Causes that cost less than the 180 us that two chains take."""
 
 
-def test_a_chain_alone_stands_out() -> None:
-    assert judged("cpu 1 |[aten::mm                    ][aten::add  ]").balance == ""
+@pytest.mark.parametrize(
+    ("parallel_us", "both"),
+    [(180, ""), (235, "GPU compute and CPU work, in parallel: together cost 23%")],
+)
+def test_two_equal_chains_are_one_finding(parallel_us: int, both: str) -> None:
+    """If without both the run is shorter by a fifth of it more than without each: 17% or 21%."""
+    verdict = side_by_side(parallel_us, **APART)
+
+    cards = [f"{one.title}: {one.said}" for one in verdict.cards if len(one.findings) == 2]
+    assert cards == ([both] if both else [])
 
 
-def test_a_drag_far_below_the_share_says_why() -> None:
-    (host,) = judged(EQUAL).findings
+@pytest.mark.parametrize(("load_us", "state"), [(315, "side by side"), (355, "first cause")])
+def test_a_cause_of_a_third_stands_alone(load_us: int, state: str) -> None:
+    """The rest of 600 us before two equal chains of 400."""
+    verdict = side_by_side(400, load=load_us, save=300 - load_us // 2, collect=300 - load_us // 2)
 
-    assert host.cost == (
-        "without it, the window would be only 6.00 us (7%) shorter: compute takes nearly as long "
-        "at the same time"
-    )
+    assert verdict.state == state
+    assert verdict.findings[0].cause == "data loading"
+
+
+@pytest.mark.parametrize(("unknown_us", "state"), [(180, "side by side"), (200, "hidden chain")])
+def test_a_chain_of_unknown_waits_withholds_the_verdict(unknown_us: int, state: str) -> None:
+    """47% or 52% of the next path. The host is all of this one, and costs 1%."""
+    verdict = judged(f"""
+        cpu 1    |[launch >a][launch >b][aten::mm{" " * 390}]
+        stream 7 |          [k1 <a ]{" " * unknown_us}[k2 <b{" " * (392 - unknown_us)}]
+    """)
+
+    assert verdict.state == state
+
+
+def test_causes_one_after_another_are_no_pair() -> None:
+    """Without both, the run is as much shorter as without each."""
+    assert one_after_another(load=300, save=250, step=250, aten__mm=200).pair is None
+
+
+def test_the_partner_of_a_chain_may_be_off_the_path() -> None:
+    """The host never waits for the device, which is busy as long."""
+    verdict = judged("""
+        cpu 1    |[launch >a    ][aten::mm        ][launch >b    ][aten::mm        ][launch >c    ]
+        stream 7 |     [k <a                         ][k <b                         ][k <c       ]
+    """)
+
+    assert [one.cause for one in verdict.findings] == ["CPU work"]
+    assert verdict.pair is not None
+    assert [one.cause for one in verdict.pair.findings] == ["CPU work", "GPU compute"]
+    assert verdict.pair.together_ns == verdict.dur_ns
+
+
+# What a cost is.
 
 
 @pytest.mark.parametrize("fault", get_args(Fault))
-def test_a_cause_that_is_time_costs_at_most_its_share(fault: Fault) -> None:
-    """The window is convex in its scale, and its share of the path is the slope at one."""
+def test_a_cause_that_is_time_costs_at_most_its_time_on_the_path(fault: Fault) -> None:
+    """The run is convex in its scale, and its share of the path is the slope at one."""
     graph = hg.Trace.from_events(simulate(training_rank(fault=fault)).events).compile()
     costs = graph.opportunities().query("kind == 'cause'").set_index("cause")["saves_ns"]
-    shares = graph.critical_path().attributed_time.groupby("cause")["dur_ns"].sum()
+    times = graph.critical_path().attributed_time.groupby("cause")["dur_ns"].sum()
 
+    assert TIME & set(costs.index)
     for cause in TIME & set(costs.index):
-        assert 0 <= costs[cause] <= shares[cause]
+        assert 0 <= costs[cause] <= times[cause]
 
 
-def test_work_from_before_the_capture_is_shown_and_never_ranked() -> None:
-    """36 of 62 us: with the findings they add up to the window."""
-    verdict = judged("""
+@pytest.mark.parametrize("fault", get_args(Fault))
+def test_findings_and_what_is_apart_add_up_to_the_run(fault: Fault) -> None:
+    """No time is charged twice, and none is left out."""
+    verdict = hg.Trace.from_events(simulate(training_rank(fault=fault)).events).compile().verdict()
+    apart_ns = sum(dur_ns for _, dur_ns in verdict.apart)
+
+    assert sum(one.path_ns for one in verdict.findings) + apart_ns == verdict.dur_ns
+
+
+def test_work_from_before_the_profile_is_named_and_never_ranked() -> None:
+    """36 of 62 us."""
+    events = timeline("""
         us       |0         10        20        30        40        50        60
         cpu 1    |[launch >a]
         stream 7 |                              [old ][k <a                    ]
     """)
+    verdict = hg.Trace.from_events(events).compile().window("trace").verdict()
 
-    assert verdict.apart == (("launched before the capture", 36_000),)
-    assert verdict.rest.startswith("The rest of the path: launched before the capture 58.1%.")
-    assert sum(one.dur_ns for one in verdict.findings) == 26_000
+    assert verdict.apart == (("work from before the profile", 36_000),)
+    assert verdict.also == "Also: work from before the profile 58% of the path."
+    assert sum(one.path_ns for one in verdict.findings) == 26_000
 
 
 def test_a_slow_launch_call_is_what_its_kernel_waits_for() -> None:
@@ -130,9 +183,9 @@ def test_the_ranking_does_not_depend_on_the_order_of_ranks(tmp_path: Path) -> No
         folder = tmp_path / str(late)
         program = training_job(ranks=3, straggler=late, delay_ns=9_000_000, steps=3, layers=3)
         simulate_job(program).write(folder)
-        findings = hg.load_job(folder).verdict().findings
-        causes.append([one.cause for one in findings if one.share > 0.01])
-        assert findings[0].label == f"late rank {late}"
+        verdict = hg.load_job(folder).verdict()
+        causes.append([one.cause for one in verdict.findings if one.share > 0.01])
+        assert verdict.headline.startswith(f"Rank {late} is late: it costs ")
 
     assert causes[0] == causes[1] == causes[2]
 
@@ -143,14 +196,14 @@ def test_the_ranking_does_not_depend_on_names() -> None:
         cpu 1    |[op         ][launch >a][launch >b]  [sync @*                  ]
         stream 7 |                  [k1 <a         ][k2 <b                       ]
     """
-    named, renamed = (
+    drawn, renamed = (
         timeline(drawing, names=names)
         for names in ({}, {"op": "aten::zzz", "k1": "gemm_a", "k2": "softmax_b"})
     )
 
-    assert by_cause(named) == by_cause(renamed)
+    assert by_cause(drawn) == by_cause(renamed)
 
 
 def by_cause(events: EventTable) -> list[tuple[str, int, int | None]]:
-    verdict = find_bounds(hg.Trace.from_events(events).compile().critical_path())
-    return [(one.cause, one.dur_ns, one.drag_ns) for one in verdict.findings]
+    verdict: Verdict = hg.Trace.from_events(events).compile().verdict()
+    return [(one.cause, one.path_ns, one.cost_ns) for one in verdict.findings]

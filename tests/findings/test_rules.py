@@ -1,7 +1,11 @@
-"""Each rule of advice applies where the trace shows what it is about, and nowhere else."""
+"""Each rule of advice applies where the trace shows what it is about, and nowhere else.
+
+It says what to do in two lines, and the change that is replayed is what it says.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -12,8 +16,10 @@ import pytest
 import htagraph as hg
 from htagraph.findings.advice import TITLES
 from htagraph.findings.context import Context, find_context
-from htagraph.findings.rules import ADVICE, FIRST, REMARKS, TIPS, advice_on
-from htagraph.findings.seen import Rule, Seen
+from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
+from htagraph.findings.light import Light
+from htagraph.findings.rules import ADVICE, RECORDING, advice_on, recording_advice
+from htagraph.findings.seen import LENGTH, Rule, Seen
 from htagraph.findings.verdict import Evidence
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.answers import OPPORTUNITIES
@@ -58,10 +64,10 @@ class Drawn:
 
 @cache
 def told(drawn: Drawn) -> dict[str, str]:
-    """What is to be tried about each cause."""
+    """What to do about each cause, and why; nothing is replayed."""
     nothing: pd.DataFrame = OPPORTUNITIES.empty()
     found = find_bounds(drawn.path, costs=nothing).findings
-    return {finding.cause: finding.to_try for finding in found}
+    return {finding.cause: f"{finding.fix.do} {finding.fix.why}" for finding in found}
 
 
 COMPILED = "Torch-Compiled Region: 0/0"
@@ -69,6 +75,9 @@ HOST = Drawn("""
     cpu 1    |[region  [launch >a]                                  ]
     stream 7 |                    [kern <a]
 """).named(region="aten::mm")
+CAPTURING = replace(HOST, drawing=HOST.drawing.replace("|[region", "|[begin_] [region")).named(
+    begin_="cudaStreamBeginCapture"
+)
 CODE = Drawn("""
     cpu 1    |[aten::a]                                [launch >a]
     stream 7 |                                              [k <a]
@@ -169,110 +178,101 @@ SGEMM, BF16 = (
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
 )
 
+DTOD = "Memcpy DtoD (Device -> Device)"
+DTOH = "Memcpy DtoH (Device -> {})"
 CASES = {
     Cause.COMPUTE: (
-        ("fewer blocks than", SMALL, replace(DEVICE, blocks=4)),
-        ("speed up its largest", replace(DEVICE, blocks=4), SMALL),
-        ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
-        ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),
-        ("operators by torch.compile", DEVICE, DEVICE.named(region=COMPILED)),
-        ("operators by torch.compile", DEVICE, DEVICE.named(launch="cudaGraphLaunch")),
+        ("independent kernels", SMALL, replace(DEVICE, blocks=4)),
+        ("bf16/fp16 (torch.autocast)", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
+        ("bf16/fp16 (torch.autocast)", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),
+        (
+            "lower precision (bf16, fp16)",
+            DEVICE.named(kern=SGEMM, region=COMPILED),
+            DEVICE.named(kern=SGEMM),
+        ),
+        ("fuses the small ones", replace(DEVICE, blocks=4), SMALL),
+        ("fuses the small ones", DEVICE, DEVICE.named(region=COMPILED)),
+        ("fuses the small ones", DEVICE, DEVICE.named(launch="cudaGraphLaunch")),
         ("compile the rest", PARTLY_DEVICE, DEVICE),
         ("max-autotune", DEVICE.named(region=COMPILED), PARTLY_DEVICE),
     ),
     Cause.COMMUNICATION: (
         (
-            "compute overlaps most of it already",
+            "Compute overlaps most",
             replace(HIDDEN, drawing=HIDDEN.drawing.replace("<b    ", "<b" + " " * 45)),
             HIDDEN,
         ),
         (
-            "experts wait for their tokens",
+            "Experts wait for their tokens",
             NETWORK.named(kern="void deep_ep::intranode::dispatch<8>(int)"),
             NETWORK,
         ),
         ("rows of embeddings", A2A.named(extra="split_embedding_lookup"), A2A),
-        ("each rank waits for data from all others", A2A, NETWORK),
+        ("Start the all-to-all", A2A, NETWORK),
+        ("Prefetch parameters", GATHER.named(extra="FSDP::pre_forward"), GATHER),
+        ("bf16_compress_hook", DDP, DDP.named(other="aten::sub")),
         (
-            "parameters are gathered",
-            GATHER.named(extra="FSDP::pre_forward"),
-            GATHER,
+            "bf16_compress_hook",
+            DDP,
+            DDP.named(around="nccl:broadcast", kern="ncclDevKernel_Broadcast"),
         ),
-        ("bucket_cap_mb", DDP, DDP.named(other="aten::sub")),
-        ("bucket_cap_mb", DDP, DDP.named(around="nccl:broadcast", kern="ncclDevKernel_Broadcast")),
-        (
-            "pipeline stages",
-            A2A.named(around="nccl:recv 0<-1"),
-            A2A.named(around="aten::mm"),
-        ),
+        ("Pipeline stages", A2A.named(around="nccl:recv 0<-1"), A2A.named(around="aten::mm")),
     ),
     Cause.COPIES: (
+        ("torch.empty", COPY.named(memory="Memset (Device)"), COPY.named(memory="Memcpy HtoD")),
+        ("Make fewer copies", COPY.named(memory=DTOD), COPY.named(memory=HTOD.format("Pageable"))),
         (
-            "these are memsets",
-            COPY.named(memory="Memset (Device)"),
-            COPY.named(memory="Memcpy HtoD"),
-        ),
-        (
-            "let torch.compile fuse them",
-            COPY.named(memory="Memcpy DtoD (Device -> Device)"),
-            COPY.named(memory="Memcpy DtoD (Device -> Device)", **{"aten::copy_": COMPILED}),
-        ),
-        (
-            "stay on the device",
-            COPY.named(memory="Memcpy DtoD (Device -> Device)"),
-            COPY.named(memory=HTOD.format("Pageable")),
-        ),
-        (
-            "their number is the cost",
+            "Batch these copies",
             replace(COPY, column_ns=100).named(memory=HTOD.format("Pageable")),
             COPY.named(memory=HTOD.format("Pageable")),
         ),
         (
-            "from device to device",
+            "Copy between devices",
             COPY.named(memory="Memcpy PtoP (Device -> Device)"),
             COPY.named(memory="Memcpy HtoD"),
         ),
         (
-            "already pinned",
+            "Copy results to the host",
+            COPY.named(memory=DTOH.format("Pinned")),
+            COPY.named(memory=HTOD.format("Pinned")),
+        ),
+        (
+            "Copy the next batch",
             COPY.named(memory=HTOD.format("Pinned")),
             COPY.named(memory=HTOD.format("Host")),
         ),
         (
-            "copy from pinned memory",
+            "Pin the host memory",
             COPY.named(memory=HTOD.format("Pageable")),
             COPY.named(memory=HTOD.format("Pinned")),
         ),
     ),
-    Cause.BLOCKING_COPY: (
+    Cause.SYNCHRONOUS_COPIES: (
         (
             "take microseconds",
             replace(BLOCKING, column_ns=100).named(memory=HTOD.format("Pageable")),
             BLOCKING.named(memory=HTOD.format("Pageable")),
         ),
         (
-            "results are copied",
-            BLOCKING.named(memory="Memcpy DtoH (Device -> Pageable)"),
+            "Copy results with",
+            BLOCKING.named(memory=DTOH.format("Pageable")),
             BLOCKING.named(memory=HTOD.format("Pageable")),
         ),
         (
-            "already pinned",
+            "pinned already",
             BLOCKING.named(memory=HTOD.format("Pinned"), copy="cudaMemcpy"),
             BLOCKING.named(memory=HTOD.format("Pageable")),
         ),
         (
-            "pin the host memory",
+            "Pin the host memory",
             BLOCKING.named(memory=HTOD.format("Pageable")),
             BLOCKING.named(memory=HTOD.format("Host"), copy="hipMemcpyWithStream"),
         ),
     ),
-    Cause.HOST_WAIT: (
-        ("numbers are read", READ.named(region="aten::item"), READ.named(region="aten::nonzero")),
-        ("shapes depend on values", READ.named(region="aten::nonzero"), SYNC),
-        ("of the whole device", SYNC, SYNC.named(wait_="cudaStreamSynchronize")),
-    ),
-    Cause.UNRECORDED_WAIT: (
-        ("start the capture before the work that", UNKNOWN, UNRECORDED),
-        ("waits for: set enable_cuda_sync_events", UNRECORDED, UNKNOWN),
+    Cause.GPU_SYNCHRONIZATION: (
+        (".item(), float()", READ.named(region="aten::item"), READ.named(region="aten::nonzero")),
+        ("Use torch.where", READ.named(region="aten::nonzero"), SYNC),
+        ("torch.cuda.synchronize()", SYNC, SYNC.named(wait_="cudaStreamSynchronize")),
     ),
     Cause.ALLOCATION: (
         (
@@ -281,9 +281,14 @@ CASES = {
             ALLOCATES.named(allocate="cudaMalloc"),
         ),
         (
-            "memory is freed",
+            "torch.cuda.empty_cache()",
             ALLOCATES.named(allocate="cudaFree"),
             ALLOCATES.named(allocate="cudaMalloc"),
+        ),
+        (
+            "Keep memory",
+            ALLOCATES.named(allocate="hipFree", launch="hipLaunchKernel"),
+            ALLOCATES.named(allocate="cudaFree"),
         ),
         (
             "PYTORCH_CUDA_ALLOC_CONF",
@@ -291,71 +296,57 @@ CASES = {
             ALLOCATES.named(allocate="hipMalloc", launch="hipLaunchKernel"),
         ),
     ),
-    Cause.HOST: (
-        ("ProfilerActivity.CUDA", Drawn("cpu 1 |[aten::mm   ][nccl:all_reduce      ]"), HOST),
-        ("waits for the other thread", CODE_OR_WAIT, CODE),
-        ("run it less often, or move", replace(CODE, column_ns=100_000), CODE),
-        ("a call that takes milliseconds", replace(HOST, column_ns=1_000_000), HOST),
-        ("what is left is between them", HOST.named(launch="hipGraphLaunch"), HOST),
-        ("most of the work is compiled", HOST.named(region="CompiledFunction"), PARTLY),
-        ("covers only a part", PARTLY, HOST),
-        ("torch.compile", HOST, HOST.named(region="## Call CompiledFxGraph f3a ##")),
-        ("CUDA graphs", HOST, HOST.named(launch="cudaGraphLaunch")),
-        ("CUDA graphs", HOST, HOST.named(launch="hipLaunchKernel")),
-        ("HIP graphs", HOST.named(launch="hipLaunchKernel"), HOST),
+    Cause.CPU_WORK: (
+        ("if this waits for it", CODE_OR_WAIT, CODE),
+        ("does more than call operators", replace(CODE, column_ns=100_000), CODE),
+        ("Move it before the steps", replace(HOST, column_ns=1_000_000), HOST),
+        ("Python between graphs", HOST.named(launch="hipGraphLaunch"), HOST),
+        ("graph_breaks,recompiles", HOST.named(region="CompiledFunction"), PARTLY),
         (
-            "fused optimizers",
-            HOST.named(region="Optimizer.step#SGD.step"),
-            HOST.named(region="Optimizer.step#SGD.step", kern="multi_tensor_apply_kernel"),
+            "Python between compiled regions",
+            HOST.named(region="CompiledFunction", launch="musaLaunchKernel"),
+            HOST.named(region="CompiledFunction"),
         ),
+        ("Compile the rest", PARTLY, HOST),
+        ("captures each step", HOST, HOST.named(region="## Call CompiledFxGraph f3a ##")),
+        ("CUDA graph", HOST, HOST.named(launch="cudaGraphLaunch")),
+        ("CUDA graph", HOST, HOST.named(launch="hipLaunchKernel")),
+        ("HIP graph", HOST.named(launch="hipLaunchKernel"), HOST),
+        ("CUDA graph", HOST, CAPTURING),
+        ("(torch.compile, larger batches)", HOST.named(launch="musaLaunchKernel"), HOST),
     ),
-    Cause.DEVICE_GAPS: (
+    Cause.GAPS_BETWEEN_KERNELS: (
         ("inside captured graphs", GAPS.named(launch="cudaGraphLaunch"), GAPS),
-        ("CUDA graphs", GAPS, GAPS.named(launch="cudaGraphLaunch")),
+        ("CUDA graph", GAPS, GAPS.named(launch="cudaGraphLaunch")),
     ),
     Cause.DATA_LOADING: (
-        ("let workers load them", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
+        ("Load batches in workers", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
         (
-            "main process works on each batch",
+            "Load batches in workers",
+            LOADER.named(loader="load_batch"),
             WORKED.named(loader=WORKERS),
-            LOADER.named(loader=WORKERS),
         ),
+        ("Move this work", WORKED.named(loader=WORKERS), LOADER.named(loader=WORKERS)),
         (
             "thread that pins memory",
             LOADER.named(loader=WORKERS, other="aten::pin_memory"),
             LOADER.named(loader=WORKERS),
         ),
-        ("waits for its workers", LOADER.named(loader=WORKERS), LOADER.named(loader=ALONE)),
-        ("waits for its workers", LOADER.named(loader=WORKERS), LOADER.named(loader="load_batch")),
+        ("Add workers", LOADER.named(loader=WORKERS), LOADER.named(loader=ALONE)),
+        ("Add workers", LOADER.named(loader=WORKERS), LOADER.named(loader="load_batch")),
     ),
     Cause.OPTIMIZER: (
         (
-            "already fused",
+            "fused already",
             UPDATE.named(inner="aten::_fused_adam_"),
             UPDATE.named(inner="aten::_foreach_add_"),
         ),
-        (
-            "(foreach)",
-            UPDATE.named(inner="aten::_foreach_add_"),
-            UPDATE.named(inner="aten::add_"),
-        ),
-        ("a compiled step", UPDATE, UPDATE.named(inner=COMPILED)),
     ),
     Cause.CHECKPOINTING: (
         ("mmap=True", RANGE.named(range="load_checkpoint"), RANGE.named(range="save_checkpoint")),
     ),
-    Cause.CPU_OPERATORS: (("torch.compile", CPU, CPU.named(region=COMPILED)),),
-    Cause.HOST_CODE: (
-        ("waits for the other thread", WORKED_MEANWHILE, PAUSE),
-        (
-            "with_stack=True",
-            Drawn("cpu 1 |[aten::mm                              ]" + " " * 60 + "[aten::mm]"),
-            Drawn(
-                "cpu 1 |[aten::mm                              ]" + " " * 60 + "[aten::mm] [frame]",
-                frame="frame",
-            ),
-        ),
-    ),
+    Cause.CPU_OPERATORS: (("(torch.compile", CPU, CPU.named(region=COMPILED)),),
+    Cause.HOST_CODE: (("if this waits for it", WORKED_MEANWHILE, PAUSE),),
 }
 """Words of a rule, a trace where it applies, and one where it must not; by cause."""
 
@@ -376,13 +367,13 @@ def test_a_rule_applies_where_the_trace_says_so(case: tuple[Cause, str, Drawn, D
     [
         (
             Cause.COPIES,
-            "pinned memory",
+            "Pin the host memory",
             COPY.named(memory=HTOD.format("Pageable")),
             120,
             140,
         ),
-        (Cause.HOST, "run it less often, or move", CODE, 27_000, 33_000),
-        (Cause.HOST, "a call that takes milliseconds", HOST, 200_000, 330_000),
+        (Cause.CPU_WORK, "run it less often, or move", CODE, 27_000, 33_000),
+        (Cause.CPU_WORK, "A call that takes milliseconds", HOST, 200_000, 330_000),
     ],
 )
 def test_a_threshold_of_advice_is_where_it_is_stated(
@@ -395,15 +386,14 @@ def test_a_threshold_of_advice_is_where_it_is_stated(
 
 
 LATENESS = {
-    Bound.PYTHON_GAP: "its Python code",
+    Bound.UNTRACED_CODE: "its Python code",
     Bound.DATA_LOADING: "this rank's data",
     Bound.HOST: "process placement",
     Bound.COMPUTE: "a slower device",
     Bound.COMMUNICATION: "a rank without a trace",
-    Bound.DEVICE_FULL: "which kernels fill",
+    Bound.WAITING_FOR_SMS: "kernels that fill",
     Bound.SYNC: "waits for on its own device",
-    Bound.UNEXPLAINED: "is not recorded",
-    Bound.LAUNCH: "compare what this rank does there",
+    Bound.LAUNCH: "Compare what this rank does there",
 }
 
 
@@ -413,85 +403,176 @@ def context(drawn: Drawn = HOST) -> Context:
     return find_context(path.dag, path.window)
 
 
-def seen(cause: Cause, bound: Bound, name: str = "aten::mm", **facts: bool) -> Seen:
-    """What a rule looks at: one contributor of a bound, in a run with some facts."""
+def seen(cause: Cause, bound: Bound, name: str = "aten::mm", **facts: object) -> Seen:
+    """What a rule reads: one contributor of a bound, in a run with some facts."""
     most = Evidence(name, "", "train.py:5", 0, name, 1_000, bound.label, 1)
     return Seen(cause, replace(context(), **facts), most, bound.label)
+
+
+def untraced(cause: Cause = Cause.HOST_CODE, **facts: object) -> Seen:
+    """The same of code that nothing names."""
+    found = seen(cause, Bound.UNTRACED_CODE, **facts)
+    return replace(found, most=replace(found.most, frame=""))
+
+
+def do(found: Seen) -> str:
+    """What is to be done about it."""
+    return advice_on(found).do
 
 
 def test_a_late_rank_is_told_by_what_it_is_late() -> None:
     """Each bound has words of its own, which no other has."""
     for bound, words in LATENESS.items():
-        said = {other: advice_on(seen(Cause.LATE_RANK, other)) for other in LATENESS}
+        said = {other: do(seen(Cause.LATE_RANK, other)) for other in LATENESS}
         assert [other for other, advice in said.items() if words in advice] == [bound]
 
 
-def test_a_job_of_all_ranks_is_not_told_to_look_at_other_ranks() -> None:
-    """Their waits for late ranks are a cause of their own, and no trace is missing."""
-    for cause in (Cause.COMMUNICATION, Cause.LATE_RANK):
-        alone, together = (
-            advice_on(seen(cause, Bound.COMMUNICATION, has_others=whole)) for whole in (False, True)
-        )
-        assert ("all ranks" in alone or "without a trace" in alone) is True
-        assert ("all ranks" in together or "without a trace" in together) is False
+def test_a_job_of_all_ranks_misses_no_rank() -> None:
+    """What a rank waits for is in its traces."""
+    alone, together = (
+        do(seen(Cause.LATE_RANK, Bound.COMMUNICATION, has_others=whole)) for whole in (False, True)
+    )
+    assert ("without a trace" in alone, "without a trace" in together) == (True, False)
 
 
-def test_ranks_that_share_cores_are_not_told_to_take_more() -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_ranks_that_share_cores_are_not_told_to_take_more(is_compiled: bool) -> None:
     """The threads of one are at the cost of another."""
+    facts = {"compiled_share": float(is_compiled)}
     one, several = (
-        advice_on(seen(Cause.CPU_OPERATORS, Bound.HOST, shares_cores=shared))
+        do(seen(Cause.CPU_OPERATORS, Bound.HOST, shares_cores=shared, **facts))
         for shared in (False, True)
     )
-    assert ("set_num_threads" in one, "pin each rank to its own cores" in one) == (True, False)
-    assert ("set_num_threads" in several, "pin each rank to its own cores" in several) == (
+    pins, takes = "pin each rank to its own cores", "set_num_threads"
+    assert (takes in one, pins in one, takes in several, pins in several) == (
+        True,
+        False,
         False,
         True,
     )
+    assert ("torch.compile" in several) is not is_compiled
 
 
 def test_collectives_of_the_host_are_told_by_whether_there_is_a_device() -> None:
     """Without one, gloo is what there is to use."""
     with_device, without = (
-        advice_on(
-            seen(Cause.COMMUNICATION, Bound.COMMUNICATION, "gloo:all_reduce", has_device=device)
-        )
+        do(seen(Cause.COMMUNICATION, Bound.COMMUNICATION, "gloo:all_reduce", has_device=device))
         for device in (True, False)
     )
     assert ("nccl backend" in with_device, "nccl backend" in without) == (True, False)
 
 
-def test_stacks_that_are_there_are_read_first() -> None:
-    """Then a new capture with stacks is no advice."""
-    code = replace(seen(Cause.HOST_CODE, Bound.PYTHON_GAP), unread_stacks=True)
-    unnamed = replace(code, most=replace(code.most, frame=""))
+RECORD = {
+    "ProfilerActivity.CUDA": seen(Cause.CPU_WORK, Bound.HOST, has_device=False),
+    "enable_cuda_sync_events=True": seen(Cause.UNRECORDED_WAIT, Bound.SYNC),
+    "htagraph info": seen(Cause.LATE_RANK, Bound.UNKNOWN_WAITS),
+    "htagraph report --stacks": replace(untraced(), unread_stacks=True),
+    "Put torch.profiler.record_function": untraced(has_stacks=True),
+    "Let the tracer": untraced(is_plain=True, is_pytorch=False),
+    "NVTX ranges": untraced(is_pytorch=False),
+    "profile(with_stack=True)": untraced(),
+}
 
-    assert "--stacks" in advice_on(unnamed)
-    assert "find out" not in advice_on(code)
+
+@pytest.mark.parametrize("words", RECORD)
+def test_what_the_recording_lacks_is_no_advice_on_a_cause(words: str) -> None:
+    """It is said once in a report, with the setting to change."""
+    assert [key for key, found in RECORD.items() if words in recording_advice(found)] == [words]
+    assert words not in do(RECORD[words])
+
+
+def test_nothing_is_to_be_recorded_if_all_is_named() -> None:
+    """A line of Python code; an operator."""
+    assert recording_advice(seen(Cause.HOST_CODE, Bound.UNTRACED_CODE)) == ""
+    assert recording_advice(seen(Cause.CPU_WORK, Bound.HOST)) == ""
+    assert recording_advice(untraced(Cause.DATA_LOADING)) == ""
 
 
 def test_a_trace_of_functions_is_given_no_advice_about_pytorch() -> None:
     """Of a wait for something outside it, the trace does not say what it was."""
-    functions = seen(Cause.CPU_OPERATORS, Bound.HOST, is_plain=True)
-    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_plain=True)
-    gaps = replace(gaps, most=replace(gaps.most, frame=""))
+    functions = advice_on(seen(Cause.CPU_OPERATORS, Bound.HOST, is_plain=True))
 
-    assert "the trace does not say" in advice_on(functions)
-    assert "let the tracer record more" in advice_on(gaps)
-    assert "torch" not in advice_on(functions) + advice_on(gaps)
+    assert functions.do == "Make the largest function cheaper, or call it less often."
+    assert "the trace does not say" in functions.why
 
 
 def test_a_program_without_pytorch_is_given_no_advice_about_it() -> None:
     """An export of Nsight Systems may be of any program on a device."""
-    host = seen(Cause.HOST, Bound.HOST, is_pytorch=False, compiled_share=0.0)
-    allocation = seen(Cause.ALLOCATION, Bound.HOST, is_pytorch=False, api="cuda")
-    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_pytorch=False)
-    gaps = replace(gaps, most=replace(gaps.most, frame=""))
+    facts = {"is_pytorch": False, "compiled_share": 0.0}
+    said = [
+        do(seen(cause, Bound.HOST, **facts))
+        for cause in (Cause.CPU_WORK, Cause.ALLOCATION, Cause.GAPS_BETWEEN_KERNELS)
+    ]
+    no_graphs = do(seen(Cause.CPU_WORK, Bound.HOST, api="", **facts))
+    loads = do(seen(Cause.DATA_LOADING, Bound.HOST, **facts))
 
-    assert "less code between them" in advice_on(host)
-    assert "cudaMallocAsync" in advice_on(allocation)
-    assert "NVTX ranges" in advice_on(gaps)
-    said = advice_on(host) + advice_on(allocation) + advice_on(gaps)
-    assert not any(word in said for word in ("torch", "PYTORCH", "Python"))
+    assert said == [
+        "Launch less: capture each step as a CUDA graph.",
+        "Allocate before the loop and reuse the memory, or let cudaMallocAsync pool it.",
+        "Close the gaps: capture each step as a CUDA graph.",
+    ]
+    assert no_graphs == "Use fewer, larger kernels, and less code between them."
+    assert loads == "Prepare the next batch during the step, in another thread or process."
+
+
+@pytest.mark.parametrize("is_eager", [True, False])
+def test_only_eager_code_is_told_to_compile(is_eager: bool) -> None:
+    found = seen(Cause.SMALL_OPERATORS, Bound.HOST, compiled_share=float(not is_eager))
+
+    assert ("torch.compile" in do(found)) is is_eager
+
+
+def test_operators_at_their_roofs_are_to_be_fewer() -> None:
+    """With one that is far from its roof, that one is to be faster."""
+    far = Light("aten::_softmax bf16[16, 5185, 5185]", 0.25, "memory bandwidth")
+    near = Light(roof_share=0.85)
+    said = [do(seen(Cause.COMPUTE, Bound.COMPUTE, compute=light)) for light in (far, near)]
+
+    assert said == [
+        "Speed up aten::_softmax bf16[16, 5185, 5185]: it runs at 25% of memory bandwidth.",
+        "Make operators fewer or smaller: they run at 85% of their roofs.",
+    ]
+
+
+def loading(path_ns: int, cost_ns: int, window_ns: int, **facts: object) -> Seen:
+    """Data loading in the main process."""
+    found = seen(Cause.DATA_LOADING, Bound.DATA_LOADING, **{"loading": "in process"} | facts)
+    return replace(found, path_ns=path_ns, cost_ns=cost_ns, window_ns=window_ns)
+
+
+@pytest.mark.parametrize(
+    ("path_ns", "cost_ns", "workers"),
+    [(82, 71, 3), (39, 33, 1), (80, 60, 2), (81, 60, 3), (0, 0, 1)],
+)
+def test_workers_load_in_the_time_that_the_rest_of_the_run_takes(
+    path_ns: int, cost_ns: int, workers: int
+) -> None:
+    """Of a run of 100: 82 of loading in the 29 that are left without it."""
+    found = advice_on(loading(path_ns, cost_ns, 100, n_batches=50))
+
+    assert found.do == (
+        f"Load batches in workers: DataLoader(num_workers={workers}, persistent_workers=True)."
+    )
+    assert found.change == hg.prefetch(workers)
+
+
+def test_workers_for_all_batches_at_once_are_not_replayed() -> None:
+    """Three of three batches would be loaded before the first step."""
+    of_three, of_four = (
+        advice_on(loading(82, 71, 100, n_batches=n_batches)) for n_batches in (3, 4)
+    )
+
+    assert of_three.do == of_four.do
+    assert (of_three.change, of_four.change) == (None, hg.prefetch(3))
+
+
+@pytest.mark.parametrize(("cost_ns", "begins"), [(90, "Load batches in"), (91, "Make loading")])
+def test_data_that_needs_nine_workers_is_to_be_cheaper(cost_ns: int, begins: str) -> None:
+    """80 of loading in the 10 that are left need 8 workers, in 9 they need 9."""
+    found = advice_on(loading(80, cost_ns, 100, n_batches=50))
+
+    assert found.do.startswith(begins)
+    assert (found.change is None) is (begins == "Make loading")
 
 
 def test_what_no_trace_shows_is_unknown() -> None:
@@ -526,27 +607,93 @@ def test_ranks_that_differ_leave_a_fact_unknown() -> None:
     assert Context.of_job([replace(ranks[1], api="hip"), ranks[1]]).api == ""
 
 
+ALWAYS = Rule("").when
+
+
 def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
-    """The last rule of each has no condition; the words of all others stand in a case above."""
-    always = Rule("").when
-    assert set(ADVICE) == set(TITLES) == set(Cause) - set(UNRANKED)
-    assert all(rules[-1].when is always for rules in (*ADVICE.values(), FIRST))
-    words = {text for _, text, _, _ in EVERY} | set(LATENESS.values())
-    words |= {
-        "nccl backend",
-        "set_num_threads",
-        "pin each rank to its own cores",
-        "all ranks",
-        "--stacks",
-    }
-    words |= {"(torch.profiler.record_function", "the trace does not say", "let the tracer"}
-    words |= {"less Python between them", "cudaMallocAsync", "NVTX ranges"}
-    words |= {"{compute}"}  # test_light.py
-    rules = [*ADVICE.values(), *TIPS.values(), *REMARKS.values(), FIRST]
+    """The last rule of each has no condition; the words of all others stand in a test above."""
+    assert set(ADVICE) == set(TITLES) - set(UNRANKED) == set(Cause) - set(UNRANKED)
+    assert all(rules[-1].when is ALWAYS for rules in ADVICE.values())
+    words = {text for _, text, _, _ in EVERY} | set(LATENESS.values()) | set(RECORD)
+    words |= {"nccl backend", "pin each rank to its own cores", "(torch.compile, torch.set_num"}
+    words |= {"the trace does not say", "cudaMallocAsync", "capture each step as a"}
+    words |= {"Speed up {it.operator}", "Make operators fewer", "Make loading", "(torch.compile,"}
     untested = [
-        rule.says
-        for several in rules
-        for rule in several
-        if rule.when is not always and not any(text in rule.says for text in words)
+        rule.do
+        for rules in [*ADVICE.values(), RECORDING]
+        for rule in rules
+        if rule.when is not ALWAYS and not any(text in rule.do + rule.why for text in words)
     ]
     assert untested == []
+
+
+RULES = {rule.do: rule for rules in [*ADVICE.values(), RECORDING] for rule in rules}
+VERBS = """Add Allocate Balance Batch Call Check Close Compare Compile Copy Create Find Give Keep
+Launch Let Load Make Move Overlap Pin Prefetch Prepare Put Raise Read Record Remove Save Send Skip
+Speed Start Update Use"""
+LONGEST = replace(
+    loading(8, 0, 1),
+    run=replace(
+        context(),
+        compute=Light(
+            f"aten::_scaled_dot_product_attention {'bf16[16, 5185] ' * 40}",
+            1.0,
+            "the bandwidth of the link to the host",
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_advice_fits_into_two_lines(rule: Rule) -> None:
+    """It is a sentence that begins with a verb, with the longest facts that it may name."""
+    said = rule.advice(LONGEST).do
+
+    assert len(said) <= LENGTH
+    assert said.split()[0] in VERBS.split()
+    assert said.endswith(".")
+    assert rule.why == "" or (rule.why[-1] == "." and len(rule.why) <= LENGTH)
+    assert "try" not in re.findall(r"\w+", said.lower())
+
+
+@pytest.mark.parametrize("advice", [CHECK_HOST, SLOW_DEVICE])
+def test_advice_on_ranks_fits_too(advice) -> None:
+    assert len(advice.do) <= LENGTH
+    assert advice.do.split()[0] in VERBS.split()
+
+
+SAYS = {
+    "graphed()": r"\bgraphs?\b|mode=\"reduce-overhead\"",
+    "prefetch": r"workers: DataLoader\(num_workers=|Prepare the next batch",
+    "at_roof": r"^Speed up",
+    "bandwidth(2)": r"half the bytes",
+    "overlap(communication)": r"Overlap|ahead|earlier|before work",
+    "overlap(copies)": r"side stream",
+}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_change_is_what_the_text_says(rule: Rule) -> None:
+    """What says one of these makes that change, and nothing else does."""
+    facts = replace(LONGEST, run=replace(LONGEST.run, n_batches=50))
+    change = str(rule.advice(facts).change or "")
+    says = [begins for begins, words in SAYS.items() if change.startswith(begins)]
+
+    assert bool(change) == bool(says)
+    assert all(re.search(SAYS[begins], rule.advice(facts).do) for begins in says)
+
+
+@pytest.mark.parametrize(("n_ranks", "change"), [(1, None), (2, hg.bandwidth(2))])
+def test_bytes_on_the_host_are_known_where_ranks_meet(n_ranks: int, change: object) -> None:
+    """One rank alone does not know how long it waited in a collective of gloo."""
+    found = seen(
+        Cause.COMMUNICATION,
+        Bound.COMMUNICATION,
+        "gloo:all_reduce",
+        has_device=False,
+        overlapped_share=0.6,
+        shares_cores=n_ranks > 1,
+    )
+
+    assert advice_on(found).change == change
+    assert advice_on(replace(found, run=replace(found.run, overlapped_share=0.0))).change is None

@@ -28,8 +28,8 @@ def test_a_step_without_anything_in_it_is_not_judged() -> None:
     """
         % (" " * 990)
     ) == (
-        "too little was recorded: 2 events, no device work, and 0 ns of 1.01 s in operators, calls "
-        "or ranges of the program. Capture whole steps: profile around the training loop, with "
+        "2 events, no device work, and 0 ns of 1.01 s in operators, calls or ranges of the "
+        "program. Capture whole steps: profile around the training loop, with "
         "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
         "with_stack=True for Python code."
     )
@@ -58,7 +58,7 @@ def test_a_range_of_the_program_or_device_work_is_enough(event: str) -> None:
     """Both say what the time is for."""
     drawing = event.replace("%s", " " * 500)
 
-    assert "too little" not in withheld(drawing)
+    assert "Capture whole steps" not in withheld(drawing)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,4 @@ def test_rank_34_of_300_is_not_judged(name: str) -> None:
     """A step marker, five operators of 4 us, and gloo on another thread."""
     said = hg.load(located(name)).compile().verdict().withheld
 
-    assert said.startswith(
-        "too little was recorded: 18 events, no device work, and 3.96 us of 1.28 s in operators"
-    )
+    assert said.startswith("18 events, no device work, and 3.96 us of 1.28 s in operators")

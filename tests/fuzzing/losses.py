@@ -30,7 +30,7 @@ _RANKS = {
     "data loader": {"fault": "dataloader"},
     "syncs": {"fault": "sync_in_loop"},
     "small kernels": {"fault": "small_kernels"},
-    "blocking copies": {"fault": "blocking_copy"},
+    "synchronous copies": {"fault": "synchronous_copy"},
     "all-reduce": {"fault": "exposed_allreduce"},
 }
 _JOBS = {
@@ -45,7 +45,7 @@ _UNMATCHED = {"pipeline_2": "clock_set"}
 """A known gap: a clock that is set forward between its few sends looks like a pause, untold."""
 
 SOURCES = (*_RANKS, *_JOBS, *_CAPTURED)
-"""Simulated traces and jobs by what bounds them, and captured jobs."""
+"""Simulated traces and jobs by what limits them, and captured jobs."""
 
 
 @cache

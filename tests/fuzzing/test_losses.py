@@ -65,7 +65,7 @@ def _cases() -> list[object]:
     ]
     slow = [
         *((source, kind, ONE_RANK[kind])
-          for source in ("compute", "data loader", "small kernels", "blocking copies")
+          for source in ("compute", "data loader", "small kernels", "synchronous copies")
           for kind in ONE_RANK),
         *((source, kind, how)
           for source in ("late kernels", "late loader", "pipeline")

@@ -62,7 +62,7 @@ _HEADERS = ("distributedInfo", "deviceProperties", "schemaVersion", "x")
 @cache
 def sources() -> tuple[Document, ...]:
     """What mutations start from: small real traces, and simulated ones."""
-    faults = ("none", "sync_in_loop", "blocking_copy", "exposed_allreduce")
+    faults = ("none", "sync_in_loop", "synchronous_copy", "exposed_allreduce")
     texts = [simulate(training_rank(steps=2, layers=2, fault=fault)).to_json() for fault in faults]
     for path in map(located, TRACES):
         if path.is_file() and path.stat().st_size < MAX_FILE_BYTES:

@@ -36,6 +36,6 @@ def run_handling(machine: Machine, out: Path) -> dict[str, Any]:
         "items": int((trace.events["name"] == "aten::item").sum()),
         "kernels": int(kinds.get("kernel", 0)),
         "waits recorded": int(kinds.get("sync", 0)),
-        "unexplained": float(trace.compile().critical_path().unexplained_share),
+        "unknown_waits": float(trace.compile().critical_path().unknown_share),
     }
     return {"rows": [row], "capture": file.name}

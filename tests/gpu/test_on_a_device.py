@@ -101,7 +101,7 @@ def test_a_recorded_block_has_its_steps_and_its_waits(tmp_path, device):
 
     assert (row["steps"], row["items"]) == (3, 3)
     assert (row["kernels"] > 0, row["waits recorded"] >= 3) == 2 * (device == "cuda",)
-    assert row["unexplained"] < 0.2
+    assert row["unknown_waits"] < 0.2
 
 
 @ON_BOTH

@@ -60,7 +60,7 @@ def plot(_: dict[str, object]) -> None:
 
     said("report", str(_TRACE), "--out", "page", "--quiet")
     assert Path("page/report.html").stat().st_size > 700_000  # its drawing script is in it
-    figure = plots.critical_path(hg.load(_TRACE).compile().critical_path())
+    figure = plots.critical_path_timeline(hg.load(_TRACE).compile().critical_path())
     assert len(figure.data) > 3
 
 

@@ -94,7 +94,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(trace: Path, tmp_path:
         f"error: {tmp_path}/critical.dot: cannot be written: No space left on device. "
         "Hint: check the free space and the permissions of the folder."
     )
-    assert "What bounds the whole trace" in run.stdout
+    assert "What limits the whole trace" in run.stdout
     assert run.stdout.splitlines()[-2:] == ["critical.pftrace", "old"]
 
 

@@ -123,9 +123,9 @@ def half_unexplained(folder: Path, missing_ns: int) -> JobSummary:
 
 
 def test_a_late_rank_whose_time_is_unexplained_is_no_verdict(tmp_path: Path) -> None:
-    """500 of 900 us before the collective are unexplained, whoever is charged with them."""
+    """500 of 900 us before the collective are unknown waits, whoever is charged with them."""
     withheld = half_unexplained(tmp_path, 500_000).verdict.withheld
-    assert "of the critical path is unexplained (limit 20%)" in withheld
+    assert "of the critical path is unknown waits (limit 20%)" in withheld
     assert re.search(r"Rank \d, which has most of that: htagraph report \S+$", withheld)
 
 
@@ -133,4 +133,4 @@ def test_evidence_says_that_a_wait_is_unexplained(tmp_path: Path) -> None:
     """It is not the collective that took the time, but what was before it."""
     late = half_unexplained(tmp_path, 60_000).verdict.findings
     labels = [item.label for finding in late for item in finding.evidence]
-    assert "unexplained wait before ncclDevKernel_Generic" in labels
+    assert "unknown wait before ncclDevKernel_Generic" in labels

@@ -1,4 +1,4 @@
-"""Bandwidth of collectives: sizes, transfers, and what bounds them."""
+"""Bandwidth of collectives: sizes, transfers, and what limits them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def job_of(*sizes, slow=None, late_ns=None, group=WORLD, lost=()) -> Job:
 
 
 def limits(job: Job) -> list[str]:
-    """What bounds each collective, in order."""
+    """What limits each collective, in order."""
     return job.bandwidths(by="collective").sort_values("match")["limit"].tolist()
 
 

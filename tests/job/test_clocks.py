@@ -171,7 +171,7 @@ def test_the_planted_straggler_is_named(ranks: int, seed: int, late: int) -> Non
         seed=seed,
     )
     top = loaded(simulate_job(program)).stragglers().iloc[0]
-    assert (top["rank"], top["cause_bound"]) == (late % ranks, "python_gap")
+    assert (top["rank"], top["cause_bound"]) == (late % ranks, "untraced_code")
 
 
 @pytest.mark.parametrize("lateness_ns", [3_000_000])

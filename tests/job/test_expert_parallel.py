@@ -363,6 +363,6 @@ def test_a_late_rank_is_found_first_in_a_decode_job_with_skewed_clocks(
         finding = JobSummary(job).verdict.findings[0]
     assert (finding.cause, finding.ranks[0][0]) == ("late rank", 2)
     top = job.stragglers().iloc[0]
-    assert (top["rank"], top["cause_bound"], top["is_recurring"]) == (2, "python_gap", True)
+    assert (top["rank"], top["cause_bound"], top["is_recurring"]) == (2, "untraced_code", True)
     assert top["n_certain"] >= 5
     assert job.clocks["width_ns"].max() < 100_000

@@ -14,6 +14,7 @@ from htagraph.job.job import Job
 from htagraph.job.kept_steps import KeptSteps, LastSteps
 from htagraph.job.loading import _of_common_steps, load_job
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.find_window import WHOLE
 from htagraph.reports.job_summary import JobSummary
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -53,7 +54,7 @@ def on_clocks_of(job: Job, other: Job) -> Job:
 def test_it_is_said_which_steps_are_kept(kept: Job, whole: Job) -> None:
     """With how many collectives of how many, in the report and in `quality`."""
     n_all = sum(len(one.collectives) for one in whole.summaries.values())
-    said = JobSummary(kept).caveats[0]
+    [said] = [one for one in JobSummary(kept).caveats if "too many" in one]
     checks = kept.quality().query("check == 'collectives kept'")
 
     assert said.startswith(f"The ranks have {n_all} collectives, too many for one process: ")
@@ -71,7 +72,8 @@ def test_the_notice_states_the_memory() -> None:
 
 def test_what_is_kept_answers_as_the_whole_job_does(kept: Job, whole: Job) -> None:
     """In the window of these steps: the path across ranks, and who waited for whom."""
-    same, there = on_clocks_of(kept, whole), replace(whole, asked_window=kept.asked_window)
+    same = on_clocks_of(kept.window(WHOLE), whole)
+    there = replace(whole, asked_window=kept.graphs.window)
     waits = [job.collectives().query("wait_ns > 0") for job in (same, there)]
     begun_ns = int(waits[0]["start_ns"].min())
     waits[1] = waits[1][waits[1]["start_ns"] >= begun_ns]
@@ -86,13 +88,14 @@ def test_what_is_kept_answers_as_the_whole_job_does(kept: Job, whole: Job) -> No
 def test_waits_are_those_of_its_steps(kept: Job) -> None:
     """The late rank is named, and all that was waited is charged."""
     assert kept.stragglers()["rank"].iloc[0] == 1
-    assert kept.critical_path().window_name == "ProfilerStep#3 and later of the job"
+    assert kept.critical_path().window_name == "2 steps of the job"
     assert int(kept.delay_costs()["delay_ns"].sum()) == int(kept.stragglers()["own_wait_ns"].sum())
 
 
 def test_windows_are_those_of_what_is_kept(kept: Job, whole: Job) -> None:
     """All of the job is what is kept; a step among it is itself; a step before is an error."""
-    assert kept.window("trace") == kept
+    everything = kept.window(WHOLE).critical_path()
+    assert everything.window_name == "ProfilerStep#3 and later of the job"
     step = [on_clocks_of(kept, whole), whole]
     found = [job.window("ProfilerStep#4").critical_path().segments for job in step]
     pd.testing.assert_frame_equal(*found)

@@ -375,7 +375,7 @@ def test_a_job_can_be_loaded_without_inference(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("stacks", "label"),
     [
-        (None, "Python at single.py:44 in parse_features"),
+        (None, "single.py:44 in parse_features"),
         (False, "Python not read (--stacks) after aten::layer_norm"),
     ],
 )
@@ -384,4 +384,4 @@ def test_a_job_names_lines_of_python_unless_they_are_refused(stacks, label):
     file = CAPTURES / "single" / "json_stack.pt.trace.json.gz"
     first = load_job([file], stacks=stacks).verdict().findings[0]
 
-    assert (first.cause, first.evidence[0].label) == ("host code", label)
+    assert (first.cause, first.evidence[0].label) == ("Python code", label)

@@ -14,6 +14,7 @@ from htagraph.job.clocks import Clocks
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.find_window import WHOLE
 from tests.job.merged import merged_path
 from tests.job.simulated import FEW, loaded, meet, three, tiles
 from tests.synth.program import JobProgram, Spend, Synchronize
@@ -50,7 +51,7 @@ def as_edges(path: JobPath) -> list[list[int]]:
 def merged(job: Job) -> pd.DataFrame:
     """The path of all ranks as one graph."""
     clocks = {rank: job.clock(rank) for rank in job}
-    ends = {rank: summary.ends for rank, summary in job.summaries.items()}
+    ends = dict(job._rank_ends())
     return merged_path({rank: job[rank].dag for rank in job}, job.collectives(), clocks, ends)
 
 
@@ -63,7 +64,7 @@ def on_true_clocks(job: Job, simulated: SimulatedJob) -> JobPath:
     known = Clocks(fits, dict.fromkeys(fits, -1), dict.fromkeys(fits, (0, 0)))
     timeline = Timeline(job.graphs)
     vars(timeline)["fitted"] = known
-    return replace(job, timeline=timeline).critical_path()
+    return replace(job, timeline=timeline).window("trace").critical_path()
 
 
 def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
@@ -107,7 +108,7 @@ def test_shares_by_rank_add_up_to_the_window() -> None:
     assert path.breakdown(by="rank")["dur_ns"].to_dict() == {2: 12_000, 1: 6_000}
     assert repr(path) == (
         "JobPath(job, 18.0 us, 4 segments: rank 2 67%, rank 1 33%; "
-        "communication 56%, launch 28%, sync 11%)"
+        "communication 56%, launch latency 28%, GPU synchronization 11%)"
     )
 
 
@@ -117,7 +118,7 @@ def test_the_path_equals_the_truth_of_a_training_job(layout: dict[str, Any]) -> 
     program = training_job(**layout, steps=2, layers=3, straggler=1, max_offset_ns=20_000_000)
     simulated = simulate_job(program)
     assert simulated.n_ties == 0
-    path = on_true_clocks(loaded(simulated), simulated)
+    path = on_true_clocks(loaded(simulated).window(WHOLE), simulated)
     assert tiles(path.segments, path.start_ns) == tiles(simulated.truth, path.start_ns)
 
 
@@ -151,7 +152,7 @@ def test_the_path_equals_the_truth_of_any_job(program: JobProgram) -> None:
         replace(program, clocks=tuple(replace(clock, drift_ppb=0) for clock in program.clocks))
     )
     assume(simulated.n_ties == 0)
-    path = on_true_clocks(loaded(simulated), simulated)
+    path = on_true_clocks(loaded(simulated).window(WHOLE), simulated)
     assert tiles(path.segments, path.start_ns) == tiles(simulated.truth, path.start_ns)
 
 
@@ -169,7 +170,7 @@ def test_the_path_by_rank_segments_equals_the_path_of_one_graph(program: JobProg
 def test_the_two_ways_are_equal_on_training_jobs(layout: dict[str, Any]) -> None:
     """Tensor and pipeline groups, sends and receives among them; also in time."""
     program = training_job(**layout, steps=2, layers=3, straggler=0, max_offset_ns=20_000_000)
-    job = loaded(simulate_job(program))
+    job = loaded(simulate_job(program)).window(WHOLE)
     path, plain = job.critical_path(), merged(job)
     assert as_edges(path) == plain[["rank", "edge"]].to_numpy().tolist()
     assert path.end_ns == plain["end_ns"].iloc[-1]

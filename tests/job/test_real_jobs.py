@@ -23,7 +23,7 @@ def test_a_sleeping_rank_is_named_and_so_is_its_sleep() -> None:
         3,
         True,
     )
-    assert (late["cause_bound"], late["cause_name"]) == ("python_gap", "# running sparse arch")
+    assert (late["cause_bound"], late["cause_name"]) == ("untraced_code", "# running sparse arch")
     # The three that carry the second.
     carried = job.collectives().query("wait_ns > 900_000_000")
     assert carried.groupby("match")["last_rank"].unique().map(list).tolist() == [[2]] * 3
@@ -149,19 +149,19 @@ def test_no_verdict_on_megatron_whose_late_rank_is_unexplained() -> None:
     verdict = JobSummary(load_job(located("megatron-tp2"))).verdict
 
     assert verdict.findings == ()
-    assert verdict.withheld.startswith("34% of the critical path is unexplained (limit 20%)")
+    assert verdict.withheld.startswith("34% of the critical path is unknown waits (limit 20%)")
 
 
 @pytest.mark.parametrize("name", cases(["torchrec/sleep_on_rank2", "torchrec/resnet18", "dlrm"]))
 def test_findings_never_add_up_to_more_than_the_window(name: str) -> None:
-    """All findings and the unexplained time are the window, to the nanosecond."""
+    """All findings and unknown waits are the window, to the nanosecond."""
     summary = JobSummary(load_job(located(name)))
     attributed_time = summary.path.attributed_time
     unexplained_ns = int(
-        attributed_time.loc[attributed_time["cause"] == "unexplained", "dur_ns"].sum()
+        attributed_time.loc[attributed_time["cause"] == "unknown_waits", "dur_ns"].sum()
     )
 
     assert (
-        sum(finding.dur_ns for finding in summary.verdict.findings) + unexplained_ns
+        sum(finding.path_ns for finding in summary.verdict.findings) + unexplained_ns
         == summary.path.dur_ns
     )

@@ -27,7 +27,7 @@ def summary_of(**options: object) -> JobSummary:
 
 def compute(summary: JobSummary) -> Finding:
     """The finding on computation."""
-    return next(finding for finding in summary.verdict.findings if finding.cause == "compute")
+    return next(finding for finding in summary.verdict.findings if finding.cause == "GPU compute")
 
 
 def test_a_rank_whose_kernels_take_longer_is_named():
@@ -38,7 +38,7 @@ def test_a_rank_whose_kernels_take_longer_is_named():
 
     assert finding.ranks[0][0] == 3
     assert finding.detail.startswith("rank 3 runs ampere_sgemm_128x64_nn 2.2")
-    assert "a slower device" in finding.to_try
+    assert "a slower device" in finding.fix.do
 
 
 def test_equal_devices_are_not_compared():
@@ -46,7 +46,7 @@ def test_equal_devices_are_not_compared():
     finding = compute(summary_of(ranks=4))
 
     assert finding.detail == ""
-    assert finding.to_try.startswith("speed up its largest kernels")
+    assert finding.fix.do.startswith("Use bf16/fp16 (torch.autocast) or torch.compile")
 
 
 @pytest.mark.parametrize(("took_ns", "is_slow"), [(104, False), (107, True)])

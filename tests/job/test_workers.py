@@ -257,7 +257,7 @@ def test_a_timeline_of_workers_is_no_trace_of_one_rank(tmp_path: Path) -> None:
     file.write_bytes(file_of(Job())[0])
     with pytest.raises(TraceFormatError, match="a timeline of all workers of a job") as caught:
         hg.load(file)
-    assert "htagraph report FILE" in str(caught.value.hint)
+    assert f"htagraph report {file}" in str(caught.value.hint)
 
     with pytest.raises(TraceFormatError, match="no timeline of workers"):
         hg.load_workers(hg.demo_trace("none"))

@@ -37,13 +37,13 @@ def test_the_only_launch_on_an_idle_stream_may_take_a_century() -> None:
 
     graph = asked(Trace.from_events(_moved(events, is_far, _LAST_NS)))
 
-    assert graph.dur_ns == _LAST_NS - int(events.ts_ns.min())
+    assert graph.window("trace").dur_ns == _LAST_NS - int(events.ts_ns.min())
 
 
 @pytest.mark.parametrize("by_ns", [_LAST_NS, 10**18, -_LAST_NS])
 @pytest.mark.parametrize("who", ["is_device", "is_host", "half", "last"])
 def test_times_as_far_apart_as_integers_go_are_times(who: str, by_ns: int) -> None:
-    """A launch that takes a century is unexplained; no sum on the way to saying so overflows."""
+    """A launch that takes a century is unknown waits; no sum on the way to saying so overflows."""
     events = simulate(training_rank(steps=1, layers=2)).events
     number = np.arange(len(events))
     half, last = number % 2 == 0, number == number[-1]

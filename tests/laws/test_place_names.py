@@ -39,15 +39,15 @@ def test_a_place_has_one_name_everywhere(neighbour: str) -> None:
     helpful = graph.opportunities()
 
     assert segment_code(path.attributed_time, path.n_segments)[longest] == place
-    assert graph.verdict().findings[0].evidence[0].label == f"unrecorded code {place}"
-    assert helpful.loc[helpful["kind"] == "host code", "target"].iloc[0] == place
-    assert f"of python gap {place}" in str(hg.diff(*map(hg.run_profile, (graph, slower))))
+    assert graph.verdict().findings[0].evidence[0].label == f"untraced code {place}"
+    assert helpful.loc[helpful["kind"] == "Python code", "target"].iloc[0] == place
+    assert f"of untraced code {place}" in str(hg.diff(*map(hg.run_profile, (graph, slower))))
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_a_place_can_be_removed_by_its_name(neighbour: str) -> None:
     """It takes 2 ms in each of four steps."""
-    graph = stepping(neighbour, 2_000)
+    graph = stepping(neighbour, 2_000).window("trace")
     saves = hg.what_if(graph, hg.remove(hg.code(f"after {neighbour}"))).saves_ns
 
     assert saves is not None

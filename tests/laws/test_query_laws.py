@@ -26,12 +26,12 @@ from htagraph.model.window import Window
 from htagraph.queries.annotation_breakdown import annotation_breakdown
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
+from htagraph.queries.cost import cost
 from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.damage import damage
 from htagraph.queries.device_activity import device_activity
-from htagraph.queries.drag import drag
 from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
@@ -172,9 +172,9 @@ QUESTIONS = {
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "profiler_overhead": Question(profiler_overhead, answers.PROFILER_OVERHEAD),
     "slack": Question(slack, answers.SLACK),
-    "drag": Question(drag, answers.DRAG),
-    "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
-    "drag by bound": Question(lambda d, w: drag(d, w, by="bound"), answers.DRAG),
+    "cost": Question(cost, answers.COST),
+    "cost by op": Question(lambda d, w: cost(d, w, by="op"), answers.COST),
+    "cost by bound": Question(lambda d, w: cost(d, w, by="bound"), answers.COST),
     "near_critical": Question(_near_critical, answers.NEAR_CRITICAL, ("within_ns",)),
     "sampled_counters": Question(sampled_counters, answers.SAMPLED_COUNTERS),
     "sampled_counters by time": Question(

@@ -7,9 +7,12 @@ import pytest
 import rustworkx
 
 import htagraph as hg
+from htagraph.explain.segment_causes import main_causes
+from htagraph.explain.segments import segment_labels
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.damage import HOLES
 from htagraph.replay.rehearsal import Rehearsal
+from htagraph.writers.dot import path_groups
 from tests.real_traces import TRACES, cases, located
 from tests.replay.drawn import replayed
 
@@ -95,7 +98,7 @@ def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
 
 
 def test_findings_and_what_is_apart_add_up_to_the_window(graph: hg.TraceGraph) -> None:
-    """Unless the verdict is withheld, as too much is unexplained."""
+    """Unless the verdict is withheld, as too much is unknown waits."""
     path = graph.critical_path()
     attributed = path.attributed_time
     verdict = find_bounds(path)
@@ -104,9 +107,32 @@ def test_findings_and_what_is_apart_add_up_to_the_window(graph: hg.TraceGraph) -
     assert int(attributed["dur_ns"].sum()) == path.dur_ns
     assert bool(verdict.withheld) != bool(verdict.findings)
     if verdict.findings:
-        assert sum(finding.dur_ns for finding in verdict.findings) + apart_ns == path.dur_ns
+        assert sum(finding.path_ns for finding in verdict.findings) + apart_ns == path.dur_ns
 
 
 def test_no_trace_has_lost_device_work(graph: hg.TraceGraph) -> None:
     """These are whole: every launch has its work, but for captured ones; links are recorded."""
     assert not graph.damage()["kind"].isin(HOLES).any()
+
+
+def test_findings_over_time_tile_the_window(graph: hg.TraceGraph) -> None:
+    """Each part of the run has one main cause, of which some time is on the path."""
+    path = graph.critical_path()
+    causes = main_causes(path.attributed_labels)
+    start, dur = (causes[name].to_numpy() for name in ("start_ns", "dur_ns"))
+
+    assert (dur > 0).all()
+    assert np.array_equal(start, graph.interval.start_ns + np.cumsum(dur) - dur)
+    assert dur.sum() == graph.dur_ns
+    assert len(causes) <= 200
+    assert set(causes["cause"]) <= set(path.attributed_time["cause"])
+
+
+def test_the_drawing_of_the_path_fits_a_slide(graph: hg.TraceGraph) -> None:
+    """At most 25 boxes, whose times add up to the window."""
+    path = graph.critical_path()
+    names, texts = segment_labels(graph.dag, path.coded, "name")
+    groups = path_groups(path.bounds, names, texts, path.durations_ns)
+
+    assert sum(group.dur_ns for group in groups) == graph.dur_ns
+    assert path.to_dot().count("CELLBORDER") == len({group.bound for group in groups}) <= 25

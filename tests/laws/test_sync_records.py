@@ -94,7 +94,7 @@ def test_a_random_program_has_nearly_the_true_path_without_records(
 
 @with_and_without_calls
 def test_a_realistic_program_has_nearly_the_true_path_without_records(sync_calls: bool) -> None:
-    """Layers gather and reduce on streams of their own; without inference half is unexplained."""
+    """Layers gather and reduce on streams of their own; without inference half is unknown waits."""
     stripped = [
         replace(inference_program("stripped waits", number), sync_calls=sync_calls)
         for number in range(30)

@@ -50,7 +50,7 @@ def test_a_recorded_bandwidth_off_by_one_factor_gives_way_to_bytes_and_durations
     assert _fit(dag) == (
         0,
         3,
-        "the median recorded value is 0.435 of bytes by duration; bandwidth is bytes by duration.",
+        "The median recorded value is 0.435 of bytes by duration; bandwidth is bytes by duration.",
     )
 
 
@@ -71,7 +71,7 @@ def test_a_recorded_bandwidth_is_kept_where_durations_were_cut_to_microseconds()
     dag = _rates({"Memcpy A": 9.655, "Memcpy B": 9.804, "Memcpy C": 9.607})
 
     assert _copy_rates(dag) == [9.655, 9.804, 9.607]
-    assert _fit(dag) == (3, 3, "taken as recorded, for durations are whole microseconds.")
+    assert _fit(dag) == (3, 3, "Taken as recorded, for durations are whole microseconds.")
 
 
 def test_bytes_and_durations_give_the_bandwidth_where_durations_are_in_nanoseconds():

@@ -141,7 +141,7 @@ def test_what_is_not_there_is_said_with_what_is_called_alike(graph) -> None:
 
 def test_where_no_steps_are_alike_none_is_the_median() -> None:
     two = graph_of("us    |0    5    10\ncpu 1 |{ProfilerStep#1}{ProfilerStep#2       }")
-    with pytest.raises(QueryError, match="fewer than 3 are alike"):
+    with pytest.raises(QueryError, match="fewer than 3 are typical"):
         two.window("median")
     with pytest.raises(WindowNotFoundError, match="no steps"):
         graph_of("us    |0    5\ncpu 1 |[aten::mm]").window("last")

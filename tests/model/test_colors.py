@@ -15,7 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from htagraph.model.colors import COLORS, FILLS, IDLE, INFERRED, LEAST_DIFFERENCE, SERIES, Color
+from htagraph.model.colors import (
+    COLORS,
+    FILLS,
+    IDLE,
+    INFERRED,
+    LATE,
+    LEAST_DIFFERENCE,
+    SERIES,
+    WAITS,
+    Color,
+)
 from htagraph.model.kinds import Bound, in_words
 from htagraph.reports.page.html_file import resource
 
@@ -166,7 +176,7 @@ def test_all_that_a_figure_of_bounds_shows_can_be_told_apart(paper: F64) -> None
 @pytest.mark.parametrize("paper", papers(), ids=["light", "dark"])
 def test_how_full_a_device_is_can_be_told_apart(paper: F64) -> None:
     """The parts of the figure of utilization."""
-    others = {name: BOUNDS[name] for name in ("communication", "unexplained")}
+    others = {name: BOUNDS[name] for name in ("communication", "unknown_waits")}
     shades = {color.fill: rgb(color.fill) for color in FILLS}
     idle = {"idle": over(IDLE.fill, paper)}
     assert not alike(shades | others | idle, LEAST_DIFFERENCE)
@@ -194,7 +204,15 @@ def contrast(one: F64, other: F64) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("color", [*COLORS.values(), *FILLS], ids=lambda color: color.fill)
+def test_ranks_that_are_late_or_wait_can_be_told_apart() -> None:
+    """On their tracks are collectives, too."""
+    drawn = {color.perfetto: rgb(color.fill) for color in (LATE, WAITS)}
+    assert not alike(drawn | {"collective": BOUNDS["communication"]}, LEAST_DIFFERENCE)
+
+
+@pytest.mark.parametrize(
+    "color", [*COLORS.values(), *FILLS, LATE, WAITS], ids=lambda color: color.fill
+)
 def test_text_on_a_bar_is_legible_on_its_hatch_too(color: Color) -> None:
     """Bars are the same on light and dark paper; lines of the hatch can be seen."""
     fill, ink = rgb(color.fill), rgb(color.ink)
@@ -234,11 +252,14 @@ def hsluv(hue: float, saturation: float, lightness: float) -> F64:
     return np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
 
 
-@pytest.mark.parametrize("bound", list(Bound), ids=lambda bound: bound.label)
-def test_viewers_of_perfetto_choose_the_same_color(bound: Bound) -> None:
+@pytest.mark.parametrize("color", [*COLORS.values(), LATE, WAITS], ids=lambda color: color.perfetto)
+def test_viewers_of_perfetto_choose_the_same_color(color: Color) -> None:
     """They hash a text to a hue, and the text with an x after it to a lightness."""
-    color = COLORS[bound]
     hue, lightness = hashed(color.perfetto, 360), hashed(f"{color.perfetto}x", 40) + 40
-
-    assert color.perfetto.startswith(f"{in_words(bound.label)} ")
     assert np.abs(hsluv(hue, 80, lightness) - rgb(color.fill)).max() < 1.5 / 255
+
+
+@pytest.mark.parametrize("bound", list(Bound), ids=lambda bound: bound.label)
+def test_the_text_of_a_color_begins_with_the_bound(bound: Bound) -> None:
+    """Viewers show it."""
+    assert COLORS[bound].perfetto.startswith(f"{in_words(bound.label)} ")

@@ -136,7 +136,24 @@ def test_threads_and_processes_have_their_own_ids(tmp_path: Path, ask) -> None:
         ["on -1 of 7", "thread -1", "python"],
         ["on 2147483648 of 7", "thread 2147483648", "python"],
         ["on 8589934593 of 7", "thread 8589934593", "python"],
-        ["on PyTorch of Spans", "python (Spans): PyTorch", "no process"],
+        ["on PyTorch of Spans", "python (Spans): PyTorch", "python"],
+    ]
+
+
+def test_lanes_without_any_process_have_their_own_tracks(tmp_path: Path, ask) -> None:
+    """Named by what the file calls them: no track is called "no process"."""
+    lanes = (("Spans", "PyTorch"), ("Spans", "Trace"), ("Host", "worker"))
+    rows = [(f"on {tid}", 0, 10) for _, tid in lanes]
+    events = events_of(*rows, lanes=lanes, on=(0, 1, 2))
+    (tracks,) = ask(
+        write_pftrace(tmp_path / "x.pftrace", events),
+        "select s.name, t.name, p.name from slice s join track t on s.track_id = t.id "
+        "join track p on t.parent_id = p.id order by s.name",
+    )
+    assert tracks == [
+        ["on PyTorch", "PyTorch", "python (Spans)"],
+        ["on Trace", "Trace", "python (Spans)"],
+        ["on worker", "worker", "python (Host)"],
     ]
 
 

@@ -48,7 +48,7 @@ def test_compute_launched_after_the_host_waited_is_its_wait():
         cpu 1    |[launch >n][streamsync @9       ][launch >g]
         stream 9 |      [ncclX <n              ]
         stream 7 |                                      [gemm <g]
-    """) == [["ncclX", 24_000, "host wait", "gemm"]]
+    """) == [["ncclX", 24_000, "GPU synchronization", "gemm"]]
 
 
 def test_the_last_collective_has_nothing_to_hide_behind():

@@ -46,7 +46,7 @@ def test_time_that_was_not_recorded_is_a_python_gap():
     """)
 
     assert parts[1:] == [
-        (13, 10, "python_gap", "(host gap)"),
+        (13, 10, "untraced_code", "(host gap)"),
         (23, 6, "launch", "b"),
     ]
 
@@ -78,7 +78,7 @@ def test_work_whose_launch_was_not_recorded_was_launched_before_the_capture():
         stream 7 |[j]            [k ]
     """)
 
-    assert parts[0][2:] == ("launched_before_capture", "(launch not recorded)")
+    assert parts[0][2:] == ("work_from_before_the_profile", "(launch not recorded)")
 
 
 def test_the_interval_before_a_bound_is_explained_by_what_follows_it():
@@ -115,7 +115,7 @@ def test_idle_time_and_the_path_call_the_same_wait_by_the_same_name():
         ["launch", "launch"],
         ["sync", "sync"],
         ["host", "host"],
-        ["python_gap", "python_gap"],
+        ["untraced_code", "untraced_code"],
         ["host", "host"],
         ["launch", "launch"],
     ]

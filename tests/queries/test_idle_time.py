@@ -52,7 +52,7 @@ def test_host_time_names_its_python_frame_where_frames_were_recorded():
     )
     frame = idle_time(dag, dag.span).set_index("cause")
 
-    assert frame.loc["python_gap", ["frame", "idle_ns"]].tolist() == ["load_batch", 11_000]
+    assert frame.loc["untraced_code", ["frame", "idle_ns"]].tolist() == ["load_batch", 11_000]
 
 
 def test_blocks_of_intervals_change_nothing(monkeypatch: pytest.MonkeyPatch):

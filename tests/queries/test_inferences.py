@@ -1,4 +1,4 @@
-"""Inferred edges by rule: how many, their time on the path, and what learnt ones rest on."""
+"""Inferred edges by rule: how many, their time on the path, and what learned ones rest on."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_without_inference_there_are_none():
     assert not critical_path(dag, dag.span)["is_inferred"].any()
 
 
-def learnt() -> TraceGraph:
-    """A graph whose only inferred edge is by a learnt rule, with two pairs."""
+def learned() -> TraceGraph:
+    """A graph whose only inferred edge is by a learned rule, with two pairs."""
     dag = compile_events(timeline(POLLED, names=NAMES))
     rule = dag.edges.rule
     rule = np.where(rule == Rule.HOST_POLLS, Rule.RECURRING_IN_REPLAYS, rule)
@@ -69,9 +69,9 @@ def learnt() -> TraceGraph:
     return TraceGraph(dag, dag.span)
 
 
-def test_a_learnt_rule_sums_up_its_pairs():
+def test_a_learned_rule_sums_up_its_pairs():
     """63 of 64, and the weaker of two chance levels."""
-    row = learnt().inferences().iloc[0]
+    row = learned().inferences().iloc[0]
 
     assert row[["rule", "n_pairs", "n_matched", "n_all", "chance"]].tolist() == [
         "recurring in replays", 2, 63, 64, 0.05,
@@ -80,7 +80,7 @@ def test_a_learnt_rule_sums_up_its_pairs():
 
 def test_pairs_are_listed_one_by_one():
     """What each dependency rests on, so that a reader can judge it."""
-    frame = learnt().inferences(by="pair")
+    frame = learned().inferences(by="pair")
 
     assert frame[
         ["source", "target", "n_matched", "n_all", "distance_ns", "spread_ns", "chance"]
@@ -92,13 +92,13 @@ def test_pairs_are_listed_one_by_one():
 
 def test_quality_has_a_line_for_each_rule_that_made_edges():
     """How many edges, how much of the path, and what they rest on."""
-    graph = learnt()
+    graph = learned()
     checks = graph.quality().set_index("check")
     row = checks.loc["inferred: recurring in replays"]
 
     assert (row["n_good"], row["n_all"], row["verdict"]) == (63, 64, "good")
     assert row["consequence"] == (
-        "1 edge, 2.00 us (2.3%) of the path; learnt from 2 pairs of places, which random times "
+        "1 edge, 2.00 us (2.3%) of the path; learned from 2 pairs of places, which random times "
         "would match in 5.00% of cases at most."
     )
     assert [name for name in checks.index if name.startswith("inferred")] == [row.name]

@@ -54,8 +54,8 @@ def test_a_chain_says_what_it_is_made_of() -> None:
     found = near_critical(dag, dag.span, within_ns=FAR)
 
     assert found["bounds"].tolist() == [
-        "compute 48%, host 33%, launch 18%",
-        "host 58%, python gap 42%",
+        "GPU compute 48%, CPU operators 33%, launch latency 18%",
+        "CPU operators 58%, untraced code 42%",
     ]
     assert found["said"].tolist() == [
         "device chain on stream 9 and 1 other track, 33.0 us, is 9.00 us behind: 45% b",
@@ -92,7 +92,8 @@ def test_chains_shorter_than_a_thousandth_of_the_window_are_left_out() -> None:
 
 
 def test_a_twentieth_of_a_chain_is_worth_saying() -> None:
-    assert _shares(pd.Series({"compute": 90, "host": 6, "launch": 4})) == "compute 90%, host 6%"
+    shares = pd.Series({"compute": 90, "host": 6, "launch": 4})
+    assert _shares(shares) == "GPU compute 90%, CPU operators 6%"
 
 
 def test_as_many_chains_as_asked_are_there() -> None:

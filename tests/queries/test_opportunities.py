@@ -10,6 +10,7 @@ from htagraph.queries import opportunities as room
 from htagraph.queries.opportunities import opportunities
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Scale
+from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
@@ -43,37 +44,36 @@ def test_a_kernel_is_asked_about_at_four_speeds():
 
 
 def test_what_was_planted_costs_most(loading):
-    """Of all causes; a DataLoader that loads one batch ahead is its repair."""
+    """Of all causes; that workers load ahead is among the changes."""
     found = loading.opportunities()
 
     assert found.iloc[0][["kind", "cause"]].tolist() == ["cause", "data loading"]
-    (repair,) = found.query("kind == 'repair' and cause == 'data loading'").to_dict("records")
-    assert repair["change"] == "prefetch()"
+    assert found.query("kind == 'data loading'")["change"].tolist() == ["prefetch()"]
 
 
 def test_causes_asked_alone_cost_what_they_cost_among_all_changes(loading):
     """A verdict replays no other changes."""
     alone, among = loading.critical_path().trials.causes, loading.opportunities()
 
-    assert set(alone["kind"]) == {"cause", "repair"}
+    assert set(alone["kind"]) == {"cause"}
     told = ["kind", "cause", "change", "left_share", "saves_ns", "low_ns", "high_ns", "alone_ns"]
     of_causes = among[among["cause"] != ""]
     pd.testing.assert_frame_equal(alone[told], of_causes[told].reset_index(drop=True))
-    then = [frame.query("kind == 'cause'")["then_bound"].tolist() for frame in (alone, of_causes)]
-    assert then[0] == then[1]
-    assert all(then[0])
 
 
 def test_several_at_once_find_what_one_after_the_other_do(loading):
     """Large traces are replayed by two threads; what was found is not asked again."""
-    window = loading.interval
+    rehearsal = Rehearsal(loading.dag, loading.interval)
     asked = [
         Candidate("operator", name, (Scale(name, 0.5),), 0.5)
         for name in ("aten::linear", "aten::addmm", "no such operator")
     ]
 
+    def charges() -> Charges:
+        return Charges.of(loading.dag, rehearsal.replay)
+
     alone, beside = (
-        Trials(Rehearsal(loading.dag, window), tuple, lambda: asked, n_threads).opportunities
+        Trials(rehearsal, charges, lambda _: (), lambda: asked, n_threads).opportunities
         for n_threads in (1, 2)
     )
 

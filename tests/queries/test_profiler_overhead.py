@@ -121,7 +121,7 @@ def test_quality_says_how_much_too_long_the_path_is():
 
     assert (row["n_good"], row["n_all"], row["verdict"]) == (34_000, 44_000, "weak")
     assert row["consequence"] == (
-        "times of the path are too long by 10.0 us (22.7%) at least, most in aten::add (Resource); "
+        "Times of the path are too long by 10.0 us (22.7%) at least, most in aten::add (Resource); "
         "what it takes to record each event is not recorded."
     )
 

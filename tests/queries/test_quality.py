@@ -107,7 +107,7 @@ def test_work_that_no_edge_joins_to_the_rest_is_reported():
     assert _counts(apart, check) == (3, 5, "weak")
     dag = compile_events(apart)
     (said,) = quality(dag, dag.span).query("check == @check")["consequence"]
-    assert said.startswith("no edge joins 2 events (2 on thread 2) to the rest")
+    assert said.startswith("No edge joins 2 events (2 on thread 2) to the rest")
 
 
 def test_threads_that_only_poll_need_not_be_joined():

@@ -59,4 +59,4 @@ def test_most_idle_time_of_a_training_job_has_a_cause():
     graph = _graph("hta/df_index_resolver/df_index_resolver.json.gz")
     idle = idle_time(graph.dag, graph.interval).groupby("cause", observed=True)["idle_ns"].sum()
 
-    assert idle.get("unexplained", 0) < idle.sum() / 100
+    assert idle.get("unknown_waits", 0) < idle.sum() / 100

@@ -139,7 +139,7 @@ def test_tensors_of_unknown_type_have_no_roof():
     assert found.loc["aten::cat", ["n_calls", "excess_ns", "limit"]].tolist() == [1, 0, "unknown"]
     assert np.isnan(found.loc["aten::cat", "roof_share"])
     assert np.isnan(light.loc["aten::cat [2 tensors]", "roof_share"])
-    assert light.loc["aten::cat [2 tensors]", "drag_ns"] == 0
+    assert light.loc["aten::cat [2 tensors]", "cost_ns"] == 0
 
 
 def test_an_unknown_device_has_no_roof():

@@ -62,7 +62,7 @@ _ODD = {
     "a garbage collection": (
         lambda body: (*body, Spend(10 * _MS)),
         "",
-        "ms host code that no event covers)",
+        "ms untraced code)",
     ),
     "a slow pair": (
         lambda body: (
@@ -150,8 +150,8 @@ def test_of_three_steps_two_are_too_few_to_be_steady():
     frame = _steps(dag)
 
     assert not frame["is_steady"].any()
-    assert frame["reason"][[0, 2]].tolist() == ["too few steps are alike: 2"] * 2
-    assert "host code that no event covers" in frame["reason"][1]
+    assert frame["reason"][[0, 2]].tolist() == ["too few typical steps: 2"] * 2
+    assert "untraced code" in frame["reason"][1]
     assert representative_window(dag) is None
 
 
@@ -188,7 +188,7 @@ def test_time_between_markers_counts():
 
     assert frame["period_ns"].tolist() == [15_000, 15_000, 25_000, 15_000, 13_000]
     assert frame["is_steady"].tolist() == [True, True, False, True, True]
-    assert frame["reason"][2] == "67% longer (+10.0 us host code that no event covers)"
+    assert frame["reason"][2] == "67% longer (+10.0 us untraced code)"
 
 
 def test_what_happens_between_steps_is_part_of_the_reason_also_if_the_last_step_is_the_usual():

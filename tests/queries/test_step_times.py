@@ -16,13 +16,13 @@ _DAG = compile_events(
 
 
 def test_a_step_tells_what_it_launched_and_what_ran_meanwhile():
-    """Gemm (18) was launched in step 0, where 8 us of it ran; the rest runs while step 1 lasts."""
+    """Gemm (18) was launched in step 0, which is done with it; step 1 lasts from there."""
     frame = step_times(_DAG, _DAG.span)
     columns = ["name", "dur_ns", "n_launches", "launched_ns", "idle_ns", "compute_ns"]
 
     assert frame[columns].to_numpy().tolist() == [
-        ["ProfilerStep#0", 28_000, 1, 18_000, 20_000, 8_000],
-        ["ProfilerStep#1", 28_000, 1, 10_000, 9_000, 19_000],
+        ["ProfilerStep#0", 38_000, 1, 18_000, 20_000, 18_000],
+        ["ProfilerStep#1", 19_000, 1, 10_000, 9_000, 10_000],
     ]
 
 

@@ -82,7 +82,7 @@ def test_launches_are_found_by_name_and_order_and_values_are_in_base_units(tmp_p
     assert _column(found, "sm__throughput.avg.pct") == [(0, 1.5), (2, 90)]
     assert (said.instrument, said.n, said.n_matched) == ("Nsight Compute", 3, 3)
     assert said.detail == (
-        "as one run of launches; the first of 2 that are alike; kernels took 2.00 times as long "
+        "as one run of launches; the first of 2 that match; kernels took 2.00 times as long "
         "as in the trace while they were measured (median)"
     )
     assert found.repairs == ()
@@ -124,9 +124,7 @@ def test_a_part_of_a_long_program_is_found_in_what_was_measured_of_all(tmp_path)
     found, said = _attached(tmp_path, "\n".join([*RAW.splitlines()[:4], *rows, *rows]), events)
 
     assert _column(found, "dram__bytes.sum") == [(0, 2_000), (1, 3_000)]
-    assert said.detail.startswith(
-        "as one run of launches; the first of 2 that are alike; 4 not found"
-    )
+    assert said.detail.startswith("as one run of launches; the first of 2 that match; 4 not found")
 
 
 def test_the_details_page_has_a_row_for_each_metric(tmp_path):

@@ -77,7 +77,7 @@ def test_a_process_with_a_damaged_number_is_read(tmp_path, file):
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["today", "old"])
-@pytest.mark.parametrize("fault", ["none", "sync_in_loop", "blocking_copy"])
+@pytest.mark.parametrize("fault", ["none", "sync_in_loop", "synchronous_copy"])
 def test_an_export_has_the_path_of_the_run_that_was_simulated(tmp_path, fault, old):
     """To the nanosecond, with the names of what ran; the PyTorch profiler's trace has the same."""
     rank = simulate(training_rank(fault=fault))

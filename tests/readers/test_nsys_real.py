@@ -73,13 +73,13 @@ def test_kernels_have_the_names_and_the_time_that_sql_finds(ranks, export):
 
 
 def test_device_work_hangs_on_its_calls_and_the_path_on_records(ranks):
-    """Of the path, at most 2% is unexplained; its segments tile the window, or it would raise."""
+    """Of the path, at most 2% is unknown waits; its segments tile the window, or it would raise."""
     for trace in ranks.values():
         graph = trace.compile()
         quality = graph.quality().set_index("check")
         segments = graph.critical_path().segments
-        unexplained_ns = segments.loc[segments["bound"] == "unexplained", "dur_ns"].sum()
+        unexplained_ns = segments.loc[segments["bound"] == "unknown_waits", "dur_ns"].sum()
 
         assert quality.loc["device work linked to its launch", "share"] > 0.99
-        assert quality.loc["long host waits matched with device work", "verdict"] == "good"
+        assert quality.loc["long synchronizations matched with device work", "verdict"] == "good"
         assert unexplained_ns < 0.02 * segments["dur_ns"].sum()

@@ -157,4 +157,4 @@ def test_a_trace_of_functions_says_what_it_cannot_say():
     assert quality["device work present"].startswith("a trace of functions, not of PyTorch")
     finding = hg.report(trace, write=False).verdict.findings[0]
     assert finding.title == "The program's own functions"
-    assert "torch" not in finding.to_try
+    assert "torch" not in finding.fix.do

@@ -58,7 +58,7 @@ def test_the_path_tiles_the_run_and_is_explained(graph: hg.TraceGraph):
     path = graph.critical_path()
 
     assert path.segments["dur_ns"].sum() == graph.interval.dur_ns
-    assert (path.segments["bound"] != "unexplained").all()
+    assert (path.segments["bound"] != "unknown_waits").all()
 
 
 def test_a_wait_for_another_thread_is_time_of_the_call_that_waits(graph: hg.TraceGraph):

@@ -39,5 +39,5 @@ def replayed(replay: Replay) -> npt.NDArray[np.int64]:
 
 def saved_us(graph: hg.TraceGraph, *changes: Change) -> float:
     """What changes are expected to save in the window of a graph."""
-    scenario = hg.what_if(graph, *changes, on="window")
+    scenario = hg.what_if(graph, *changes)
     return (graph.dur_ns - scenario.dur_ns) / 1000

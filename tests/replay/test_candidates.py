@@ -18,7 +18,7 @@ def _of_kind(kind: str, segments: pd.DataFrame, cause: str = "", **options) -> s
         {
             "segment": range(len(segments)),
             "dur_ns": segments["dur_ns"],
-            "cause": cause or Cause.UNEXPLAINED.value,
+            "cause": cause or Cause.UNKNOWN_WAITS.value,
             "name": names,
             "op": names,
             "place": names,
@@ -46,7 +46,7 @@ def test_the_names_with_the_most_time_are_tried(is_large, n_names):
 
 
 @pytest.mark.parametrize(
-    ("kind", "cause"), [("host code", Cause.HOST_CODE), ("wait", Cause.HOST_WAIT)]
+    ("kind", "cause"), [("Python code", Cause.HOST_CODE), ("wait", Cause.GPU_SYNCHRONIZATION)]
 )
 def test_eight_places_are_tried(kind, cause):
     segments = _path(Bound.HOST, [1_000 - row for row in range(_N)])

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import fields
+
 import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.replay.change_options import ChangeOptions
+from htagraph.model.kinds import KernelClass
+from htagraph.replay.change_options import ChangeOptions, options_of
+from htagraph.replay.device_changes import NoGaps
+from htagraph.replay.event_groups import of_class
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.token_surplus import Balance, TokenSurplus
 from tests.replay.drawn import drawn, saved_us
 
 
@@ -43,7 +52,7 @@ def test_a_call_that_need_not_wait_lets_the_host_run_ahead():
 
     assert saved_us(graph, hg.no_wait("cudaStreamSynchronize")) == 6
     assert saved_us(graph, hg.remove("sync")) == 6
-    saving = hg.what_if(graph, hg.remove("sync"), on="window").saves_ns
+    saving = hg.what_if(graph, hg.remove("sync")).saves_ns
     assert saving is not None
     assert (saving.low_ns, saving.expected_ns) == (5_000, 6_000)
 
@@ -84,7 +93,114 @@ def test_changes_beyond_a_million_are_refused():
     ("time", "dur_ns"), [("3ns", 3), ("1.5us", 1_500), ("2ms", 2_000_000), ("4s", 4 * 10**9)]
 )
 def test_a_typed_time_has_a_unit(time, dur_ns):
-    typed = dict.fromkeys(("scale", "remove", "no_wait", "overlap", "fuse", "bandwidth"))
-    options = ChangeOptions(**typed, insert=[f"gemm={time}"], prefetch=False, graphed=False)
+    options = ChangeOptions(insert=[f"gemm={time}"])
 
     assert options.changes() == (hg.insert(after="gemm", dur_ns=dur_ns),)
+
+
+SHAPED = "aten::_softmax bf16[16, 5185, 5185]"
+OPTIONS = {
+    "--without gpu-copies": hg.without("GPU copies"),
+    "--scale 'a b=c=0.3'": hg.scale("a b=c", by=0.3),
+    "--scale 'code after aten::mm=0.5'": hg.scale(hg.code("after aten::mm"), by=0.5),
+    "--remove aten::item": hg.remove("aten::item"),
+    "--remove 'code train.py:3'": hg.remove(hg.code("train.py:3")),
+    "--no-wait 'cuda*'": hg.no_wait("cuda*"),
+    "--insert gemm=50000ns": hg.insert(after="gemm", dur_ns=50_000),
+    "--overlap 'nccl*'": hg.overlap("nccl*"),
+    "--fuse 'add<a, b>,mul'": hg.fuse("add<a, b>", "mul"),
+    "--at-roof all": hg.at_roof(),
+    f"--at-roof '{SHAPED}'": hg.at_roof(SHAPED),
+    "--prefetch 1": hg.prefetch(),
+    "--prefetch 3": hg.prefetch(3),
+    "--graphed": hg.graphed(),
+    "--bandwidth 2": hg.bandwidth(2),
+    "--equalise": hg.equalise(),
+    "--graphed --on-rank 3": hg.graphed().on_rank(3),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_change_is_written_as_the_options_that_make_it(options):
+    """As a shell reads them."""
+    typed: dict[str, object] = {}
+    for word in shlex.split(options):
+        if word.startswith("--"):
+            name = word[2:].replace("-", "_")
+            typed[name] = True
+        elif name in ("prefetch", "bandwidth", "on_rank"):
+            typed[name] = int(word)
+        else:
+            typed[name] = [word]
+    typed["rank"] = typed.pop("on_rank", None)
+
+    assert options_of(OPTIONS[options]) == options
+    assert ChangeOptions(**typed).changes() == (OPTIONS[options],)
+
+
+def test_every_option_is_written():
+    """But the rank, which goes with another."""
+    names = {words.split()[0][2:].replace("-", "_") for words in OPTIONS}
+
+    assert names | {"rank"} == {field.name for field in fields(ChangeOptions)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        hg.overlap(of_class(KernelClass.COMMUNICATION)),
+        hg.remove(re.compile("gemm.*")),
+        hg.scale("code of mine", by=0.5),
+        hg.at_roof("gemm", efficiency=0.8),
+        hg.fuse("one"),
+        hg.fuse("a, b", "c"),
+        NoGaps(),
+        Balance(TokenSurplus()),
+        hg.remove(re.compile("gemm.*")).on_rank(2),
+    ],
+    ids=str,
+)
+def test_what_no_option_makes_has_none(change):
+    """Groups and patterns; a name that stands for code, or for two names."""
+    assert options_of(change) == ""
+
+
+STEPS = """
+    cpu 1    |{ProfilerStep#1 [launch >a] [aten::mm   ] }{ProfilerStep#2 [launch >b][aten::mm ]}
+    stream 7 |                 [gemm <a]                                   [gemm <b   ]
+"""
+
+
+def test_without_a_cause_a_run_is_as_much_shorter_as_the_cause_costs():
+    graph = drawn(STEPS)
+
+    for finding in graph.verdict().findings:
+        assert hg.what_if(graph, hg.without(finding.cause)).saves_ns[:3] == (finding.cost_ns,) * 3
+
+
+def test_a_cause_that_the_run_has_not_is_refused_with_those_it_has():
+    with pytest.raises(QueryError) as refused:
+        hg.what_if(drawn(STEPS), hg.without("late rank")).dur_ns  # noqa: B018
+
+    assert "loses no time to 'late-rank'" in str(refused.value)
+    assert "cpu-work" in str(refused.value)
+    assert "--" not in str(refused.value)
+
+
+def test_a_cause_is_gone_only_in_a_window():
+    """Which of its time is on the critical path depends on that."""
+    graph = drawn(STEPS)
+
+    with pytest.raises(QueryError, match="pass it to what_if"):
+        Rehearsal(graph.dag, graph.interval).run((hg.without("CPU work"),))
+
+
+def test_a_cause_may_be_gone_together_with_other_changes():
+    """Then all readings apply: it is no cost any more."""
+    graph = drawn(STEPS)
+    alone, both = (
+        hg.what_if(graph, *changes).saves_ns.expected_ns
+        for changes in ([hg.without("CPU work")], [hg.without("CPU work"), hg.remove("gemm")])
+    )
+
+    assert both >= alone

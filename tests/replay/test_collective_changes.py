@@ -14,7 +14,7 @@ def test_twice_the_bandwidth_halves_all_but_the_latency():
         cpu 1    |[launch >a]
         stream 7 |      [ncclAllReduce <a                        ]
     """)
-    saving = hg.what_if(graph, hg.bandwidth(2), on="window").saves_ns
+    saving = hg.what_if(graph, hg.bandwidth(2)).saves_ns
 
     assert saving is not None
     assert dict(saving.readings)[Assumption.RIGID] == 16_000

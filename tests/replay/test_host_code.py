@@ -110,7 +110,7 @@ def test_code_is_named_by_its_line_where_stacks_were_read():
 def test_what_is_nowhere_is_refused_with_what_there_is():
     graph = drawn("cpu 1 |[aten::a]          [aten::b]")
 
-    with pytest.raises(QueryError, match="no host code matches") as refused:
+    with pytest.raises(QueryError, match="no untraced code matches") as refused:
         hg.what_if(graph, hg.remove(hg.code("train.py:3"))).dur_ns  # noqa: B018
     assert "'after aten::a'" in refused.value.hint
     with pytest.raises(QueryError) as refused:

@@ -55,7 +55,7 @@ def test_a_stream_is_waited_for_by_who_enqueued_on_it():
         stream 7 |      [gemm <a               ]
         stream 9 |      [conv <b                                             ]
     """)
-    changed = hg.what_if(graph, hg.remove("aten::unique"), on="window").graph
+    changed = hg.what_if(graph, hg.remove("aten::unique")).graph
     events = changed.dag.events
     ends = dict(zip(events.names().tolist(), events.end_ns.tolist(), strict=True))
 
@@ -85,7 +85,7 @@ def test_no_more_is_outstanding_in_a_faster_run_than_the_queue_holds():
     )
     rank = simulate(Program(body, machine=Machine(queue_limit=LIMIT)))
     graph = hg.Trace.from_events(rank.events).compile()
-    changed = hg.what_if(graph, hg.scale("aten::add", by=0), on="window").graph
+    changed = hg.what_if(graph, hg.scale("aten::add", by=0)).graph
     dag = changed.dag
     work = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     returned = np.sort(dag.events.end_ns[dag.launch[work]])

@@ -1,4 +1,4 @@
-"""How many of the candidates are replayed together, in pairs, and by every reading."""
+"""Which candidates are replayed by every reading."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Change, Scale
+from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from tests.replay.drawn import drawn
@@ -16,34 +17,12 @@ def _predicted(drawing: str, *asked: tuple[Change, ...]) -> pd.DataFrame:
     """Predictions of changes made together, each with a target of its own."""
     graph = drawn(drawing)
     made = [Candidate("operator", str(number), changes) for number, changes in enumerate(asked)]
-    return Trials(Rehearsal(graph.dag, graph.interval), tuple, lambda: made).opportunities
+    rehearsal = Rehearsal(graph.dag, graph.interval)
 
+    def charges() -> Charges:
+        return Charges.of(graph.dag, rehearsal.replay)
 
-def test_the_next_bottleneck_of_ten_changes_is_found():
-    names = [f"op{number}" for number in range(25)]
-    drawing = "cpu 1 |" + "".join(f"[{name}    ]" for name in names)
-
-    found = _predicted(drawing, *((Scale(name, 0.0),) for name in names))
-
-    assert len(found) == len(names)
-    assert (found["then_bound"] != "").sum() == 10
-
-
-def test_six_changes_are_tried_in_pairs():
-    """All shorten the same operator, so each shares with the first."""
-    found = _predicted("cpu 1 |[a      ]", *((Scale("a", by / 100),) for by in range(15)))
-
-    assert found["shares_with"].tolist() == [-1, *[0] * 5, *[-1] * 9]
-
-
-@pytest.mark.parametrize(("by", "shares"), [(0.65, True), (0.9, False)])
-def test_what_saves_less_than_nine_tenths_of_the_sum_is_shared(by, shares):
-    """`a` and `b` take 100 us each: together 200, apart 100 and 100 plus what `a` is shorter."""
-    drawing = f"cpu 1 |[a{' ' * 97}][b{' ' * 97}]"
-
-    found = _predicted(drawing, (Scale("a", 0.0),), (Scale("a", by), Scale("b", 0.0)))
-
-    assert bool(found["shares_with"].max() >= 0) is shares
+    return Trials(rehearsal, charges, lambda _: (), lambda: made).opportunities
 
 
 @pytest.mark.parametrize(("share", "is_interval"), [(0.0015, False), (0.003, True)])

@@ -87,7 +87,7 @@ def test_nothing_is_advised_where_steps_differ():
 
     assert _cost(trace).left_out_share == 0
     assert _said(trace)["steps"] == (
-        "3, fewer than three of them alike: one is not representative (`steady_state` says why)"
+        "3, fewer than three of them typical: one is not representative (`steady_state` says why)"
     )
 
 

@@ -45,8 +45,8 @@ def test_each_bar_begins_where_the_one_above_ends(tmp_path: Path) -> None:
     after = profile({"compute": [60 * MS] * 5, "host": [30 * MS] * 5})
 
     assert bars_of(RunDiff(before, after), tmp_path) == [
-        Bar("compute", "", 0, 100, "▲ +30.0 ms"),
-        Bar("host", "fall", 100, 33.333, "▼ -20.0 ms"),
+        Bar("GPU compute", "", 0, 100, "▲ +30.0 ms"),
+        Bar("CPU operators", "fall", 100, 33.333, "▼ -20.0 ms"),
         Bar("in all", "whole", 0, 33.333, "▲ +10.0 ms"),
     ]
 
@@ -57,17 +57,17 @@ def test_a_change_that_ends_below_none_is_left_of_the_line(tmp_path: Path) -> No
     after = profile({"compute": [40 * MS] * 5, "host": [30 * MS] * 5})
 
     assert bars_of(RunDiff(before, after), tmp_path) == [
-        Bar("host", "fall", 0, -100, "▼ -20.0 ms"),
-        Bar("compute", "", -100, -50, "▲ +10.0 ms"),
+        Bar("CPU operators", "fall", 0, -100, "▼ -20.0 ms"),
+        Bar("GPU compute", "", -100, -50, "▲ +10.0 ms"),
         Bar("in all", "fall whole", 0, -50, "▼ -10.0 ms"),
     ]
 
 
 def test_the_verdict_is_the_first_line_below_the_names(tmp_path: Path) -> None:
-    """Before what is compared, and the menu."""
+    """Before what is compared, the bars, and what is folded."""
     run = profile({"compute": [30 * MS] * 5})
     text = write_diff_page(tmp_path / "diff.html", RunDiff(run, run)).read_text("utf-8")
-    places = ("<h1>", 'class="lead"', 'class="facts"', "<nav", "<main")
+    places = ("<h1>", 'class="lead"', 'class="facts"', 'class="bars"', 'class="section"')
     at = [text.index(place) for place in places]
 
     assert at == sorted(at)

@@ -20,7 +20,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoT
 
 import htagraph as hg
 from htagraph.cli.console import Terminal
-from htagraph.cli.tables import Format, print_frame, print_head
+from htagraph.cli.tables import Format, print_frame, print_verdict
 from htagraph.model.labels import printable
 from htagraph.reports.markdown import markdown_summary
 from tests.examples import one_in
@@ -83,7 +83,7 @@ def on_terminal(summary: hg.Summary, form: Format) -> str:
     console = Terminal(
         width=100, file=io.StringIO(), force_terminal=True, color_system=None, highlight=False
     )
-    print_head(console, summary)
+    print_verdict(console, summary)
     for frame in (summary.path.segments, summary.by_op.reset_index()):
         print_frame(console, frame, form, columns="all")
     console.print(f"of {summary.by_name.index[0]}", markup=False)

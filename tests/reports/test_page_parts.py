@@ -1,18 +1,19 @@
-"""Key figures, steps to choose and details of segments: what the page computes for itself."""
+"""Figures, cards and details of segments: what the page computes for itself."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import htagraph as hg
+from htagraph.findings.verdict import Verdict
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.key_figures import KeyFigure, key_figures
-from htagraph.reports.page.rank_answers import RankAnswers
+from htagraph.reports.page.commands import Commands
+from htagraph.reports.page.headline import first_screen, tiles
 from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.step_views import job_step_choice, step_choice
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate_job
@@ -31,11 +32,6 @@ def drawn(drawing: str) -> Summary:
     return Summary(trace, trace.compile())
 
 
-def figures_of(summary: Summary) -> list[KeyFigure]:
-    graph = summary.graph
-    return key_figures(summary, graph.steady_state(), graph.temporal_breakdown())
-
-
 @pytest.fixture(scope="module")
 def two_steps() -> Summary:
     return drawn(TWO_STEPS)
@@ -50,85 +46,63 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> JobSummary:
     return JobSummary(hg.load_job(folder))
 
 
-def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
-    """10 us of gemm and 13 us of communication in a window of 40 us."""
-    told = [(figure.name, figure.text, figure.about) for figure in figures_of(two_steps)]
+def told(verdict: Verdict, devices: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """Name, number and text of each figure."""
+    return [(one.name, one.text, one.about) for one in tiles(verdict, devices)]
 
-    assert told[:6] == [
-        ("step time", "20.0 us", "median of 2 steps, no three alike"),
-        ("device busy", "57.5%", "23.0 us of the window, 40.0 us"),
-        ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
-        ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),
-        ("SM activity, estimate", "–", "neither grids nor multiprocessors are known"),
-        ("unexplained", "0.0%", "of the critical path, 40.0 us"),
+
+def test_three_figures_say_what_they_are_of(two_steps: Summary) -> None:
+    """10 us of gemm and 13 us of communication in two steps of 40 us."""
+    assert told(two_steps.verdict, two_steps.graph.temporal_breakdown()) == [
+        ("step time", "20.0 us", "2 steps in 40.0 us"),
+        ("GPU busy", "57%", "23.0 us of 40.0 us"),
+        ("exposed communication", "32%", "13.0 us of 40.0 us"),
     ]
 
 
-def test_the_saving_is_that_of_the_first_change(two_steps: Summary) -> None:
-    """With its range, as the table below has it; rows above say what causes cost."""
-    saving, table = figures_of(two_steps)[-1], two_steps.what_helps
-    first = table[table["kind"] != "without"].iloc[0]
-
-    assert saving.value == first["saves_share"]
-    assert (first["saves_ns"], first["low_ns"], first["high_ns"]) == (9_000, 0, 10_000)
-    assert (saving.text, saving.section) == ("22.5%", "help")
-    assert saving.about == "of the window, 0.0% to 25.0%: cudaLaunchKernel twice as fast"
-
-
-def test_what_is_not_known_is_no_zero() -> None:
+def test_what_does_not_apply_has_no_figure() -> None:
     """A trace of the host alone, without steps."""
-    told = {figure.name: (figure.text, figure.about) for figure in figures_of(drawn("cpu 1 |[a ]"))}
+    summary = drawn("cpu 1 |[a ]")
+    found = told(summary.verdict, summary.graph.temporal_breakdown())
+    assert found == [("length", "4.00 us", "of this run")]
 
-    assert told["step time"] == ("–", "no whole step in this window")
-    assert told["device idle"] == ("–", "no device work recorded")
+
+def test_figures_are_those_of_the_headline_and_the_answers(two_steps: Summary) -> None:
+    """No figure is a number of another finding."""
+    step, busy, exposed = tiles(two_steps.verdict, two_steps.graph.temporal_breakdown())
+    (device,) = two_steps.graph.temporal_breakdown().to_dict("records")
+    assert step.value == two_steps.verdict.dur_ns / two_steps.verdict.n_steps
+    assert (busy.value, exposed.value) == (1 - device["idle_share"], device["communication_share"])
+    assert two_steps.verdict.lasts(two_steps.verdict.dur_ns) == step.text
 
 
 def test_figures_of_a_job_name_the_extreme_rank(job: JobSummary) -> None:
     """Shares are means over the devices of all ranks, as the figure of the section says."""
-    asked = RankAnswers.of(job)
-    figures = key_figures(job, asked.by_rank["steady_state"], job.devices, len(asked.ranks))
-    told = {figure.name: figure for figure in figures}
+    found = {one.name: one for one in tiles(job.verdict, job.devices)}
     idle = job.devices["idle_share"]
 
-    assert told["device idle"].value == idle.mean()
-    assert told["device idle"].about == (
-        f"of the window, mean of 3 devices; most on rank {idle.idxmax()}: {idle.max():.1%}"
+    assert found["GPU busy"].value == pytest.approx(1 - idle.mean())
+    assert found["GPU busy"].about == (
+        f"mean of 3 devices; least on rank {idle.idxmax()}: {1 - idle.max():.0%}"
     )
-    assert told["step time"].about.startswith("median of 3 ranks, ")
+    assert found["step time"].value == job.verdict.dur_ns / 3
 
 
-def test_steps_add_up_to_the_path(two_steps: Summary, job: JobSummary) -> None:
-    """Each step has its time of the path: cut at its bounds, or in which a rank's code began."""
-    choice = step_choice(two_steps.path, "all")
-    by_step = two_steps.by_step.set_index("step")["dur_ns"]
-    assert {view.name: view.dur_ns for view in choice.views} == by_step.to_dict()
-    assert dict(zip(*choice.views[1].bounds[["bound", "dur_ns"]].T.to_numpy(), strict=True)) == {
-        "communication": 13_000,
-        "launch": 5_000,
-        "sync": 1_000,
-        "python_gap": 1_000,
-    }
+def test_a_bar_is_as_long_as_the_cost_and_hatched_as_far_as_the_path() -> None:
+    """GPU compute of the demo costs 6% and is on 8% of the path; data loading is not hidden."""
+    trace = hg.load(hg.demo_trace("dataloader"))
+    summary = Summary.of(trace, trace.compile())
+    first, _, third = summary.verdict.cards
+    html = first_screen(summary, summary.graph.temporal_breakdown(), Commands("FILE"), None)
+    parts, hidden = (
+        re.findall(rf'<i class="{kind}" style="width:([\d.]+)%"', html)
+        for kind in ("part", "hidden")
+    )
 
-    path = job.path
-    inside = path.attributed_time[path.attributed_time["step"] != ""]
-    views = job_step_choice(path, "the job").views
-    assert len(views) == 3
-    assert sum(view.dur_ns for view in views) == inside["dur_ns"].sum()
-
-
-def test_of_many_steps_the_longest_and_the_usual_can_be_chosen() -> None:
-    """14 steps, the second to last is long: 12 are shown in order, two are named."""
-    steps = "".join(f"{{ProfilerStep#{n}{' ' * (20 if n == 12 else 4)}}}" for n in range(10, 24))
-    choice = step_choice(drawn(f"cpu 1 |{steps}").path, "all", usual="ProfilerStep#23")
-    names = [view.name for view in choice.views]
-
-    assert len(names) == 12
-    assert names == sorted(names)
-    assert {"ProfilerStep#12", "ProfilerStep#23"} <= set(names)
-    assert [name.partition(",")[0] for name in choice.left_out] == [
-        "ProfilerStep#21",
-        "ProfilerStep#22",
-    ]
+    assert (parts[0], hidden[0]) == (f"{100 * first.share:.2f}", "0.00")
+    path_share = third.findings[0].path_ns / summary.verdict.dur_ns
+    assert parts[2] == f"{100 * third.share:.2f}"
+    assert hidden[2] == f"{100 * (path_share - third.share):.2f}"
 
 
 def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
@@ -164,7 +138,7 @@ def test_what_is_unexplained_is_never_called_recorded() -> None:
         stream 7 |    [w <w ]                                                                [k <a ]
     """).path
     segments, texts = path.segments, Texts()
-    at = segments["bound"].tolist().index("unexplained")
+    at = segments["bound"].tolist().index("unknown_waits")
     details = segment_details(
         segments, path.attributed_time, [at, at + 1], start_ns=0, support={}, texts=texts
     )
@@ -176,7 +150,7 @@ def test_what_is_unexplained_is_never_called_recorded() -> None:
 
     assert segments["dur_ns"][at] == 51_000
     assert wait["evidence"] == "none: no record says what this time was spent on"
-    assert ran["waited for"] == "unknown: the 51.0 us before are unexplained"
+    assert ran["waited for"] == "unknown: the 51.0 us before are an unknown wait"
     assert ran["evidence"] == "recorded by the profiler"
 
 
@@ -184,7 +158,7 @@ def test_what_was_learnt_is_told_with_its_chance() -> None:
     """Only rules that learn from pairs have support."""
     frame = pd.DataFrame(
         {
-            "rule": ["recurring in replays", "handoff"],
+            "rule": ["recurring in replays", "wait for another thread"],
             "n_pairs": [2, 0],
             "n_matched": [40, 0],
             "n_all": [42, 0],

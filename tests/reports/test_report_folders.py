@@ -87,9 +87,9 @@ def test_an_older_report_is_replaced_only_by_its_own_input(run, tmp_path):
 
 
 def test_a_folder_with_a_report_on_another_input_is_refused(run, tmp_path):
-    """One line that names it; its files are as they were. The same input may come again."""
-    first, second = recorded(tmp_path / "a"), recorded(tmp_path / "b", seed=1)
-    out = tmp_path / "out"
+    """Before that input is read: it is no trace. The same input may come again."""
+    first, second, out = recorded(tmp_path / "a"), tmp_path / "other.json", tmp_path / "out"
+    second.write_text("no trace")
     assert run("report", first, "--out", out)[0] == 0
     before = {file.name: file.read_bytes() for file in out.iterdir()}
 

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import STEP_SHARES
 from htagraph.reports.json_document import SCHEMA, VERSION, json_document
 from htagraph.reports.markdown import markdown_summary, markdown_table
@@ -16,6 +15,7 @@ from htagraph.reports.step_shares import step_shares
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
 from htagraph.writers.cells import human_frame
+from tests.findings.test_findings import full_device
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -41,14 +41,13 @@ def stalled(tmp_path_factory) -> Summary:
     return Summary(trace, trace.compile())
 
 
-def test_steps_and_what_lies_between_add_up():
-    """Two steps of 20 us with 2 us between them."""
+def test_steps_add_up_to_the_window():
+    """A step begins when the one before is done: the 2 us between both are of the second."""
     found = step_shares(summary_of(STEPS).path)
 
     assert list(zip(found["step"], found["dur_ns"], found["bound"], strict=True)) == [
         ("ProfilerStep#1", 20_000, "host"),
-        ("ProfilerStep#2", 20_000, "host"),
-        ("(outside steps)", 2_000, "python_gap"),
+        ("ProfilerStep#2", 22_000, "host"),
     ]
 
 
@@ -61,12 +60,10 @@ def test_a_trace_without_steps_has_no_step_table():
 
 def test_a_window_that_touches_no_step_has_no_step_table():
     """One row, all outside of steps, would say what the path by bound says."""
-    summary = summary_of(STEPS)
-    start_ns = summary.graph.interval.start_ns + 20_000
+    events = timeline("cpu 1 |[aten::relu     ]{ProfilerStep#1    }{ProfilerStep#2    }")
+    graph = hg.Trace.from_events(events).compile()
 
-    found = step_shares(summary.graph.window((start_ns, start_ns + 2_000)).critical_path())
-
-    assert len(found) == 0
+    assert len(step_shares(graph.window((0, 10_000)).critical_path())) == 0
 
 
 def test_the_name_of_a_trace_is_its_file_without_the_usual_endings(stalled):
@@ -97,10 +94,8 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "trace",
         "window",
         "caveats",
-        "opening",
         "replays",
-        "findings",
-        "opportunities",
+        "verdict",
         "critical_path",
         "steps",
         "utilization",
@@ -111,27 +106,30 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "files",
         "profile",
     ]
-    assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
-    assert list(document["findings"]["items"][0]) == [
-        "cause",
-        "title",
-        "dur_ns",
-        "share",
-        "n_segments",
-        "drag_ns",
-        "then_bound",
-        "potential_saving_ns",
-        "longest_ns",
-        "longest_start_ns",
+    assert list(document["verdict"]) == [
+        "headline",
+        "state",
+        "window_ns",
         "n_steps",
-        "first_step",
-        "last_step",
-        "parts",
+        "items",
+        "apart",
+        "also",
+        "damage",
+        "notes",
+    ]
+    assert list(document["verdict"]["items"][0]) == [
+        "causes",
+        "title",
+        "cost_ns",
+        "alone_ns",
+        "path_ns",
+        "is_card",
+        "ranks",
+        "detail",
+        "longest_start_ns",
+        "longest_ns",
+        "fix",
         "evidence",
-        "to_try",
-        "saving_low_ns",
-        "saving_high_ns",
-        "repaired_by",
     ]
 
 
@@ -141,7 +139,7 @@ def test_json_bounds_and_findings_add_up_to_the_window(stalled):
     window_ns = document["window"]["dur_ns"]
 
     assert sum(group["dur_ns"] for group in document["critical_path"]["by_bound"]) == window_ns
-    assert sum(finding["dur_ns"] for finding in document["findings"]["items"]) == window_ns
+    assert sum(item["path_ns"] for item in document["verdict"]["items"]) == window_ns
     assert sum(step["dur_ns"] for step in document["steps"]) == window_ns
 
 
@@ -150,12 +148,16 @@ def test_markdown_says_what_bounds_the_run(stalled):
     lines = markdown_summary(stalled).splitlines()
 
     assert lines[0] == "# rank0"
-    assert lines[6].startswith("1. **Data loading: 82.4% of the path (19.7 ms).**")
+    assert lines[4].startswith("**Data loading costs 72% of this run: ")
+    assert lines[6].rstrip() == "1. **Data loading**: costs 72%"
 
 
 def test_markdown_withholds_the_verdict_of_an_empty_trace():
     """No finding is made up."""
-    assert "No verdict: nothing was recorded" in markdown_summary(summary_of(""))
+    assert (
+        "Not enough recorded to say what limits this run: nothing was recorded"
+        in markdown_summary(summary_of(""))
+    )
 
 
 def test_cells_cannot_break_a_markdown_table():
@@ -191,7 +193,18 @@ def test_damage_is_told_first_and_harmless_repairs_last():
     said = "1 of 2 events could not be read (no timestamp): devices and threads look idle in their "
     page = markdown_summary(summary).replace("\\", "")
 
-    assert json_document(summary)["findings"]["damage"] == [f"{said}place."]
-    assert page.index("## What bounds") < page.index(said) < page.index("1. **")
+    assert json_document(summary)["verdict"]["damage"] == [f"{said}place."]
+    assert page.index(said) < page.index("**Small operators cost") < page.index("1. **")
     assert page.count("no timestamp") == 1
     assert "raw quote" in page[page.index("## Repairs of the file") :]
+
+
+@pytest.mark.parametrize(
+    ("rest_us", "said"), [(2_200, ""), (2_000, "26.1% of the path is inferred")]
+)
+def test_a_path_of_which_a_quarter_is_inferred_says_so(rest_us: int, said: str) -> None:
+    """Work waits for a kernel that fills the device; with more host time after it, for 24%."""
+    trace = full_device(rest_us * 1_000)
+    notes = Summary(trace, trace.compile()).notes
+
+    assert [note.partition(":")[0] for note in notes] == ([said] if said else [])

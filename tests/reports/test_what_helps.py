@@ -10,8 +10,6 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.what_helps import what_helps
 from htagraph.synth import timeline
-from tests.synth.simulator import simulate
-from tests.synth.training import training_rank
 
 
 def asked(**columns: object) -> pd.DataFrame:
@@ -26,15 +24,13 @@ def asked(**columns: object) -> pd.DataFrame:
     )
 
 
-def test_a_change_that_is_also_a_repair_is_told_once():
-    """In its own words; what shares with it is told by its row."""
+def test_what_shares_with_a_change_is_told_by_its_row():
     found = what_helps(
         asked(
-            kind=["repair", "launches", "operator"],
-            target=["host", "each step captured as a CUDA graph", "aten::mm"],
-            change=["graphed()", "graphed()", "scale('aten::mm', by=0.5)"],
-            cause=["host", "", ""],
-            shares_with=[-1, -1, 0],
+            kind=["launches", "operator"],
+            target=["each step captured as a CUDA graph", "aten::mm"],
+            change=["graphed()", "scale('aten::mm', by=0.5)"],
+            shares_with=[-1, 0],
         )
     )
 
@@ -73,20 +69,53 @@ def test_a_fusion_is_named_by_its_first_two_kernels():
     assert found["target"].tolist() == ["f + g + 1 more"]
 
 
-def test_the_summary_says_what_would_help():
-    """First what was planted; and curves of kernels and operators."""
-    trace = hg.Trace.from_events(simulate(training_rank(fault="dataloader")).events)
-    summary = hg.Summary(trace, trace.compile())
+def demo(name: str) -> hg.Summary:
+    trace = hg.load(hg.demo_trace(name))
+    return hg.Summary.of(trace, trace.compile())
 
-    assert summary.what_helps.loc[0, "target"] == "data loading"
-    assert "| 1 | without | data loading |" in markdown_summary(summary)
-    assert summary.speed_ups["target"].iloc[0].startswith("enumerate(DataLoader)")
+
+def test_what_one_can_do_is_listed_by_what_it_saves():
+    """The fixes of the cards that are replayed, as they are advised, and parts twice as fast."""
+    summary = demo("dataloader")
+    found = summary.first_changes
+
+    assert found["change"].tolist() == [
+        "DataLoader.__next__ twice as fast",
+        'Launch less: torch.compile(mode="reduce-overhead") captures each step as a CUDA graph',
+        "ampere_sgemm_128x64_nn twice as fast",
+    ]
+    fix = summary.verdict.findings[1].fix
+    assert (fix.do, fix.saves_ns) == (f"{found['change'][1]}.", found["saves_ns"][1])
+    assert f"| {found['change'][0].replace('__', chr(92) + '_' + chr(92) + '_')} |" in (
+        markdown_summary(summary)
+    )
+
+
+def test_what_one_can_do_saves_what_an_opportunity_saves():
+    summary = demo("dataloader")
+    every = summary.opportunities.set_index("change")["saves_ns"]
+
+    assert summary.first_changes["saves_ns"][2] == every["scale('ampere_sgemm_128x64_nn', by=0.5)"]
+
+
+def test_eight_changes_are_listed():
+    """Of twelve kernels one after the other, each a twelfth of the run."""
+    kernels = "".join(f"[k{n} <a{n}       ]" for n in range(12))
+    launches = "".join(f"[launch >a{n}]" for n in range(12))
+    drawing = f"cpu 1 |{launches}[sync @*]\nstream 7 |    {kernels}"
+    trace = hg.Trace.from_events(timeline(drawing))
+
+    assert len(hg.Summary(trace, trace.compile()).first_changes) == 8
+
+
+def test_a_saving_below_one_percent_is_not_listed():
+    assert demo("none").first_changes["saves_share"].min() >= 0.01
 
 
 def test_nothing_is_predicted_where_nothing_is_judged():
-    """An empty trace: no table, no curves."""
+    """An empty trace: no table."""
     trace = hg.Trace.from_events(timeline(""))
     summary = hg.Summary(trace, trace.compile())
 
-    assert (len(summary.what_helps), len(summary.speed_ups)) == (0, 0)
+    assert (len(summary.what_helps), len(summary.first_changes)) == (0, 0)
     assert "What would help" not in markdown_summary(summary)

@@ -222,7 +222,7 @@ class Engine:
         waited_ns = start.late_ns if start.release is Release.DEVICE_FULL else 0
         late_ns = room_ns - start.ts_ns + waited_ns
         put_off = Mark(
-            room_ns, by.start, Bound.DEVICE_FULL, by.work.name,
+            room_ns, by.start, Bound.WAITING_FOR_SMS, by.work.name,
             rank=item.device.rank, event=by.event, release=Release.DEVICE_FULL, late_ns=late_ns,
         )  # fmt: skip
         heapq.heappush(self.ready, (room_ns, next(self.tickets), item, put_off))

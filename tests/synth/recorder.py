@@ -224,9 +224,9 @@ class Recorder:
         """Let time of device work belong to what was not captured, as far as it does."""
         if end.event < self.first_row:
             for mark in (start, end):
-                mark.bound, mark.name = Bound.LAUNCHED_BEFORE_CAPTURE, ""
+                mark.bound, mark.name = Bound.WORK_FROM_BEFORE_THE_PROFILE, ""
         elif start.release is not Release.LAUNCH and start.source < self.first_row:
-            start.bound, start.name = Bound.LAUNCHED_BEFORE_CAPTURE, ""
+            start.bound, start.name = Bound.WORK_FROM_BEFORE_THE_PROFILE, ""
             start.release = Release.BEFORE_CAPTURE
 
     def lane_names(self) -> dict[Lane, LaneName]:

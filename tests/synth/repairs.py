@@ -80,10 +80,10 @@ class Repair:
 def dur_ns(program: Program | JobProgram) -> int:
     """Length of the whole window of a simulated program."""
     if isinstance(program, Program):
-        return Trace.from_events(simulate(program).events).compile().dur_ns
+        return Trace.from_events(simulate(program).events).compile().window("trace").dur_ns
     with tempfile.TemporaryDirectory() as folder:
         simulate_job(program).write(folder)
-        return load_job(folder).critical_path().dur_ns
+        return load_job(folder).window("trace").critical_path().dur_ns
 
 
 Made = tuple[Change, Program]
@@ -127,7 +127,7 @@ def _fused(drawn: Shaped, program: Program) -> Made:
 
 def _asynchronous(_: Shaped, program: Program) -> Made:
     """A copy that the host does not wait for."""
-    return Change.of("remove", "blocking copy"), _with(program, rewriting.asynchronous())
+    return Change.of("remove", "synchronous copy"), _with(program, rewriting.asynchronous())
 
 
 def _bandwidth(drawn: Shaped, program: Program) -> Made:
@@ -175,7 +175,7 @@ _OF_ONE: dict[str, tuple[str, Sequence[str], Callable[[Shaped, Program], Made]]]
     "operator removed": ("", SHAPES, _removed("aten::native_layer_norm")),
     "host faster": ("", SHAPES, _scaled_host("aten::*", 0.5)),
     "fused": ("chain", SHAPES, _fused),
-    "copy asynchronous": ("blocking copy", SHAPES, _asynchronous),
+    "copy asynchronous": ("synchronous copy", SHAPES, _asynchronous),
     "bandwidth": ("collectives", SHAPES, _bandwidth),
     "insert": ("", SHAPES, _inserted),
     "overlap": ("", ("host-bound", "device-bound", "balanced"), _overlapped),

@@ -219,11 +219,12 @@ def _single(launch: Launch) -> Work | Collective:
     return launch.work
 
 
-def prefetched(program: Program) -> Program:
-    """The program with each batch loaded while the one before is used.
+def prefetched(program: Program, workers: int = 1) -> Program:
+    """The program with batches loaded by workers while others are used.
 
-    A batch is begun when the one before was handed out. How long the thread then still waits for it
-    is found step by step, for it depends on what came before only.
+    The workers begin with the first batch; then each begins one when its last was handed out. How
+    long the thread then still waits for it is found step by step, for it depends on what came
+    before only.
     """
     loads = [sum(one.dur_ns for one in batch.body if isinstance(one, Spend))
              for batch in _batches(program.body)]  # fmt: skip
@@ -231,7 +232,9 @@ def prefetched(program: Program) -> Program:
     for number in range(1, len(loads)):
         rows = simulate(_waiting(program, waits)).rows
         batches = [row for row in rows if fnmatchcase(row.name, _LOADER) and row.device < 0]
-        ready_ns = batches[number - 1].end_ns + loads[number]
+        is_new = number < workers
+        free_ns = batches[0].ts_ns if is_new else batches[number - workers].end_ns
+        ready_ns = free_ns + loads[number]
         waits[number] = max(ready_ns - batches[number].ts_ns, 0)
     return _waiting(program, waits)
 

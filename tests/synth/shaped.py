@@ -1,4 +1,4 @@
-"""Random programs by what bounds them: by the host, the device, both, waits, a full queue."""
+"""Random programs by what limits them: by the host, the device, both, waits, a full queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.synth.program import (
 __all__ = ["GEMM", "GRID_NS", "NORM", "SHAPES", "Shaped", "shaped_program"]
 
 SHAPES = ("host-bound", "device-bound", "balanced", "streams", "waits in a loop", "full queue")
-"""What bounds a program, or what it is full of."""
+"""What limits a program, or what it is full of."""
 
 _PACES = {
     "host-bound": (0.1, 0.6),
@@ -69,7 +69,7 @@ class Shaped:
         One of `SHAPES`.
     planted : str
         What is there to be repaired: ``loader``, ``items``, ``waits``, ``chain``,
-        ``blocking copy``, ``collectives``; for ``graph`` no other thread launches.
+        ``synchronous copy``, ``collectives``; for ``graph`` no other thread launches.
     """
 
     def __init__(self, draw: Draw, shape: str, planted: str) -> None:
@@ -87,7 +87,7 @@ class Shaped:
         if planted == "loader":
             self.load_ns = draw.ns(0.3 * step_us, 3 * step_us)
         self.copy_ns = draw.ns(5, 40)
-        if planted == "blocking copy":
+        if planted == "synchronous copy":
             self.copy_ns = draw.ns(0.1 * step_us, step_us)
         self.has_backward = planted != "graph" and draw.chance(0.5)
         self.n_flood = draw.random.randint(1_450, 1_650) if shape == "full queue" else 0
@@ -147,7 +147,7 @@ class Shaped:
 
     def copy(self) -> Op:
         """The copy of a batch to the device."""
-        blocks = self.planted == "blocking copy"
+        blocks = self.planted == "synchronous copy"
         name = f"Memcpy HtoD ({'Pageable' if blocks else 'Pinned'} -> Device)"
         launch = replace(self.draw.launch(name, self.copy_ns), is_blocking=blocks)
         return self.op("aten::copy_", launch, 5_000)

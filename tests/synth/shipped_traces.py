@@ -32,7 +32,7 @@ DEMO = Path("htagraph/demo_traces")
 NOTEBOOKS = Path("notebooks/traces")
 DEMO_FAULTS = (
     *("none", "dataloader", "sync_in_loop"),
-    *("small_kernels", "exposed_allreduce", "blocking_copy"),
+    *("small_kernels", "exposed_allreduce", "synchronous_copy"),
 )
 
 

@@ -52,7 +52,7 @@ def _prelude() -> tuple[Action, ...]:
     work = Work("warm_up_kernel", 1_009)
     used = tuple(Launch(work, stream) for stream in _STREAMS)
     recorded = tuple(Record(event, stream) for event, stream in zip(_EVENTS, _STREAMS, strict=True))
-    # Drawn calls may take a nanosecond: only a measured launch floor is the true one.
+    # Drawn calls may take a nanosecond: only a measured launch latency is the true one.
     return (*warm_up(n_idle=FEWEST_IDLE_LAUNCHES), *used, *recorded, Synchronize())
 
 

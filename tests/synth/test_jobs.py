@@ -69,7 +69,7 @@ def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
 
     assert list(zip(*(job.truth[column] for column in columns), strict=True)) == [
         (1, 0, 1_000, "host"),
-        (1, 1_000, 30_000, "python_gap"),
+        (1, 1_000, 30_000, "untraced_code"),
         (1, 31_000, 5_000, "launch"),
         (0, 36_000, 10_000, "communication"),
         (0, 46_000, 2_000, "sync"),

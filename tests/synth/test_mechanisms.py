@@ -191,7 +191,7 @@ def test_ready_work_waits_until_the_last_wave_drains() -> None:
     rank = run(launch("F", 100_000, n_blocks=100), launch("B", 3_000, 9, n_blocks=1), machine=ROOM)
 
     assert spans(rank)["B"] == (85_000, 88_000)
-    assert cause(rank, "B") == ("device full", "F", 76_000)
+    assert cause(rank, "B") == ("no free SMs", "F", 76_000)
 
 
 def test_time_that_waits_for_room_is_bound_by_the_full_device() -> None:
@@ -200,7 +200,7 @@ def test_time_that_waits_for_room_is_bound_by_the_full_device() -> None:
 
     assert path(rank) == [
         (5_000, "launch", "F"),
-        (80_000, "device_full", "F"),
+        (80_000, "waiting_for_sms", "F"),
         (30_000, "compute", "B"),
     ]
 
@@ -227,7 +227,7 @@ def test_the_kernel_that_starts_first_takes_the_room() -> None:
 
     assert spans(rank)["F"] == (14_000, 114_000)
     assert spans(rank)["B"] == (94_000, 95_000)
-    assert cause(rank, "B") == ("device full", "F", 68_700)
+    assert cause(rank, "B") == ("no free SMs", "F", 68_700)
 
 
 def test_geometry_says_how_the_device_is_occupied_unless_it_is_missing() -> None:
@@ -252,18 +252,18 @@ def test_work_from_before_the_capture_runs_into_it_unrecorded() -> None:
     rank = run(launch("New", 10_000), before=(launch("Old", 500_000),))
 
     assert spans(rank) == {"cudaLaunchKernel": (4_000, 8_000), "New": (506_000, 516_000)}
-    assert path(rank) == [(502_000, "launched_before_capture", ""), (10_000, "compute", "New")]
+    assert path(rank) == [(502_000, "work_from_before_the_profile", ""), (10_000, "compute", "New")]
     assert rank.truth["event"].tolist() == [-1, -1, 1, 1]
     assert cause(rank, "New") == ("before the capture", "", 497_000)
 
 
 def test_a_tiny_copy_on_another_stream_may_come_first() -> None:
-    """It starts one latency after its launch, beside the work from before the capture."""
+    """It starts one latency after its launch, beside the work from before the profile."""
     copy = launch("Memcpy HtoD", 1_000, 9)
     rank = run(copy, launch("New", 10_000), before=(launch("Old", 500_000),))
 
     assert spans(rank)["Memcpy HtoD"] == (9_000, 10_000)
-    assert path(rank)[0] == (502_000, "launched_before_capture", "")
+    assert path(rank)[0] == (502_000, "work_from_before_the_profile", "")
 
 
 def test_a_sync_may_wait_for_what_ran_before_the_capture() -> None:
@@ -271,7 +271,7 @@ def test_a_sync_may_wait_for_what_ran_before_the_capture() -> None:
     rank = run(Op("first", (Spend(100),)), Synchronize(), before=(launch("Old", 500_000),))
 
     assert path(rank) == [
-        (500_900 + 100, "launched_before_capture", ""),
+        (500_900 + 100, "work_from_before_the_profile", ""),
         (2_000, "sync", "cudaDeviceSynchronize"),
     ]
 
@@ -318,7 +318,7 @@ def test_a_host_that_polls_goes_on_when_the_work_has_ended() -> None:
         (5_000, "launch", "A"),
         (20_000, "compute", "A"),
         (1_000, "sync", ""),
-        (500, "python_gap", ""),
+        (500, "untraced_code", ""),
         (2_000, "host", "after"),
     ]
     assert cause(rank, "after") == ("poll", "A", 21_000)
@@ -390,7 +390,7 @@ def test_work_that_a_thread_launched_has_its_gap_on_the_path_of_its_caller() -> 
 
     assert path(rank) == [
         (1_000, "host", "before"),
-        (3_000, "python_gap", ""),
+        (3_000, "untraced_code", ""),
         (5_000, "launch", "K"),
         (50_000, "compute", "K"),
     ]

@@ -86,7 +86,7 @@ def test_a_drained_stream_waits_for_the_host() -> None:
     assert spans(rank)["b"] == (39_000, 42_000)
     assert path(rank) == [
         (4_000, "host", "cudaLaunchKernel"),
-        (30_000, "python_gap", ""),
+        (30_000, "untraced_code", ""),
         (5_000, "launch", "b"),
         (3_000, "compute", "b"),
     ]
@@ -190,7 +190,7 @@ def test_time_in_a_data_loader_is_data_loading() -> None:
     assert path(rank) == [
         (50_000, "data_loading", loader.name),
         (3_000, "data_loading", "aten::stack"),
-        (2_000, "python_gap", ""),
+        (2_000, "untraced_code", ""),
         (700, "host", "aten::mm"),
     ]
 
@@ -218,9 +218,9 @@ def test_a_hand_over_is_a_gap_of_the_caller() -> None:
     assert spans(rank)["autograd::MmBackward0"] == (6_000, 16_000)
     assert path(rank) == [
         (2_000, "host", "aten::mm"),
-        (4_000, "python_gap", ""),
+        (4_000, "untraced_code", ""),
         (10_000, "host", "autograd::MmBackward0"),
-        (500, "python_gap", ""),
+        (500, "untraced_code", ""),
         (100, "host", "aten::add"),
     ]
     assert rank.events.flows.ts_ns.tolist() == [0, 6_000]

@@ -17,7 +17,7 @@ BOUNDS = (
     "kernel_gap",
     "host",
     "data_loading",
-    "python_gap",
+    "untraced_code",
     "sync",
 )
 

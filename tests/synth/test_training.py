@@ -25,7 +25,7 @@ def shares(rank: SimulatedRank) -> dict[str, float]:
         ("dataloader", "data_loading"),
         ("small_kernels", "host"),
         ("exposed_allreduce", "communication"),
-        ("blocking_copy", "memory"),
+        ("synchronous_copy", "memory"),
     ],
 )
 def test_a_fault_is_what_the_run_is_bound_by(fault: Fault, bound: str) -> None:

@@ -20,7 +20,7 @@ FAULTS = (
     "sync_in_loop",
     "small_kernels",
     "exposed_allreduce",
-    "blocking_copy",
+    "synchronous_copy",
 )
 
 
@@ -68,7 +68,7 @@ def test_a_rank_alone_sees_its_own_kernel_where_the_job_sees_the_late_one() -> N
 def test_time_before_any_known_cause_is_unexplained() -> None:
     """The window begins before the first mark."""
     assert [tile[:3] for tile in tiles(Mark(50, None, Bound.HOST), 20)] == [
-        (20, 50, Bound.UNEXPLAINED)
+        (20, 50, Bound.UNKNOWN_WAITS)
     ]
 
 
@@ -89,7 +89,7 @@ def test_the_truth_tiles_the_trace(program: Program) -> None:
 def test_the_path_of_a_training_run_is_the_true_one(fault: Fault) -> None:
     """Whatever is wrong with the run."""
     rank = simulate(training_rank(steps=2, layers=3, fault=fault))
-    found = Trace.from_events(rank.events).compile().critical_path()
+    found = Trace.from_events(rank.events).compile().window("trace").critical_path()
 
     assert rank.n_ties == 0
     assert joined(found.segments) == joined(rank.truth)

@@ -117,7 +117,7 @@ class Thread:
             task = self.tasks.popleft()
             if self.mark is None or task.since_ns > self.now:
                 self.now = task.since_ns
-                self.mark = self._release(task.given, Bound.PYTHON_GAP, Release.CALL)
+                self.mark = self._release(task.given, Bound.UNTRACED_CODE, Release.CALL)
             yield from self._run(task.body)
             yield self.now
         self.is_busy = False
@@ -204,8 +204,8 @@ class Thread:
 
     def _advance(self, bound: Bound, event: int, release: Release = Release.OWN) -> None:
         """Mark this instant, and name what bound the time since the last mark."""
-        name = self.recorder.rows[event].name if event >= 0 and bound != Bound.PYTHON_GAP else ""
-        event = event if bound != Bound.PYTHON_GAP else -1
+        name = self.recorder.rows[event].name if event >= 0 and bound != Bound.UNTRACED_CODE else ""
+        event = event if bound != Bound.UNTRACED_CODE else -1
         self.mark = Mark(
             self.now, self.mark, bound, name, rank=self.device.rank, event=event, release=release
         )
@@ -223,13 +223,13 @@ class Thread:
     def _innermost_bound(self) -> Bound:
         """The bound of host time at this place."""
         if not self.open:
-            return Bound.PYTHON_GAP
+            return Bound.UNTRACED_CODE
         rows = self.recorder.rows
         if any(_DATA_LOADER.search(rows[event].name) for event in self.open):
             return Bound.DATA_LOADING
         inner = rows[self.open[-1]]
         if inner.kind == EventKind.ANNOTATION:
-            return Bound.PYTHON_GAP
+            return Bound.UNTRACED_CODE
         return Bound.SYNC if inner.name.endswith("Synchronize") else Bound.HOST
 
     def _range(self, action: Op | Annotation) -> Steps:
@@ -418,10 +418,10 @@ class Thread:
         )  # fmt: skip
         self.recorder.name_thread(action.thread, action.thread_name)
         if self.mark is not None:
-            worker.mark = worker._release(self.mark, Bound.PYTHON_GAP, Release.HANDOFF)
+            worker.mark = worker._release(self.mark, Bound.UNTRACED_CODE, Release.HANDOFF)
         yield from worker._run(action.body)
         if worker.mark is not None:
-            self.mark = self._release(worker.mark, Bound.PYTHON_GAP, Release.HANDOFF)
+            self.mark = self._release(worker.mark, Bound.UNTRACED_CODE, Release.HANDOFF)
         self.now = worker.now
         self.first = self.first or worker.first
         self.range_ends |= worker.range_ends

@@ -42,7 +42,7 @@ Fault = Literal[
     "sync_in_loop",
     "small_kernels",
     "exposed_allreduce",
-    "blocking_copy",
+    "synchronous_copy",
     "full_queue",
     "recompile",
 ]
@@ -318,7 +318,7 @@ class _Step:
 
     def _batch_copy(self) -> Action:
         """The copy of the batch to the device."""
-        blocks = self.fault == "blocking_copy"
+        blocks = self.fault == "synchronous_copy"
         size = 192 << 20 if blocks else int((12 << 20) * self._kernel_scale)
         name = f"Memcpy HtoD ({'Pageable' if blocks else 'Pinned'} -> Device)"
         copy = Work(name, self._ns(size / (6 if blocks else 25)), n_bytes=size)
@@ -353,7 +353,7 @@ class _Step:
             )
 
     def _item(self) -> Action:
-        """A read of one number from the device: a tiny blocking copy and a wait for its stream."""
+        """A read of one number from the device: a tiny synchronous copy, a wait for its stream."""
         work = Work("Memcpy DtoH (Device -> Pageable)", self._ns(1_400), n_bytes=4)
         copy = Launch(work, _COMPUTE, is_blocking=True)
         return self._op(

@@ -42,13 +42,15 @@ class Release(StrEnum):
     STREAM = "stream"  #: the work before it on its stream
     STREAM_WAIT = "stream wait"  #: work of another stream, by an event
     GRAPH = "graph"  #: work of another stream, by an edge of a replayed graph
-    DEVICE_FULL = "device full"  #: room on the device
+    DEVICE_FULL = "no free SMs"  #: room on the device
     BEFORE_CAPTURE = "before the capture"  #: device work that is not recorded
     SYNC = "sync"  #: a recorded call waited for device work
     POLL = "poll"  #: a thread polled device work
     ALLOCATOR = "allocator"  #: an allocator waited for device work before it freed
     QUEUE = "queue"  #: a launch met a full queue
-    HANDOFF = "handoff"  #: another thread, which worked for it or for which it works
+    HANDOFF = (
+        "wait for another thread"  #: another thread, which worked for it or for which it works
+    )
     CALL = "call"  #: another thread, which gave it something to do
     REQUEST = "request"  #: something from outside of the program
 
@@ -143,7 +145,7 @@ def _walk(last: Mark, start_ns: int, *, is_local: bool) -> Iterator[Tile]:
     while until_ns > start_ns:
         cause = mark.local_cause if is_local else mark.cause
         if cause is None:
-            yield Tile(start_ns, until_ns, Bound.UNEXPLAINED, "", mark.rank, -1)
+            yield Tile(start_ns, until_ns, Bound.UNKNOWN_WAITS, "", mark.rank, -1)
             return
         begin_ns = max(min(cause.seen_ns, until_ns), start_ns)
         if begin_ns < until_ns:

@@ -15,7 +15,11 @@ from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
 FRAME = pd.DataFrame(
-    {"name": ["void f<int>(int)", "g"], "bound": ["python_gap", "host"], "dur_ns": [1_500_000, 20]}
+    {
+        "name": ["void f<int>(int)", "g"],
+        "bound": ["untraced_code", "host"],
+        "dur_ns": [1_500_000, 20],
+    }
 ).astype({"bound": "category"})
 
 
@@ -31,9 +35,9 @@ def graph() -> hg.TraceGraph:
 
 def test_values_have_units_and_columns_and_labels_their_names_in_code() -> None:
     assert repr(Answer(FRAME)).splitlines() == [
-        "name              bound        dur_ns",
-        "void f<int>(int)  python_gap  1.50 ms",
-        "g                 host          20 ns",
+        "name              bound           dur_ns",
+        "void f<int>(int)  untraced_code  1.50 ms",
+        "g                 host             20 ns",
     ]
 
 
@@ -126,7 +130,7 @@ def test_an_empty_answer_says_so() -> None:
 
 
 def test_the_window_of_predictions_is_told(graph: hg.TraceGraph) -> None:
-    assert repr(graph.opportunities()).splitlines()[-1] == "Of the whole trace (4.22 ms)."
+    assert repr(graph.opportunities()).splitlines()[-1] == "Of 2 steps (4.01 ms)."
 
 
 def test_damage_is_told_below_every_answer() -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shutil
+import struct
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +16,9 @@ import pytest
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
+from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
-from htagraph.writers.dot import graph_dot, path_dot
+from htagraph.writers.dot import PathGroup, graph_dot, path_dot, path_groups
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* deprecated - use:DeprecationWarning"
@@ -48,28 +54,119 @@ def arrows(text: str) -> list[tuple[str, str]]:
     return [(edge.get_source(), edge.get_destination()) for edge in drawing.get_edges()]
 
 
-def test_a_path_is_a_chain(graph: TraceGraph) -> None:
-    """Each box has an arrow to the next, and there is no other."""
-    text = graph.critical_path().to_dot()
-    assert arrows(text) == [(f"n{k}", f"n{k + 1}") for k in range(len(boxes(text)) - 1)]
+def cards(text: str) -> list[list[str]]:
+    """The lines of each box of a path."""
+    (drawing,) = pydot.graph_from_dot_data(text)
+    labels = [node.get_label() for node in drawing.get_nodes() if node.get_label()]
+    return [
+        [
+            html.unescape(" ".join(re.sub(r"<[^>]*>", " ", row).split()))
+            for row in re.findall(r"<TR>(.*?)</TR>", label)
+        ]
+        for label in labels
+    ]
 
 
-def test_a_long_path_keeps_its_longest_segments(graph: TraceGraph) -> None:
-    """What lies between them is joined, so that the drawing stays small and nothing is left out."""
-    path = graph.critical_path()
-    text = path_dot(path.segments, max_nodes=3)
-    longest = path.segments.loc[path.segments["dur_ns"].idxmax(), "name"]
-    assert len(boxes(text)) <= 3
-    assert longest in boxes(text)
-    assert any(box.endswith("shorter segments)") for box in boxes(text))
+def test_a_path_has_a_box_per_bound_with_its_names(graph: TraceGraph) -> None:
+    """Each with its time and its share of the window, the longest first."""
+    assert cards(graph.critical_path().to_dot()) == [
+        ["GPU compute 37.0 us 56.9%", "kernel 21.0 us 32.3%", "kernel2 16.0 us 24.6%"],
+        ["CPU operators 16.0 us 24.6%", "aten::relu 14.0 us 21.5%", "aten::linear 2.00 us 3.1%"],
+        ["GPU synchronization 7.00 us 10.8%", "cudaDeviceSynchronize 7.00 us 10.8%"],
+        ["launch latency 3.00 us 4.6%", "kernel 3.00 us 4.6%"],
+        ["untraced code 2.00 us 3.1%", "(host gap) 2.00 us 3.1%"],
+    ]
 
 
-def test_names_with_quotes_and_braces_are_read_back(graph: TraceGraph) -> None:
-    """Names are labels, never ids; what DOT would take for syntax is escaped."""
-    names = ['say "hi"', "back\\slash", "a->b; {c}", "line\nbreak", "ünïcode"]
-    segments = graph.critical_path().segments.head(5).assign(name=names)
-    expected = ['say \\"hi\\"', "back\\\\slash", "a->b; {c}", "line break", "ünïcode"]
-    assert boxes(path_dot(segments)) == expected
+def test_arrows_count_how_often_the_path_passes(graph: TraceGraph) -> None:
+    """From host to device and back, once each: drawn from the host's side to the device's."""
+    (drawing,) = pydot.graph_from_dot_data(graph.critical_path().to_dot())
+    found = {
+        (edge.get_source(), edge.get_destination()): (
+            edge.get("dir"),
+            re.sub("<[^>]*>", "", edge.get_label()[1:-1]),
+        )
+        for edge in drawing.get_edges()
+    }
+    assert found == {
+        ("host", "launch"): ("forward", "1×"),
+        ("launch", "compute"): ("forward", "1×"),
+        ("sync", "compute"): ("back", "1×"),
+        ("untraced_code", "sync"): ("back", "1×"),
+        ("untraced_code", "host"): ("forward", "1×"),
+    }
+
+
+def path_of(*segments: tuple[Bound, str, int]) -> tuple[list[str], tuple[np.ndarray, ...]]:
+    """Texts, and bounds, names and durations of a path, as `path_dot` takes them."""
+    texts = [name for _, name, _ in segments]
+    bounds = np.array([bound for bound, _, _ in segments], dtype=np.int8)
+    dur_ns = np.array([dur for _, _, dur in segments], dtype=np.int64)
+    return texts, (bounds, np.arange(len(texts)), dur_ns)
+
+
+def test_fourteen_names_are_drawn_and_the_rest_by_bound() -> None:
+    """Of 20 operators and 2 copies; a rest of one name has it."""
+    operators = [(Bound.HOST, f"aten::op{number}", 100 - number) for number in range(20)]
+    copies = [(Bound.MEMORY, "Memcpy HtoD", 5), (Bound.MEMORY, "Memcpy HtoD", 6)]
+    texts, (bounds, names, dur_ns) = path_of(*operators, *copies)
+
+    named = [PathGroup(bound, name, 1, dur) for bound, name, dur in operators[:14]]
+    assert path_groups(bounds, names, texts, dur_ns) == [
+        *named,
+        PathGroup(Bound.MEMORY, "Memcpy HtoD", 1, 11),
+        PathGroup(Bound.HOST, "", 6, sum(range(81, 87))),
+    ]
+    assert cards(path_dot(bounds, names, texts, dur_ns))[0][-1] == "6 others 501 ns 27.5%"
+
+
+def test_steps_are_one_name() -> None:
+    """Their numbers are left out, and only theirs."""
+    texts, (bounds, names, dur_ns) = path_of(
+        (Bound.UNTRACED_CODE, "ProfilerStep#1", 3),
+        (Bound.UNTRACED_CODE, "ProfilerStep#2", 4),
+        (Bound.UNTRACED_CODE, "layer#2", 1),
+    )
+    assert path_groups(bounds, names, texts, dur_ns) == [
+        PathGroup(Bound.UNTRACED_CODE, "ProfilerStep", 1, 7),
+        PathGroup(Bound.UNTRACED_CODE, "layer#2", 1, 1),
+    ]
+
+
+def test_rare_passages_are_drawn_only_where_they_connect() -> None:
+    """All pairs of five bounds occur; four arrows connect them, three more are the next ones."""
+    shown = [Bound.HOST, Bound.LAUNCH, Bound.COMPUTE, Bound.SYNC, Bound.MEMORY]
+    tour = [shown[at] for at in (0, 1, 2, 3, 4, 0, 2, 4, 1, 3, 0)]
+    texts, (bounds, names, dur_ns) = path_of(*((bound, "x", 1) for bound in tour))
+    assert len(arrows(path_dot(bounds, names, texts, dur_ns))) == 4 + 3
+
+
+def test_names_with_quotes_and_braces_are_read_back() -> None:
+    """Names are labels, never ids; what DOT and HTML would take for syntax is escaped."""
+    said = ['say "hi"', "back\\slash", "a->b; {c}", "line\nbreak", "ünïcode", "a<b>&amp;"]
+    texts, (bounds, names, dur_ns) = path_of(*((Bound.HOST, name, 9) for name in said))
+    (card,) = cards(path_dot(bounds, names, texts, dur_ns))
+    assert [line.removesuffix(" 9 ns 16.7%") for line in card[1:]] == [
+        'say "hi"',
+        "back\\slash",
+        "a->b; {c}",
+        "line break",
+        "ünïcode",
+        "a<b>&amp;",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_draws_a_path_on_a_slide(tmp_path: Path, graph: TraceGraph) -> None:
+    """About 16:9, and no more than 1280 x 720 pixels and a margin."""
+    file = tmp_path / "path.dot"
+    graph.critical_path().to_dot(file)
+    drawn = subprocess.run(["dot", "-Tpng", str(file)], capture_output=True, check=True)
+    width, height = struct.unpack(">2I", drawn.stdout[16:24])
+
+    assert not drawn.stderr
+    assert 1100 < width <= 1310
+    assert 640 < height <= 750
 
 
 def test_a_graph_has_a_box_per_event_and_marks_the_path(graph: TraceGraph) -> None:

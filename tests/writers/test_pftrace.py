@@ -184,7 +184,7 @@ def test_unexplained_segments_of_the_path_have_no_evidence(tmp_path: Path) -> No
     """
     path = hg.Trace.from_events(hg.synth.timeline(drawing)).compile().critical_path()
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
-    waits = [args.get("evidence") for args in said if args.get("cause") == "unexplained"]
+    waits = [args.get("evidence") for args in said if args.get("cause") == "unknown waits"]
 
     assert waits == [None]
 
@@ -206,4 +206,4 @@ def test_a_full_device_says_what_waits(tmp_path: Path) -> None:
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
     waiting = [(args["rule"], args["waiting"]) for args in said if "waiting" in args]
 
-    assert waiting == [("device full", "ready")] * 8
+    assert waiting == [("no free SMs", "ready")] * 8

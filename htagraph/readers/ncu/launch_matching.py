@@ -129,7 +129,7 @@ def matched(events: EventTable, launches: Launches) -> Matched:
         first = int(at[0])
         rows, of = (b, a[first : first + n]) if is_part else (b[first : first + n], a)
         found[rows] = kernels[of]
-        again = f"; the first of {len(at)} that are alike" if len(at) > 1 else ""
+        again = f"; the first of {len(at)} that match" if len(at) > 1 else ""
         return Matched(found, f"as one run of launches{again}")
     nth_launch, nth_kernel = _nth(of_launch), _nth(of_kernel)
     if not has_sizes:

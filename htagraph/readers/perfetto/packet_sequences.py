@@ -32,7 +32,7 @@ _TABLES = (
 
 
 class Symbols:
-    """Distinct texts, in order of first use."""
+    """Distinct texts, in the order in which they are first used."""
 
     def __init__(self) -> None:
         self._codes = {"": 0}

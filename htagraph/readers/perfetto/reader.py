@@ -88,11 +88,14 @@ def read_perfetto(
     )
 
 
-def read_opening(file: Path) -> dict[str, int]:
-    """Where a file by htagraph opens, as `path_tracks.opening` says; empty if it does not say."""
-    facts = (own.facts.get("opens_at") for own in supplements(_content(file)[0]))
-    found = next((one for one in facts if isinstance(one, dict)), {})
-    return {name: at for name, at in found.items() if isinstance(at, int)}
+def read_opening(file: Path) -> tuple[dict[str, int], list[str]]:
+    """Where a file by htagraph opens, as `DrawnPath.opening` says, and its findings."""
+    for own in supplements(_content(file)[0]):
+        opens, findings = own.facts.get("opens_at"), own.facts.get("findings")
+        if isinstance(opens, dict) and isinstance(findings, list):
+            found = {name: at for name, at in opens.items() if isinstance(at, int)}
+            return found, [text for text in findings if isinstance(text, str)]
+    return {}, []
 
 
 def _content(source: str | Path | bytes) -> tuple[TraceContent, tuple[Any, ...]]:

@@ -25,7 +25,7 @@ class Commands:
     source : str
         The trace, or the folder of a job, as a shell takes it.
     window : str
-        Option for the window of the page; empty for all of it.
+        Option for the window of the page; empty for the default.
     """
 
     source: str
@@ -41,11 +41,11 @@ class Commands:
         trace, window = summary.trace, summary.path.window
         source = shell_path(trace.path) if trace.path else "FILE"
         span = summary.graph.dag.span
-        if window == span:
+        if summary.graph.asked is None:
             return cls(source)
-        is_step = window.name in set(trace.steps["name"])
+        is_name = window == span or window.name in set(trace.steps["name"])
         times = f"{window.start_ns - span.start_ns}:{window.end_ns - span.start_ns}"
-        return cls(source, f" -w {quote(window.name) if is_step else times}")
+        return cls(source, f" -w {quote(window.name) if is_name else times}")
 
     def of(self, verb: str) -> str:
         """Command of a verb, in the window of the page.

@@ -9,11 +9,11 @@ import pandas as pd
 
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.frames import STEP_DIFF
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
-from htagraph.reports.page.html_tables import html_table
+from htagraph.reports.page.html_tables import html_table, short_rule
 from htagraph.reports.page.legend import legend, mark
 
 __all__ = ["write_diff_page"]
@@ -32,41 +32,38 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
     OutputError
         If the file cannot be written.
     """
-    sections = {
-        "where": ("Where it comes from", _where(found)),
-        "path": ("Path against path", _paths(found)),
+    sides = zip(("before", "after"), found.facts, strict=True)
+    facts = [f"<b>{side}</b> {escape(line)}" for side, line in sides]
+    facts += [escape(found.details)] if found.details else []
+    caveats = (*found.damage, *found.left_out)
+    folded = {
+        "path": ("Critical path by name and operator", _by_name(found)),
         "kernels": ("Kernels", _table(found.kernels(), "Device work, by kernel", calls=True)),
         "operators": ("Operators", _table(found.ops(), "With what they call", calls=True)),
         "devices": ("Devices", _table(found.device_time(), "Mean over devices")),
         "steps": ("Steps", _steps(found)),
     }
-    sides = zip(("before", "after"), found.facts, strict=True)
-    facts = (f"<b>{side}</b> {escape(line)}" for side, line in sides)
     return write_html(
         out,
         "diff.html",
         title=f"{found.before.name} → {found.after.name}",
-        links={name: title for name, (title, _) in sections.items()},
-        style=resource("diff.css"),
+        style=f"{resource('diff.css')}\n{short_rule()}",
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
-        caveats="\n".join(
-            f'<p class="caveat">{escape(said)}</p>'
-            for said in (*found.damage, *(step for side in found.left_out for step in side))
-        ),
+        caveats="\n".join(f'<p class="caveat">{escape(said)}</p>' for said in caveats),
         verdict=escape(found.verdict()),
-        sections="\n".join(
-            f'<section id="{name}" class="key"><h2>{escape(title)}</h2>{body}</section>'
-            for name, (title, body) in sections.items()
+        open=f"{_where(found)}\n{_paths(found)}",
+        folded="\n".join(
+            f'<details class="section" id="{name}"><summary><h2>{escape(title)}</h2></summary>'
+            f"{body}</details>"
+            for name, (title, body) in folded.items()
         ),
+        script=resource("tables.js"),
     )
 
 
 def _panel(heading: str, body: str) -> str:
-    """A panel as wide as the page."""
-    return (
-        f'<div class="panels"><article class="panel wide"><h3>{escape(heading)}</h3>{body}'
-        "</article></div>"
-    )
+    """A panel."""
+    return f'<article class="panel"><h3>{escape(heading)}</h3>{body}</article>'
 
 
 def _whole(label: str, longest_ns: int, dur_ns: int) -> str:
@@ -132,7 +129,7 @@ def _where(found: RunDiff) -> str:
         )
         value = f"{_signed(end - begin)}{' (noise)' if is_noise else ''}"
         zero = f'<u style="left:{-100 * low / span:.3f}%"></u>'
-        rows.append(_row(in_words(name), zero + bar, value))
+        rows.append(_row(bound_in_words(name), zero + bar, value))
     table = html_table(shown_diff(found.critical_path()), schema=STEP_DIFF)
     title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
     note = (
@@ -144,7 +141,7 @@ def _where(found: RunDiff) -> str:
 
 
 def _paths(found: RunDiff) -> str:
-    """Both paths as bars of one scale, and the tables by operator and by what ran."""
+    """Both paths as bars of one scale."""
     frame = found.critical_path()
     longest = max(int(found.steps["before_ns"]), int(found.steps["after_ns"]), 1)
     rows = []
@@ -153,22 +150,26 @@ def _paths(found: RunDiff) -> str:
         ordered = frame.sort_values("before_ns", ascending=False, kind="stable")
         for name, dur_ns in zip(ordered["name"], ordered[f"{side}_ns"].tolist(), strict=True):
             width = dur_ns / longest
-            told.append(f"{in_words(name)} {human_duration(dur_ns)}")
+            told.append(f"{bound_in_words(name)} {human_duration(dur_ns)}")
             bars.append(_bar(left, width, bound=name, title=told[-1]))
             left += width
         whole = human_duration(float(found.steps[f"{side}_ns"]))
         rows.append(_row(side, "".join(bars), whole, f"{side}: {', '.join(told)}"))
     bars_html = f'<div class="bars">{"".join(rows)}</div>'
-    drawn = f"{bars_html}{legend(bars_html)}"
+    drawn = f"{bars_html}{legend(frame['name'])}"
+    return _panel("The critical path per step, by bound", drawn)
+
+
+def _by_name(found: RunDiff) -> str:
+    """The path by operator and by what ran."""
     by_op = _table(found.critical_path(by="op"), "By operator")
-    by_name = _table(found.critical_path(by="name"), "By what ran")
-    return _panel("The critical path per step, by bound", drawn) + by_op + by_name
+    return by_op + _table(found.critical_path(by="name"), "By what ran")
 
 
 def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
     """A table of differences; what did not change at all is left out, and counted."""
     if not len(frame):
-        return '<p class="absent">Nothing of the kind was recorded.</p>'
+        return '<p class="note">Nothing of the kind was recorded.</p>'
     moved = frame[frame["delta_ns"] != 0]
     n_same = len(frame) - len(moved)
     said = f'<p class="note">{human_count(n_same, "row")} without any difference.</p>'

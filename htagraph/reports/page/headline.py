@@ -1,117 +1,164 @@
-"""The head of the page: the headline, the first findings as cards, and what to type next."""
+"""The first screen of a page: headline, cards, three figures, and what to type next."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from shlex import quote
+from typing import NamedTuple
 
-from htagraph.findings.verdict import Finding
-from htagraph.model.kinds import in_words
-from htagraph.model.units import human_duration
+import pandas as pd
+
+from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
+from htagraph.model.units import human_count, human_duration
+from htagraph.reports.brief import next_question
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.commands import command_html, shell_path
+from htagraph.reports.page.commands import Commands, command_html, shell_path
 from htagraph.reports.page.legend import mark
 from htagraph.reports.summary import Summary
 
-__all__ = ["next_commands", "quality_line", "verdict_html"]
+__all__ = ["Tile", "first_screen", "tiles"]
+
+_COST = re.compile(r"\S*\d%")
 
 
-def verdict_html(summary: Summary | JobSummary) -> str:
-    """Verdict: a sentence, what to know to read it, the first findings as cards, or why none."""
-    verdict, where = summary.verdict, escape(summary.window_name)
-    about = f"{summary.facts} · on this page: {summary.window_name}, "
-    about = f'<p class="facts">{escape(about + human_duration(summary.path.dur_ns))}</p>\n'
-    caveats = (*verdict.top_damage, *summary.caveats)
-    about += "\n".join(f'<p class="caveat">{escape(said)}</p>' for said in caveats)
-    replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
-    if verdict.withheld:
-        checks = summary.weak_checks.drop_duplicates("check")
-        rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
-        missing = "".join(
-            f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
-        )
-        return (
-            f'<h2 class="lead">What bounds {where} is not known.</h2>\n{about}'
-            f"<p>{_withheld(summary)}</p>{replays}<ul>{missing}</ul>"
-        )
-    if not verdict.top_findings:
-        return f'<h2 class="lead">Nothing stands out.</h2>\n{about}'
-    first = verdict.top_findings[0]
-    lead = (
-        f'<h2 class="lead">{escape(first.title)} <span class="muted">—</span> '
-        f"<strong>{first.share:.0%}</strong> of {where} "
-        f"({human_duration(summary.path.dur_ns)}).</h2>"
-        if not verdict.balance
-        else f'<h2 class="lead">{escape(verdict.balance)}</h2>'
-    )
-    cards = "\n".join(
-        _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
-    )
-    ranking = f'<p class="note">{escape(verdict.notes)}</p>' if verdict.notes else ""
-    return f'{lead}\n{about}<ol class="findings">{cards}</ol>{replays}{ranking}'
+class Tile(NamedTuple):
+    """One number of the run, with its name and what it is of; `section` has the answer.
+
+    Parameters
+    ----------
+    value : float
+        The exact number: nanoseconds or a share.
+    """
+
+    name: str
+    text: str
+    about: str
+    section: str
+    value: float
 
 
-def _withheld(summary: Summary | JobSummary) -> str:
-    """Why nothing is said; the command that this ends with has the whole path of its file."""
-    why, verb, arguments = summary.verdict.withheld.partition("htagraph ")
-    files = (
-        [rank.path for rank in summary.job.summaries.values()]
-        if isinstance(summary, JobSummary)
-        else [summary.trace.path]
-    )
-    command = f"{verb}{arguments} "
-    for file in filter(None, files):
-        command = command.replace(f" {quote(str(file))} ", f" {shell_path(file)} ")
-    return escape(why[:1].upper() + why[1:]) + (command_html(command.strip()) if verb else "")
+def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
+    """Yield step time, or the length of the run; and with device work two of devices.
+
+    Parameters
+    ----------
+    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
+        Of a job with a column ``rank``.
+    """
+    whole_ns, n_steps = verdict.dur_ns, max(verdict.n_steps, 1)
+    of = f"{human_count(n_steps, 'step')} in {human_duration(whole_ns)}"
+    if verdict.n_steps:
+        step_ns = whole_ns / n_steps
+        yield Tile("step time", human_duration(step_ns), of, "steps", step_ns)
+    else:
+        yield Tile("length", human_duration(whole_ns), f"of this {verdict.thing}", "path", whole_ns)
+    if devices.empty:
+        return
+    busy, exposed = 1 - devices["idle_share"], devices["communication_share"]
+    yield _of_devices("GPU busy", "least", devices, busy, "devices")
+    section = "communication" if exposed.any() else "devices"
+    yield _of_devices("exposed communication", "most", devices, exposed, section)
 
 
-def _card(number: int, finding: Finding) -> str:
-    """A finding: its attributed time, a bar of the bounds of that, evidence, and what to try."""
-    parts = "".join(
-        f'<i{mark(bound)} style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%" '
-        f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
-        for bound, dur in finding.parts
-    )
-    bounds = ", ".join(f"{in_words(bound)} {human_duration(dur)}" for bound, dur in finding.parts)
-    evidence = "".join(
-        f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
-        for item in finding.evidence
-    )
-    facts = "; ".join(filter(None, [finding.cost, finding.detail, finding.when, finding.where]))
-    more = f'<p class="note">{escape(facts[0].upper() + facts[1:])}</p>' if facts else ""
-    predicted = f" Predicted: {finding.prediction}." if finding.prediction else ""
-    tried = (
-        f'<p class="try"><b>Try</b> {escape(finding.to_try + predicted)}</p>'
-        if finding.to_try
-        else ""
-    )
+def _of_devices(
+    name: str, extreme: str, devices: pd.DataFrame, share: pd.Series[float], section: str
+) -> Tile:
+    """The mean share of devices; of several, the extreme one is named."""
+    mean = float(share.mean())
+    window_ns = int(devices["window_ns"].iloc[0])
+    about = f"{human_duration(mean * window_ns)} of {human_duration(window_ns)}" if mean else "none"
+    if len(devices) > 1:
+        at = int(share.to_numpy().argmin() if extreme == "least" else share.to_numpy().argmax())
+        by = "rank" if "rank" in devices.columns else "device"
+        where = f"{by} {devices[by].iloc[at]}: {percent(share.iloc[at], 1)}"
+        about = f"mean of {human_count(len(devices), 'device')}; {extreme} on {where}"
+    return Tile(name, percent(mean, 1), about, section, mean)
+
+
+def first_screen(
+    summary: Summary | JobSummary,
+    devices: pd.DataFrame,
+    commands: Commands,
+    perfetto_file: Path | None,
+) -> str:
+    """Headline, caveats, cards and smaller costs; next to them figures and commands."""
+    verdict = summary.verdict
+    caveats = (*summary.window_caveats, *verdict.top_damage)
+    notes = [one.text for one in verdict.paragraphs if one.role == "note"] + summary.notes
+    cards = "\n".join(_cards(verdict))
+    said = [
+        f'<h2 class="lead">{escape(verdict.headline)}</h2>',
+        f'<p class="facts">{escape(summary.facts)}</p>',
+        *(f'<p class="caveat">{escape(text)}</p>' for text in caveats),
+    ]
+    if cards:
+        said.append(f'<ol class="cards">{cards}</ol>')
+    if any(finding.hidden for finding in verdict.top_findings):
+        key = "Hatched: on the critical path, but other work takes nearly as long meanwhile."
+        said.append(f'<p class="note key"><i class="hidden"></i>{key}</p>')
+    said += [f'<p class="also">{escape(verdict.also)}</p>'] * bool(verdict.also)
+    said += [f'<p class="note">{escape(text)}</p>' for text in notes]
+    aside = _tiles_html(tiles(verdict, devices)) + _next(summary, commands, perfetto_file)
+    return f'<div class="first"><div>{"".join(said)}</div><aside>{aside}</aside></div>'
+
+
+def _cards(verdict: Verdict) -> Iterator[str]:
+    """Yield the cards, in the words of the terminal."""
+    lines: list[list[Paragraph]] = []
+    for one in verdict.paragraphs:
+        if one.role == "card":
+            lines.append([])
+        if one.role in ("card", "evidence", "fix"):
+            lines[-1].append(one)
+    for card, (title, *rest) in zip(verdict.cards, lines, strict=True):
+        why = {one.advice: one.fix.why for one in card.findings}
+        said = "".join(_line(one, why.get(one.text, "")) for one in rest)
+        yield _card(card, title, said)
+
+
+def _card(card: Card, title: Paragraph, said: str) -> str:
+    """A card: what it costs as a number and as a bar, and what is known of it."""
+    whole_ns, path_ns = card.findings[0].window_ns, sum(one.path_ns for one in card.findings)
+    is_hidden = card.cost_ns is None or any(one.hidden for one in card.findings)
+    cost = 0.0 if card.cost_ns is None else card.share
+    hidden = max(path_ns / max(whole_ns, 1) - cost, 0.0) if is_hidden else 0.0
+    number = _COST.sub(lambda found: f"<strong>{found[0]}</strong>", escape(card.said))
+    causes = escape(", ".join(one.label for one in card.findings))
     return (
-        f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
-        f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
-        f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
-        f'{human_duration(finding.dur_ns)}</p><div class="meter" role="img" '
-        f'aria-label="{bounds}">{parts}</div><ul>{evidence}</ul>'
-        f"{more}{tried}</li>"
+        f'<li class="card" data-causes="{causes}" data-value="{card.cost_ns}"{mark(title.bound)}>'
+        f'<p class="cost">{number}</p><div><h3>{escape(title.text)}</h3>'
+        f'<div class="meter" role="img" aria-label="{escape(card.said)}">'
+        f'<i class="part" style="width:{100 * cost:.2f}%"></i>'
+        f'<i class="hidden" style="width:{100 * hidden:.2f}%"></i></div>{said}</div></li>'
     )
 
 
-def quality_line(summary: Summary | JobSummary) -> str:
-    """How many quality checks are good."""
-    n_all, n_weak = len(summary.quality), len(summary.weak_checks)
-    state = "good" if not n_weak else "weak"
-    said = f"{n_all - n_weak} of {n_all} quality checks good"
-    return f'<a class="chip {state}" href="#quality">{said}</a>'
+def _line(one: Paragraph, why: str) -> str:
+    """What contributes to a finding; or what to do about it, and why."""
+    if one.role == "evidence":
+        return f'<p class="evidence">{escape(one.text)}</p>'
+    reason = f" <small>{escape(why)}</small>" if why else ""
+    return f'<p class="fix"><b>→ {escape(one.text)}</b>{reason}</p>'
 
 
-def next_commands(summary: Summary | JobSummary, perfetto_file: Path | None) -> str:
-    """Commands that open the trace, and that report on the rank with most of a job's path."""
-    said = []
+def _tiles_html(shown: Iterator[Tile]) -> str:
+    """The figures as a list of links to the sections with their answers."""
+    items = "".join(
+        f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'
+        f"<strong>{escape(one.text)}</strong><small>{escape(one.about)}</small></a></li>"
+        for one in shown
+    )
+    return f'<ul class="tiles" aria-label="Figures">{items}</ul>'
+
+
+def _next(summary: Summary | JobSummary, commands: Commands, perfetto_file: Path | None) -> str:
+    """What to ask next, as on the terminal; and the command that opens the trace."""
+    verb, more = next_question(summary)
+    asked = f"{commands.of(verb)} {more}".rstrip()
+    said = [f"<p>Next: {command_html(asked)}</p>"]
     if perfetto_file is not None:
         view = command_html(f"htagraph view {shell_path(perfetto_file)}", file=perfetto_file.name)
-        said.append(f"Every event, in Perfetto: {view}")
-    if isinstance(summary, JobSummary):
-        rank = summary.main_rank
-        report = f"htagraph report {shell_path(summary.job.summaries[rank].path)}"
-        said.append(f"Rank {rank}, which has most of the path: {command_html(report)}")
-    return "\n".join(f'<span class="chip">{one}</span>' for one in said)
+        said.append(f"<p>Every event, in Perfetto: {view}</p>")
+    return "".join(said)

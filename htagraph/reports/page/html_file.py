@@ -23,9 +23,7 @@ def write_html(
     body: str,
     *,
     title: str,
-    links: dict[str, str],
     style: str,
-    legend: str = "",
     **parts: str,
 ) -> Path:
     """Write a page, whole or not at all.
@@ -34,17 +32,13 @@ def write_html(
     ----------
     body : str
         Name of the file with what comes below the title.
-    links : dict of str to str
-        Titles of the sections by their anchors.
-    style, legend : str
-        CSS and legend of this page.
+    style : str
+        CSS of this page.
     **parts : str
         HTML for the placeholders of the body.
     """
-    anchors = "\n".join(f'<a href="#{name}">{escape(said)}</a>' for name, said in links.items())
     text = Template(resource("head.html") + resource(body)).substitute(
         title=escape(title),
-        nav=Template(resource("nav.html")).substitute(links=anchors, legend=legend),
         style=f"{resource('page.css')}\n{color_rules()}\n{style}",
         **parts,
     )

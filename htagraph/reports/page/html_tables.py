@@ -19,13 +19,13 @@ from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.cells import cell_text
 
-__all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
+__all__ = ["KEPT_ROWS", "html_table", "short_rule"]
 
-_SHORT, _LONG = 60, 100
-"""Rows shown at first, and rows kept of a table of too many cells: chosen."""
+_OPEN_ROWS, KEPT_ROWS = 8, 100
+"""Rows shown at first, and rows kept: chosen, so that a page of all tables stays a few MB.
 
-_MAX_CELLS = 2_000
-"""Cells from which a table is cut: chosen, so that a page of all tables stays a few MB."""
+Pinned by `test_page.py::test_a_long_table_keeps_its_first_rows_and_says_how_many_it_has`.
+"""
 
 _NAME_WIDTH = 64
 """Characters of a name in a cell: chosen."""
@@ -36,11 +36,12 @@ _OPENED_BY = "name"
 
 
 class _Cell(NamedTuple):
-    """Text of a cell, its exact value, and the bound or cause whose color marks it."""
+    """Text of a cell, its exact value, the bound or cause that marks it, and a share as a bar."""
 
     text: str
     exact: str = ""
     key: str = ""
+    part: float = 0.0
 
 
 def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
@@ -48,9 +49,14 @@ def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
     kind, values = quantity(name, column), column.tolist()
     if kind is Quantity.NAME:
         return _names(values)
-    has_key = kind is Quantity.LABEL
+    has_key, is_part = kind is Quantity.LABEL, kind is Quantity.SHARE
     return [
-        _Cell(cell_text(kind, value, origin_ns), _exact(value), str(value) if has_key else "")
+        _Cell(
+            cell_text(kind, value, origin_ns),
+            _exact(value),
+            str(value) if has_key else "",
+            value if is_part and 0 < value <= 1 else 0.0,
+        )
         for value in values
     ]
 
@@ -71,26 +77,9 @@ def _exact(value: object) -> str:
     return "" if value is None or value != value else str(value)  # noqa: PLR0124  NaN
 
 
-def kept_rows(frame: pd.DataFrame) -> int:
-    """Number of rows of a frame that its table keeps."""
-    return kept_of(*frame.shape)
-
-
-def kept_of(n_rows: int, n_columns: int) -> int:
-    """Number of rows that the table of a frame keeps.
-
-    Examples
-    --------
-    >>> kept_of(1_000, 2), kept_of(10_000, 2)
-    (1000, 100)
-    """
-    return n_rows if n_rows * n_columns <= _MAX_CELLS else min(n_rows, _LONG)
-
-
 def short_rule() -> str:
-    """CSS that hides the rows of a long table until its button is pressed; never on paper."""
-    rows = f"table.short tbody tr:nth-child(n + {_SHORT + 1})"
-    return f"@media screen {{ {rows} {{ display: none; }} }}"
+    """CSS that hides the rows of a long table until its button is pressed."""
+    return f"table.short:not(.found) tbody tr:nth-child(n + {_OPEN_ROWS + 1}) {{ display: none; }}"
 
 
 def html_table(
@@ -121,37 +110,35 @@ def html_table(
         Where long names are stored.
     """
     meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
-    kept = kept_rows(frame)
+    n_rows, shown = n_rows or len(frame), frame.head(KEPT_ROWS)
     heads, cells = [], []
-    for name in frame.columns:
-        column = frame[name].head(kept)
+    for name, column in shown.items():
         is_number = column.dtype.kind in "iuf"
         heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
-        shown = _cells(str(name), column, origin_ns)
+        of_column = _cells(str(name), column, origin_ns)
         if name == _OPENED_BY and len(segments):
-            pairs = zip(shown, segments, strict=False)
+            pairs = zip(of_column, segments, strict=False)
             cells.append([_opening(cell, segment, texts) for cell, segment in pairs])
         else:
-            cells.append([_cell(cell, texts, is_number=is_number) for cell in shown])
+            cells.append([_cell(cell, texts, is_number=is_number) for cell in of_column])
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
-    short = " short" if kept > _SHORT else ""
+    short = " short" if len(shown) > _OPEN_ROWS else ""
     return (
         f'<div class="scroll" tabindex="0"><table class="data{short}">\n'
         f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>"
-        f"{_more(kept, n_rows or len(frame), whole)}"
+        f"{_more(len(shown), n_rows, whole)}"
     )
 
 
 def _more(kept: int, n_rows: int, whole: str) -> str:
     """Button that shows the rest of the table, and a note on rows that the page does not keep."""
-    every = f"all {n_rows:,}" if kept == n_rows else f"the first {kept:,}"
+    every = f"all {n_rows:,}" if kept == n_rows else f"{kept:,} of {n_rows:,}"
     button = (
-        f'<button type="button" class="all" aria-expanded="false">Show {every} rows</button>'
-        if kept > _SHORT
+        f'<button type="button" class="all" aria-expanded="false">Show {every}</button>'
+        if kept > _OPEN_ROWS
         else ""
     )
-    command = f" All: {command_html(whole)}" if whole else ""
-    cut = f"<span>The first {kept:,} of {n_rows:,} rows.{command}</span>" if kept < n_rows else ""
+    cut = f"<span>All rows: {command_html(whole)}</span>" if kept < n_rows and whole else ""
     return f'<p class="note more">{button} {cut}</p>' if button or cut else ""
 
 
@@ -165,7 +152,8 @@ def _head(name: str, meaning: str, *, is_number: bool) -> str:
 def _cell(cell: _Cell, texts: Texts | None, *, is_number: bool) -> str:
     """A cell; a number carries its exact value, a shortened name the full one."""
     if is_number:
-        return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
+        part = f' style="--part:{100 * cell.part:.1f}%"' if cell.part else ""
+        return f'<td class="n"{part} data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
     return f"<td{mark(cell.key)}{_tip(cell, texts)}>{escape(cell.text)}</td>"
 
 

@@ -1,9 +1,5 @@
-"use strict";
-const read = (name) => JSON.parse(document.getElementById(name).textContent);
-const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
-const figures = read("figures"), texts = read("texts"), path = read("segments");
-const boxes = all("[data-figure]"), choice = document.getElementById("step");
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const figures = read("figures"), path = read("segments");
+const boxes = all("[data-figure]");
 let printing = false;
 const PAPER_PX = 660;
 const config = {
@@ -37,10 +33,6 @@ function layoutOf(name) {
   const style = getComputedStyle(document.body);
   const card = getComputedStyle(document.querySelector(".panel") || document.body);
   const axis = { gridcolor: "rgba(134, 148, 168, 0.25)", zeroline: false };
-  const step = choice?.selectedOptions[0]?.dataset;
-  const isTimeline = name === "critical-path-timeline" || name === "job-path";
-  const zoom = isTimeline && step?.start
-    ? { range: [step.start / path.unit, step.end / path.unit] } : {};
   return {
     ...layout, ...(printing ? { width: PAPER_PX } : {}), uirevision: "kept",
     font: { family: style.fontFamily, size: 12, color: style.color },
@@ -48,14 +40,14 @@ function layoutOf(name) {
       ...layout.hoverlabel, bgcolor: card.backgroundColor, font: { color: style.color },
     },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: "#8694a8", activecolor: style.color },
-    xaxis: { ...axis, ...layout.xaxis, ...zoom }, yaxis: { ...axis, ...layout.yaxis },
+    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
 }
 
-// A figure is drawn anew for another step; else what the reader zoomed to stays.
-function draw(box, { anew = false } = {}) {
+// What the reader zoomed to stays when a figure is drawn again.
+function draw(box) {
   const name = box.dataset.figure;
-  const plot = anew || !box.dataset.drawn ? Plotly.newPlot : Plotly.react;
+  const plot = box.dataset.drawn ? Plotly.react : Plotly.newPlot;
   return plot(box, figures[name].data, layoutOf(name), config).then(() => {
     if (!printing) Plotly.Plots.resize(box);
     // The drawing is one image: its buttons are not part of it, so the box cannot be.
@@ -82,19 +74,13 @@ const near = new IntersectionObserver((entries) => {
 }, { rootMargin: "600px" });
 boxes.forEach((box) => near.observe(box));
 
-// One that is hidden has no size: it is drawn when it is shown again.
-const isShown = (box) => box.offsetParent !== null;
-const redraw = (options) => boxes.filter((box) => box.dataset.drawn && isShown(box))
-  .forEach((box) => draw(box, options));
-dark.addEventListener("change", () => redraw());
-document.getElementById("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const isDark = root.style.colorScheme ? root.style.colorScheme === "dark" : dark.matches;
-  root.style.colorScheme = isDark ? "light" : "dark";
-  redraw();
-});
+// One in a folded section has no size: it is drawn when the section is opened.
+const isShown = (box) => box.checkVisibility();
+const redraw = () => boxes.filter((box) => box.dataset.drawn && isShown(box)).forEach(draw);
+dark.addEventListener("change", redraw);
+document.getElementById("theme").addEventListener("click", redraw);
 
-// On paper key figures are light and as wide as the paper; afterwards all are as they were.
+// On paper open figures are light and as wide as the paper; afterwards all are as they were.
 let scheme = "";
 function onPaper(on) {
   if (on === printing) return;
@@ -103,53 +89,11 @@ function onPaper(on) {
   if (on) scheme = root.style.colorScheme;
   root.style.colorScheme = on ? "light" : scheme;
   if (typeof Plotly === "undefined") return;
-  boxes.filter((box) => box.closest("section.key") && isShown(box))
-    .forEach((box) => { near.unobserve(box); draw(box); });
+  boxes.filter(isShown).forEach((box) => { near.unobserve(box); draw(box); });
 }
 addEventListener("beforeprint", () => onPaper(true));
 addEventListener("afterprint", () => onPaper(false));
 (self.requestIdleCallback ?? setTimeout)(() => ready().catch(() => {}));
-
-// Exact values and whole names, where something is hovered over.
-document.addEventListener("mouseover", ({ target }) => {
-  const cell = target.closest("td[data-value], td[data-whole]");
-  if (!cell) return;
-  const whole = () => cell.dataset.whole.split(" ").map((number) => texts[number]).join(" → ");
-  cell.title ||= cell.dataset.value ?? whole();
-});
-
-for (const button of all("button.all")) {
-  button.addEventListener("click", () => {
-    const box = button.parentNode.previousElementSibling;
-    const isWhole = box.classList.toggle("whole");
-    box.firstElementChild.classList.toggle("short", !isWhole);
-    button.closest("details").classList.toggle("opened", isWhole);
-    button.setAttribute("aria-expanded", isWhole);
-    [button.textContent, button.dataset.other] =
-      [button.dataset.other ?? "Show fewer rows", button.textContent];
-  });
-}
-
-for (const head of all(".data th")) {
-  head.tabIndex = 0;
-  head.setAttribute("aria-sort", "none");
-  head.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" && event.key !== " ") return;
-    event.preventDefault();
-    head.click();
-  });
-  head.addEventListener("click", () => {
-    const body = head.closest("table").tBodies[0], at = head.cellIndex;
-    const descends = head.getAttribute("aria-sort") !== "descending";
-    head.parentNode.querySelectorAll("th").forEach((other) => other.setAttribute("aria-sort", "none"));
-    head.setAttribute("aria-sort", descends ? "descending" : "ascending");
-    const key = (row) => row.cells[at].dataset.value ?? row.cells[at].textContent;
-    const isNumber = head.classList.contains("n");
-    const compare = (a, b) => isNumber ? key(a) - key(b) : key(a).localeCompare(key(b));
-    const rows = [...body.rows].sort((a, b) => (descends ? -1 : 1) * compare(a, b));
-    body.append(...rows);
-  });
-}
 
 // Files next to the page have moved with it.
 const folder = location.protocol === "file:" ? decodeURIComponent(location.pathname)
@@ -180,13 +124,3 @@ document.addEventListener("click", ({ target }) => {
   const button = target.closest("button.copy");
   if (button) copy(button);
 });
-
-const links = new Map(all("nav a:not(.brand)").map((link) => [link.hash.slice(1), link]));
-const seen = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (!isIntersecting) continue;
-    links.forEach((link) => link.classList.remove("here"));
-    links.get(target.id)?.classList.add("here");
-  }
-}, { rootMargin: "-10% 0px -80% 0px" });
-all("header, section").forEach((section) => seen.observe(section));

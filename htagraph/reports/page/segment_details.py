@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.arrays import I64
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import name_label
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
@@ -26,7 +26,7 @@ _EVIDENCE = {
     Evidence.INFERRED: "inferred from the order and times of events",
 }
 _NO_EVIDENCE = "none: no record says what this time was spent on"
-"""Of unexplained time, whatever its edge rests on: what is recorded is the edge, not its length."""
+"""Of unknown waits, whatever its edge rests on: what is recorded is the edge, not its length."""
 _RULES = {rule.label: rule for rule in Rule}
 
 
@@ -89,7 +89,7 @@ def segment_details(
     causes = pd.Series(segment_causes(attributed, n_segments)[shown]).astype(object)
     starts, durs = ((of[name]).tolist() for name in ("start_ns", "dur_ns"))
     fields = {
-        "bound": [in_words(bound) for bound in columns["bound"]],
+        "bound": [bound_in_words(bound) for bound in columns["bound"]],
         "cause": causes.fillna("").tolist(),
         "operator": columns["op"],
         "Python": _code(attributed, shown),
@@ -133,7 +133,7 @@ def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
     """The segment before each one, which it had to wait for."""
     before = segments.loc[np.maximum(rows - 1, 0)]
     names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()
-    known = [bound != Bound.UNEXPLAINED.label for bound in bounds]
+    known = [bound != Bound.UNKNOWN_WAITS.label for bound in bounds]
     durs = before["dur_ns"].tolist()
     is_job = "rank" in segments.columns
     ranks = before["rank"].tolist() if is_job else [0] * len(rows)
@@ -142,11 +142,11 @@ def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
         "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
     ]
     return [
-        "the start of the window"
+        "the start of the run"
         if not row
-        else f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
+        else f"{name_label(str(name), width=_WIDTH)} ({bound_in_words(bound)}{elsewhere})"
         if is_known
-        else f"unknown: the {human_duration(dur_ns)} before are unexplained"
+        else f"unknown: the {human_duration(dur_ns)} before are an unknown wait"
         for row, name, bound, elsewhere, is_known, dur_ns in zip(
             rows.tolist(), names, bounds, where, known, durs, strict=True
         )
@@ -154,8 +154,8 @@ def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
 
 
 def _evidence(rule: str, bound: str, support: str) -> str:
-    """What a segment rests on: its edge, unless the time of it is unexplained."""
-    if bound == Bound.UNEXPLAINED.label:
+    """What a segment rests on: its edge, unless the time of it is unknown waits."""
+    if bound == Bound.UNKNOWN_WAITS.label:
         return _NO_EVIDENCE
     evidence = _EVIDENCE[_RULES[rule].evidence]
     return f"{evidence}; {support}" if support else evidence

@@ -64,15 +64,3 @@ document.addEventListener("click", ({ target }) => {
   const button = target.closest(".opens[data-segment]");
   if (button) openSegment(button.dataset.segment, button);
 });
-
-// A step: its own bar and tables take the place of the window's; the timeline zooms to it.
-choice?.addEventListener("change", () => {
-  const isStep = choice.value !== "";
-  all(".whole-window").forEach((panel) => { panel.hidden = isStep; });
-  all("article.step").forEach((step) => { step.hidden = step.dataset.step !== choice.value; });
-  const command = choice.selectedOptions[0].dataset.command;
-  if (command) choice.parentNode.querySelector(".command code").textContent = command;
-  boxes.filter((box) => box.dataset.drawn && box.closest("#path") && isShown(box))
-    .forEach((box) => draw(box, { anew: true }));
-});
-choice?.dispatchEvent(new Event("change"));

@@ -1,4 +1,4 @@
-"""Sections that the page of a rank and the page of a job share."""
+"""Sections that the page of a rank and the page of a job share; without rows they are left out."""
 
 from __future__ import annotations
 
@@ -7,29 +7,11 @@ import pandas as pd
 from htagraph.model import answers
 from htagraph.reports import plots
 from htagraph.reports.device_use import lost_slots
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.panels import Panel, Section, useful
+from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.page.rank_answers import Frames
 from htagraph.reports.plots.drawing import Drawing, drawing
-from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import NOT_REPLAYED, UNCHANGED, UNKNOWN
 
-__all__ = [
-    "communication_section",
-    "devices_section",
-    "help_section",
-    "kernels_section",
-    "launches_section",
-    "sampled_panels",
-]
-
-_NO_DEVICE = (
-    "No device work in this window. If the whole trace has none, profile with "
-    "ProfilerActivity.CUDA."
-)
-_NO_LAUNCHES = (
-    "No launches in this window. If the whole trace has none, the calls that enqueue device work "
-    "were not recorded."
-)
+__all__ = ["communication_section", "devices_section", "kernels_section", "launches_section"]
 
 
 def _of_rank(rank: int, figure: Drawing) -> Drawing:
@@ -39,155 +21,121 @@ def _of_rank(rank: int, figure: Drawing) -> Drawing:
     return figure
 
 
-def sampled_panels(
-    over_time: pd.DataFrame, whole: pd.DataFrame, origin_ns: int, *, rank: int = -1
-) -> tuple[Panel, ...]:
-    """Panel of what other instruments sampled; none without samples in the window.
-
-    Parameters
-    ----------
-    over_time, whole : DataFrame, schema `answers.SAMPLED_COUNTERS`
-        By ``time``, which is drawn, and of the window, which is the table behind it.
-    origin_ns : int, unit=ns
-        Start of the window.
-    """
-    if over_time.empty:
-        return ()
-    figure = _of_rank(rank, drawing(plots.sampled_counters, over_time, origin_ns=origin_ns))
-    shown = whole.drop(columns=["step", "start_ns", "dur_ns"])
-    schema = answers.SAMPLED_COUNTERS
-    return (Panel("sampled-counters", figure, shown, schema, is_whole_window=True),)
-
-
-def help_section(summary: Summary | JobSummary, *more: Panel) -> Section:
-    """Section on what would help, or why no change is listed; `more` are below the changes."""
-    helpful = summary.what_helps
-    heading = "Changes, largest saving first"
-    changes = Panel("what-helps", None, helpful, answers.OPPORTUNITIES, heading)
-    if summary.verdict.withheld:
-        absent = UNKNOWN
-    else:
-        is_replayed = isinstance(summary, Summary) or summary.is_replayed
-        absent = UNCHANGED if is_replayed else NOT_REPLAYED
-    panels = () if helpful.empty else (changes, *more)
-    return Section("help", "What would help", summary.help_notes, panels, absent)
-
-
-def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
-    """Idle time by cause."""
-    sums = idle.groupby("cause", observed=True)["idle_ns"].sum()
-    sums = sums.sort_values(ascending=False, kind="stable")
-    share = sums.to_numpy() / max(int(sums.sum()), 1)
-    return sums.rename_axis("cause").reset_index().assign(share=share)
+def _largest(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Rows by a time, the longest first."""
+    return frame.sort_values(by, ascending=False, kind="stable", ignore_index=True)
 
 
 def devices_section(
-    temporal: pd.DataFrame,
+    devices: pd.DataFrame,
     idle: pd.DataFrame,
     used: pd.DataFrame,
+    over_time: Frames,
     losses: pd.DataFrame | None = None,
+    *,
+    origin_ns: int,
+    rank: int = -1,
 ) -> Section:
-    """Section on what devices spend their time on, how full they are, and why they are idle."""
-    drawn, by_name = drawing(plots.temporal_breakdown, temporal), drawing(plots.idle_time, idle)
-    told = [name for name in used.columns if used[name].notna().any() and name != "name"]
-    panels = [
-        Panel("temporal-breakdown", drawn, temporal, answers.TEMPORAL_BREAKDOWN),
-        Panel("utilization", drawing(plots.utilization, used), used[told], answers.UTILIZATION),
-        Panel("idle-causes", drawing(plots.idle_causes, idle), _by_cause(idle), is_wide=False),
-        Panel("idle-time", by_name, useful(idle), answers.IDLE_TIME, is_wide=False),
-    ]
-    if losses is not None and len(lost := lost_slots(losses)):
-        schema, heading = answers.UTILIZATION_LOSSES, "Which kernels leave the device empty"
-        panels.insert(2, Panel("utilization-losses", None, lost, schema, heading))
+    """Section on what devices spend their time on, how full they are, and why they are idle.
+
+    Parameters
+    ----------
+    over_time : mapping of str to DataFrame
+        With ``sampled_counters``: of one rank, of a job `rank`.
+    origin_ns : int, unit=ns
+        Start of the window.
+    """
+    sampled = over_time["sampled_counters by time"]
+    lost = answers.UTILIZATION_LOSSES.empty() if losses is None else lost_slots(losses)
+    samples = drawing(plots.sampled_counters, sampled, origin_ns=origin_ns)
+    panels = (
+        Panel(
+            "temporal-breakdown",
+            drawing(plots.temporal_breakdown, devices),
+            devices,
+            answers.TEMPORAL_BREAKDOWN,
+        ),
+        Panel(
+            "idle-time",
+            drawing(plots.idle_time, idle),
+            _largest(idle, "idle_ns"),
+            answers.IDLE_TIME,
+        ),
+        Panel("utilization", drawing(plots.utilization, used), used, answers.UTILIZATION),
+        Panel(
+            "utilization-losses",
+            None,
+            lost,
+            answers.UTILIZATION_LOSSES,
+            "Which kernels leave the device empty",
+        ),
+        Panel(
+            "sampled-counters",
+            _of_rank(rank, samples),
+            over_time["sampled_counters"],
+            answers.SAMPLED_COUNTERS,
+        ),
+    )
     intro = (
         "Where work overlaps, compute counts before communication, and communication before "
-        "copies: exposed communication means that nothing computes meanwhile. Idle time is charged "
-        "to what the next work had to wait for. Utilization as in nvidia-smi is the time with any "
-        "kernel running; how full the device is then is estimated from launch geometry."
+        "copies. Idle time is charged to what the next work had to wait for. How full a device is "
+        "while a kernel runs is estimated from launch geometry."
     )
-    return Section("devices", "Devices", intro, tuple(panels) if len(temporal) else (), _NO_DEVICE)
+    return Section("devices", "Devices", intro, panels)
 
 
-def communication_section(overlap: pd.DataFrame, exposed: pd.DataFrame) -> Section:
+def communication_section(found: Frames) -> Section:
     """Section on communication; of a job, frames have a column ``rank``."""
-    longest = exposed.sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
-    drawn, schema = drawing(plots.exposed_communication, longest), answers.EXPOSED_COMMUNICATION
+    overlap, exposed = found["overlap"], _largest(found["exposed_communication"], "exposed_ns")
+    drawn, schema = drawing(plots.exposed_communication, exposed), answers.EXPOSED_COMMUNICATION
+    is_some = bool(overlap["communication_ns"].any())
     panels = (
-        Panel("overlap", drawing(plots.overlap, overlap), overlap, answers.OVERLAP, is_wide=False),
-        Panel("exposed-communication", drawn, useful(longest), schema, is_wide=False),
+        Panel("overlap", drawing(plots.overlap, overlap), overlap, answers.OVERLAP),
+        Panel("exposed-communication", drawn, exposed, schema),
     )
-    intro = (
-        "How much communication overlaps with compute, and what kept the next compute kernel from "
-        "running while communication was exposed."
-    )
+    intro = "Exposed communication is communication while nothing computes on the device."
     if "rank" in overlap.columns:
         intro += " Waiting for a late rank counts as communication here."
-    communicates = int(overlap["communication_ns"].sum()) > 0
-    absent = "No communication kernels in this window."
-    return Section("communication", "Communication", intro, panels if communicates else (), absent)
+    return Section("communication", "Communication", intro, panels if is_some else ())
 
 
-def kernels_section(
-    by_class: pd.DataFrame,
-    by_name: pd.DataFrame,
-    durations: pd.DataFrame,
-    patterns: pd.DataFrame,
-    *across: Panel,
-    intro: str,
-    rank: int = -1,
-) -> Section:
-    """Section on kernels: breakdowns, panels on differences between ranks, durations, patterns.
-
-    Patterns are of one rank: of a job, of `rank`.
-    """
-    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
-    drawn, breakdown = drawing(plots.kernel_durations, durations), answers.KERNEL_BREAKDOWN
-    panels = [
-        Panel("kernel-classes", drawing(plots.kernel_classes, by_class), by_class, breakdown),
-        Panel("top-kernels", drawing(plots.top_kernels, by_name), by_name, breakdown),
-        *across,
-        Panel("kernel-durations", drawn, longest, answers.KERNEL_DURATIONS),
-    ]
-    if len(patterns):
-        figure = _of_rank(rank, drawing(plots.kernel_patterns, patterns))
-        panels.append(Panel("kernel-patterns", figure, useful(patterns), answers.KERNEL_PATTERNS))
-    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), _NO_DEVICE)
+def kernels_section(by_name: pd.DataFrame, across: Panel | None = None) -> Section:
+    """Section on kernels: those with most time, and how much ranks differ."""
+    drawn = drawing(plots.top_kernels, by_name)
+    kernels = Panel("top-kernels", drawn, by_name, answers.KERNEL_BREAKDOWN)
+    return Section("kernels", "Kernels", "", (kernels, across) if across else (kernels,))
 
 
-def launches_section(
-    launches: pd.DataFrame,
-    queue: pd.DataFrame,
-    blocked: pd.DataFrame,
-    copies: pd.DataFrame,
-    origin_ns: int,
-    *,
-    rank: int = -1,
-) -> Section:
-    """Section on launches, queue length and memory bandwidth.
-
-    The last two are of one rank: of a job, of `rank`.
+def launches_section(over_time: Frames, origin_ns: int, *, rank: int = -1) -> Section:
+    """Section on launches, the queue and copies of one rank; of a job, of `rank`.
 
     Parameters
     ----------
     origin_ns : int, unit=ns
         Start of the window.
     """
-    slowest = useful(launches.sort_values("launch_ns", ascending=False, kind="stable"))
-    panels, is_wide = [], not len(copies)
-    if len(launches):
-        drawn = drawing(plots.launch_stats, launches)
-        length = _of_rank(rank, drawing(plots.queue_length, queue, origin_ns=origin_ns))
-        panels = [
-            Panel("launch-stats", drawn, slowest, answers.LAUNCH_STATS),
-            Panel("queue-length", length, blocked, answers.QUEUE_BLOCKED, is_wide=is_wide),
-        ]
-    if len(copies):
-        figure = _of_rank(rank, drawing(plots.memory_bandwidth, copies, origin_ns=origin_ns))
-        panels.append(Panel("memory-bandwidth", figure, copies, answers.COUNTERS, is_wide=False))
+    launches, queue, copies = (
+        over_time[name] for name in ("launch_stats", "queue_length", "memory_bandwidth")
+    )
+    length = drawing(plots.queue_length, queue, origin_ns=origin_ns)
+    moved = drawing(plots.memory_bandwidth, copies, origin_ns=origin_ns)
+    panels = (
+        Panel(
+            "launch-stats",
+            _of_rank(rank, drawing(plots.launch_stats, launches)),
+            _largest(launches, "launch_ns"),
+            answers.LAUNCH_STATS,
+        ),
+        Panel(
+            "queue-length",
+            _of_rank(rank, length),
+            over_time["queue_blocked"],
+            answers.QUEUE_BLOCKED,
+        ),
+        Panel("memory-bandwidth", _of_rank(rank, moved), copies, answers.COUNTERS),
+    )
     intro = (
         "A launch that takes longer than its work leaves the device idle; while the queue is never "
         "empty, the device stays busy whatever the host does."
     )
-    if rank >= 0:
-        intro += f" Curves over time are of rank {rank}, which has most of the path."
-    return Section("launches", "Launches and copies", intro, tuple(panels), _NO_LAUNCHES)
+    return Section("launches", "Launches and copies", intro, panels)

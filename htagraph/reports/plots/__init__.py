@@ -16,21 +16,14 @@ from htagraph.reports.plots.counter_plots import (
 )
 from htagraph.reports.plots.device_plots import (
     exposed_communication,
-    idle_causes,
     idle_time,
     overlap,
     temporal_breakdown,
     utilization,
 )
 from htagraph.reports.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
-from htagraph.reports.plots.kernel_plots import (
-    kernel_classes,
-    kernel_durations,
-    kernel_patterns,
-    top_kernels,
-)
+from htagraph.reports.plots.kernel_plots import top_kernels
 from htagraph.reports.plots.path_plots import (
-    critical_path,
     critical_path_timeline,
     job_path_timeline,
     steps,
@@ -38,13 +31,11 @@ from htagraph.reports.plots.path_plots import (
 from htagraph.reports.plots.pipeline_plots import pipeline_schedule
 from htagraph.reports.plots.roofline_plots import roofline, time_at_roof
 from htagraph.reports.plots.sample_plots import sampled_counters
-from htagraph.reports.plots.speed_up_plots import speed_ups
 
 __all__ = [
-    "collective_waits", "critical_path", "critical_path_timeline", "exposed_communication",
-    "idle_causes", "idle_time", "job_path_timeline", "kernel_classes", "kernel_durations",
-    "kernel_patterns", "kernels_across_ranks", "launch_stats", "memory_bandwidth",
+    "collective_waits", "critical_path_timeline", "exposed_communication", "idle_time",
+    "job_path_timeline", "kernels_across_ranks", "launch_stats", "memory_bandwidth",
     "memory_timeline", "overlap", "pipeline_schedule", "queue_length", "roofline",
-    "sampled_counters", "speed_ups", "step_spread", "steps", "temporal_breakdown", "time_at_roof",
+    "sampled_counters", "step_spread", "steps", "temporal_breakdown", "time_at_roof",
     "top_kernels", "utilization",
 ]  # fmt: skip

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.arrays import F64, I64
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.reports.no_rows import EMPTY_ANSWERS
 from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
@@ -31,15 +32,35 @@ from htagraph.reports.plots.thinning import Line, thin_line
 
 __all__ = ["launch_stats", "memory_bandwidth", "memory_timeline", "queue_length"]
 
-_MAX_TRACKS = 6
+_MAX_TRACKS = 4
 """Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000
 """Points of a line: about one for each pixel of a wide figure."""
+_BINS_PER_DECADE = 8
+"""Bins of durations: chosen, each a third wider than the one before."""
+_WORTH_SAYING = 0.05
+"""Share of launches that take longer than their work from which on the title says so: chosen."""
 _DASH = {"allocated": "solid", "reserved": "dash"}
 _HOST = 0
 """PyTorch's device type of host memory."""
 _NO_TOTALS = "No totals of memory were recorded, only changes: they need a newer PyTorch"
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def _log_bins(longest_ns: int) -> F64:
+    """Edges of bins of equal ratio, from 1 ns on."""
+    decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
+    return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
+
+
+def _duration_line(name: str, dur_ns: I64, edges: F64, line: dict[str, Any]) -> dict[str, Any]:
+    """Line of steps, of a color and a dash: how many durations lie in each bin."""
+    count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
+    used = np.flatnonzero(count)
+    first, last = (used[0], used[-1] + 1) if len(used) else (0, 0)
+    # An empty bin on both sides: the line begins and ends at zero.
+    inside = slice(max(first - 1, 0), min(last + 1, len(count)))
+    return stepped(name, edges[:-1][inside], count[inside], line, "%{y:,}", width=2)
 
 
 @of_frame(answers.LAUNCH_STATS)
@@ -57,9 +78,9 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
         "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["launch"]),
         "its work": ("kernel_ns", BOUND_COLORS["compute"]),
     }
-    edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
+    edges = _log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
-        duration_line(
+        _duration_line(
             name,
             frame.loc[frame[column] > 0, column].to_numpy(np.int64),
             edges,
@@ -68,10 +89,9 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
         for name, (column, color) in columns.items()
     ]
     shorter = float((frame["kernel_ns"] < frame["launch_ns"]).mean())
-    title = (
-        f"{shorter:.0%} of {len(frame):,} launches start work that is shorter than "
-        f"the call, which takes {human_duration(float(frame['launch_ns'].median()))} (median)"
-    )
+    title = f"A launch call takes {human_duration(float(frame['launch_ns'].median()))} (median)"
+    if shorter >= _WORTH_SAYING:
+        title += f", longer than its work in {shorter:.0%} of {len(frame):,} launches"
     y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
     figure = new_figure(
         lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"
@@ -100,19 +120,14 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Drawin
     rows = frame.groupby(["device", "stream"])
     busiest = rows["value"].max().sort_values(ascending=False, kind="stable")
     tracks = {
-        (device, stream): f"stream {stream}, device {device}" for device, stream in busiest.index
+        f"stream {stream}, device {device}": rows.get_group((device, stream))
+        for device, stream in busiest.index[:_MAX_TRACKS]
     }
-    first = tracks[busiest.index[0]]
-    most = int(busiest.iloc[0])
+    first, most = next(iter(tracks)), int(busiest.iloc[0])
     title = (
         f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
     )
-    return _levels(
-        {tracks[key]: rows.get_group(key) for key in busiest.index},
-        title,
-        "launches outstanding",
-        origin_ns,
-    )
+    return _levels(frame, tracks, len(busiest), (title, "launches outstanding"), origin_ns)
 
 
 @of_frame(answers.COUNTERS)
@@ -137,12 +152,13 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
     tracks = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
     # 1e9 bytes a second for a nanosecond is a byte.
     moved = {name: float((part["value"] * part["dur_ns"]).sum()) for name, part in tracks.items()}
-    tracks = dict(sorted(tracks.items(), key=lambda item: -moved[item[0]]))
-    first, part = next(iter(tracks.items()))
+    busiest = sorted(tracks, key=lambda name: -moved[name])[:_MAX_TRACKS]
+    first, part = busiest[0], tracks[busiest[0]]
     busy_ns = int(part.loc[part["value"] > 0, "dur_ns"].sum())
     rate = moved[first] / max(busy_ns, 1)
     title = f"{first} moves {_human_bytes(moved[first])}, at {rate:.3g} GB/s while it runs"
-    return _levels(tracks, title, "GB/s", origin_ns)
+    drawn = {name: tracks[name] for name in busiest}
+    return _levels(frame, drawn, len(tracks), (title, "GB/s"), origin_ns)
 
 
 @of_frame(answers.MEMORY_TIMELINE)
@@ -250,15 +266,18 @@ def _note(n_drawn: int, n_all: int, lines: Iterable[Line]) -> str:
 
 
 def _levels(
-    tracks: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
+    frame: pd.DataFrame,
+    tracks: dict[str, pd.DataFrame],
+    n_all: int,
+    words: tuple[str, str],
+    origin_ns: int | None,
 ) -> Drawing:
-    """Figure of levels over time, of the busiest tracks."""
-    shown = dict(list(tracks.items())[:_MAX_TRACKS])
-    begin = min(int(part["ts_ns"].min()) for part in tracks.values())
-    end = max(int((part["ts_ns"] + part["dur_ns"]).max()) for part in tracks.values())
+    """Figure of levels over time, of the busiest tracks of a frame; words are title and unit."""
+    title, unit_name = words
+    begin, end = int(frame["ts_ns"].min()), int((frame["ts_ns"] + frame["dur_ns"]).max())
     origin = begin if origin_ns is None else origin_ns
     unit = TimeUnit.fitting(end - origin)
-    drawn = {name: _line(part) for name, part in shown.items()}
+    drawn = {name: _line(part) for name, part in tracks.items()}
     value = f"%{{y:,.4~g}} {unit_name}"
     return new_figure(
         [
@@ -269,5 +288,5 @@ def _levels(
         xaxis=time_axis(unit, end - origin),
         yaxis={"title": {"text": unit_name}, "rangemode": "tozero"},
         showlegend=True,
-        meta={"note": _note(len(shown), len(tracks), drawn.values())},
+        meta={"note": _note(len(drawn), n_all, drawn.values())},
     )

@@ -27,13 +27,11 @@ from htagraph.reports.plots.style import (
     new_figure,
     no_figure,
     of_frame,
-    percent,
     track_labels,
 )
 
 __all__ = [
     "exposed_communication",
-    "idle_causes",
     "idle_time",
     "overlap",
     "temporal_breakdown",
@@ -42,6 +40,8 @@ __all__ = [
 
 _TOP = 12
 """Bars of a figure: chosen, to fit a screen."""
+_MAX_DEVICES = 16
+"""Devices with a row, those that are idle most: chosen, to fit a screen."""
 _PARTS = {
     "compute": "compute",
     "communication": "exposed communication",
@@ -56,6 +56,14 @@ def _largest_first(
     """Sums by group; ties are in order of the groups if they are sorted, else of the rows."""
     sums = frame.groupby(by, observed=True, sort=sort)[time].sum()
     return sums.sort_values(ascending=False, kind="stable")
+
+
+def _shown(frame: pd.DataFrame, badness: pd.Series[Any], what: str) -> tuple[pd.DataFrame, str]:
+    """The devices with most of something, in their order; and a note on the others."""
+    if len(frame) <= _MAX_DEVICES:
+        return frame, ""
+    rows = np.sort(np.argsort(-badness.to_numpy(), kind="stable")[:_MAX_DEVICES])
+    return frame.iloc[rows], f"The {_MAX_DEVICES} of {len(frame):,} devices with most {what}."
 
 
 def _stack(
@@ -74,11 +82,12 @@ def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
     frame : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of one rank, or of a job with a column ``rank``.
     """
-    rows = track_labels(frame)
+    shown, note = _shown(frame, frame["idle_share"], "idle time")
+    rows = track_labels(shown)
     colors = {**CLASS_COLORS, "idle": IDLE}
     traces = [
         _stack(
-            name, rows, frame[f"{part}_share"].to_numpy() * 100, frame[f"{part}_ns"], colors[part]
+            name, rows, shown[f"{part}_share"].to_numpy() * 100, shown[f"{part}_ns"], colors[part]
         )
         for part, name in _PARTS.items()
     ]
@@ -86,54 +95,17 @@ def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
         title = "No device work was recorded"
     elif len(frame) == 1:
         compute, idle = float(frame["compute_share"].iloc[0]), float(frame["idle_share"].iloc[0])
-        title = (
-            f"{rows[0].capitalize()} computes {compute:.0%} of the window and is idle {idle:.0%}"
-        )
+        title = f"{rows[0].capitalize()} computes {compute:.0%} of the time and is idle {idle:.0%}"
     else:
-        most = rows[int(frame["idle_share"].to_numpy().argmax())]
+        most = rows[int(shown["idle_share"].to_numpy().argmax())]
         title = (
-            f"Devices compute {frame['compute_share'].mean():.0%} of the window and are idle "
+            f"Devices compute {frame['compute_share'].mean():.0%} of the time and are idle "
             f"{frame['idle_share'].mean():.0%} on average; {most} is idle most "
             f"({frame['idle_share'].max():.0%})"
         )
-    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
-    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
-
-
-@of_frame(answers.IDLE_TIME)
-def idle_causes(frame: pd.DataFrame) -> Drawing:
-    """Figure of idle time by cause.
-
-    Parameters
-    ----------
-    frame : DataFrame, schema `answers.IDLE_TIME`
-    """
-    by_cause = _largest_first(frame, "cause", "idle_ns")
-    by_cause = by_cause[by_cause > 0]
-    total = int(by_cause.sum())
-    if not total:
-        return no_figure("No device is ever idle")
-    unit, causes = TimeUnit.fitting(float(by_cause.iloc[0])), [*map(str, by_cause.index)]
-    traces = [
-        _stack(in_words(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
-        for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
-    ]
-    names = [
-        f"{in_words(cause)} {percent(value / total)}"
-        for cause, value in zip(causes, by_cause.tolist(), strict=True)
-    ]
-    first = f"{by_cause.iloc[0] / total:.0%} of that is {in_words(causes[0])}"
-    title = f"Devices are idle {human_duration(total)}; {first}"
-    axis = {"title": {"text": f"idle time, {unit.name}"}}
-    return new_figure(
-        traces,
-        title,
-        rows=len(traces),
-        barmode="stack",
-        showlegend=False,
-        xaxis=axis,
-        yaxis=named_rows(names),
-    )
+    axis = {"title": {"text": "share of the time, %"}, "range": [0, 100]}
+    meta = {"note": note}
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, meta=meta)
 
 
 @of_frame(answers.IDLE_TIME)
@@ -183,14 +155,15 @@ def overlap(frame: pd.DataFrame) -> Drawing:
     ----------
     frame : DataFrame, schema `answers.OVERLAP`
     """
-    rows = track_labels(frame)
+    shown, note = _shown(frame, frame["exposed_ns"], "exposed communication")
+    rows = track_labels(shown)
     parts = {
-        "compute alone": (frame["compute_ns"] - frame["overlap_ns"], CLASS_COLORS["compute"]),
-        "both": (frame["overlap_ns"], CLASS_COLORS["compute"]),
-        "exposed communication": (frame["exposed_ns"], CLASS_COLORS["communication"]),
+        "compute alone": (shown["compute_ns"] - shown["overlap_ns"], CLASS_COLORS["compute"]),
+        "both": (shown["overlap_ns"], CLASS_COLORS["compute"]),
+        "exposed communication": (shown["exposed_ns"], CLASS_COLORS["communication"]),
     }
     unit = TimeUnit.fitting(
-        float((frame["compute_ns"] + frame["exposed_ns"]).max()) if len(frame) else 0
+        float((shown["compute_ns"] + shown["exposed_ns"]).max()) if len(shown) else 0
     )
     traces = [
         _stack(name, rows, unit.of(time), time.tolist(), color)
@@ -211,7 +184,8 @@ def overlap(frame: pd.DataFrame) -> Drawing:
         else "Nothing communicates"
     )
     axis = {"title": {"text": f"time, {unit.name}"}}
-    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+    meta = {"note": note}
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, meta=meta)
 
 
 @of_frame(answers.EXPOSED_COMMUNICATION)
@@ -246,9 +220,10 @@ def utilization(frame: pd.DataFrame) -> Drawing:
     frame : DataFrame, schema `answers.UTILIZATION`
         By device, of one rank, or of a job with a column ``rank``.
     """
-    rows = track_labels(frame)
-    busy, active = frame["gpu_utilization"], frame["sm_activity"]
-    filled, small, tail = frame["sm_occupancy"], frame["small_grid_share"], frame["tail_share"]
+    shown, note = _shown(frame, 1 - frame["gpu_utilization"], "time without a kernel")
+    rows = track_labels(shown)
+    busy, active = shown["gpu_utilization"], shown["sm_activity"]
+    filled, small, tail = shown["sm_occupancy"], shown["small_grid_share"], shown["tail_share"]
     has_warps = filled.notna()
     parts = {
         "warps": (filled, FILLS[0]),
@@ -257,7 +232,7 @@ def utilization(frame: pd.DataFrame) -> Drawing:
         "no block: small grids": (small, FILLS[2]),
         "no block: last waves": (tail, FILLS[3]),
         "no block: communication": (busy - active - small - tail, BOUND_COLORS["communication"]),
-        "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unexplained"]),
+        "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unknown_waits"]),
         "no kernel runs": (1 - busy, IDLE),
     }
     shares = {
@@ -269,8 +244,9 @@ def utilization(frame: pd.DataFrame) -> Drawing:
         if share.any()
     ]
     title = _use(frame)
-    axis = {"title": {"text": "share of warp slots and of the window, %"}, "range": [0, 100]}
-    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+    axis = {"title": {"text": "share of warp slots and of the time, %"}, "range": [0, 100]}
+    meta = {"note": note}
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, meta=meta)
 
 
 def _use(frame: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ from htagraph.job.stragglers import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import SERIES
 from htagraph.model.labels import distinct_names
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
@@ -30,12 +30,15 @@ _MAX_COLUMNS = 400
 """Columns of a heat map: chosen, each a few pixels wide."""
 _MAX_ROWS = 24
 """Ranks from which rows of a heat map get thinner: chosen."""
+_MOST_ROWS = 64
+"""Ranks of a heat map, those that keep others waiting longest: chosen, each a few pixels high."""
 _MAX_RANKS = 16
 """Ranks with a color and symbol of their own."""
 _TOP = 12
 """Kernels compared across ranks: chosen, to fit a screen."""
-_SAME = 0.02
-"""Ratio to the median rank below which a rank is not called slower: chosen."""
+_SAME = 0.1
+"""Part of the median rank's time by which a rank has to differ to be named: chosen, less is a
+trifle."""
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"].fill]]
 
 
@@ -53,17 +56,20 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     """
     if collectives.empty:
         return no_figure("No collectives were matched across ranks")
-    begin = collectives.groupby("match")["start_ns"].min().sort_values(kind="stable").index
-    ranks = np.unique(collectives["rank"].to_numpy())
-    joined = -(-len(begin) // max_columns)
-    column = pd.Index(begin).get_indexer(pd.Index(collectives["match"])) // joined
-    row = np.searchsorted(ranks, collectives["rank"].to_numpy())
-    wait = np.full((len(ranks), int(column.max()) + 1), np.nan)
-    np.fmax.at(wait, (row, column), collectives["wait_ns"].to_numpy(np.float64))
-    unit = TimeUnit.fitting(float(np.nanmax(wait)))
     waits = collectives[collectives["last_rank"] != collectives["rank"]]
     late = waits.groupby("last_rank")["wait_ns"].sum()
     total = int(late.sum())
+    begin = collectives.groupby("match")["start_ns"].min().sort_values(kind="stable").index
+    every = np.unique(collectives["rank"].to_numpy())
+    caused_ns = late.reindex(every, fill_value=0).to_numpy()
+    ranks = np.sort(every[np.argsort(-caused_ns, kind="stable")[:_MOST_ROWS]])
+    drawn = collectives[collectives["rank"].isin(ranks)]
+    joined = -(-len(begin) // max_columns)
+    column = pd.Index(begin).get_indexer(pd.Index(drawn["match"])) // joined
+    row = np.searchsorted(ranks, drawn["rank"].to_numpy())
+    wait = np.full((len(ranks), int(column.max()) + 1), np.nan)
+    np.fmax.at(wait, (row, column), drawn["wait_ns"].to_numpy(np.float64))
+    unit = TimeUnit.fitting(float(np.nanmax(wait)))
     title = (
         f"{late.max() / total:.0%} of all collective wait ({human_duration(total)}) is for rank "
         f"{late.idxmax()}"
@@ -81,10 +87,10 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     }
     axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
     figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
-    if joined > 1:
-        figure.layout["meta"] = {
-            "note": f"Each column is {joined} collectives and shows the longest wait."
-        }
+    some = f"The {len(ranks)} of {len(every):,} ranks that keep others waiting longest."
+    many = f"Each column is {joined} collectives and shows the longest wait."
+    notes = [some] * (len(ranks) < len(every)) + [many] * (joined > 1)
+    figure.layout["meta"] = {"note": " ".join(notes)}
     return figure
 
 
@@ -178,10 +184,15 @@ def step_spread(frame: pd.DataFrame) -> Drawing:
     }
     differ = (spread["max"] - spread["min"]).to_numpy(np.int64)
     widest = spread.index[int(differ.argmax())]
+    by = human_duration(int(differ.max()))
+    is_same = int(differ.max()) < _SAME * int(spread["median"].median())
     title = (
-        f"A step takes {human_duration(float(spread['median'].median()))} (median of ranks and "
-        f"steps); ranks differ most in {label(widest, width=28)}, by "
-        f"{human_duration(int(differ.max()))}"
+        f"Every rank takes as long as the others for each step, within {by}"
+        if is_same
+        else f"Ranks differ most in {label(widest, width=28)}, by {by}"
     )
+    if (each["rank"] == each["rank"].iloc[0]).all():
+        ends = [human_duration(int(end)) for end in (spread["min"].min(), spread["max"].max())]
+        title = f"{human_count(len(spread), 'step')} take {ends[0]} to {ends[1]}"
     axis = {"title": {"text": f"length of the step, {unit.name}"}, "rangemode": "tozero"}
     return new_figure([bars], title, yaxis=axis, xaxis={"type": "category"})

@@ -11,7 +11,7 @@ from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import Color
-from htagraph.model.kinds import Bound, in_words
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.reports.plots.drawing import Drawing
@@ -25,7 +25,6 @@ from htagraph.reports.plots.style import (
     named_rows,
     new_figure,
     of_path,
-    one_bar,
     percent,
     step_lines,
     time_axis,
@@ -33,40 +32,19 @@ from htagraph.reports.plots.style import (
 from htagraph.reports.plots.thinning import Blocks, thin_path
 from htagraph.reports.step_shares import time_by_step
 
-__all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "steps"]
+__all__ = ["critical_path_timeline", "job_path_timeline", "steps"]
 
 _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
-_MAX_STEPS = 60
-"""Steps with a bar: chosen."""
+_MAX_STEPS = 24
+"""Steps with a bar: chosen, to fit a screen."""
+_MAX_BOUNDS, _LEAST = 8, 0.01
+"""Most bounds with a row of their own, and their least share of the path; the others share the last
+row. Chosen, to fit a screen."""
 _MAX_RANKS = 16
 """Ranks with a row of their own: chosen."""
-_MIN_SHARE = 0.05
-"""Share of the path from which a bound is in the title: chosen."""
 _BAR = 0.86
 """Height of a bar in a row of 1, which leaves a gap between rows."""
-
-
-@of_path("CriticalPath", "JobPath")
-def critical_path(path: CriticalPath | JobPath) -> Drawing:
-    """Figure of the critical path as one stacked bar: its time by bound.
-
-    Parameters
-    ----------
-    path : CriticalPath or JobPath
-    """
-    frame = path.breakdown(by="bound")
-    frame = frame[frame["dur_ns"] > 0]
-    columns = (frame.index.astype(str), frame["dur_ns"], frame["share"])
-    parts, shares = [], []
-    for bound, dur, share in zip(*columns, strict=True):
-        said = f"{human_duration(dur)} ({share:.1%})"
-        parts.append((in_words(bound), share, color_of(BOUND_COLORS, bound), said))
-        if share >= _MIN_SHARE:
-            shares.append(f"{share:.0%} {in_words(bound)}")
-    largest = " and ".join(shares[:2]) or "empty"
-    title = f"The critical path of {human_duration(path.dur_ns)} is {largest}"
-    return one_bar(parts, title, "share of the window, %")
 
 
 @of_path("CriticalPath")
@@ -87,21 +65,26 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
+    n_own = min(int((totals["share"] >= _LEAST).sum()), _MAX_BOUNDS)
+    n_own = len(totals) if len(totals) <= n_own + 1 else n_own
     rows = [
         # Rows are named, so no hatch has to tell the bound; it would look like more segments.
         _row(
             segments,
             blocks,
             blocks.code == codes[bound],
-            (row, bound, origin, unit),
+            (min(row, n_own), bound, origin, unit),
             color_of(BOUND_COLORS, bound)._replace(hatch=""),
         )
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [
-        f"{in_words(name)} {percent(share)}"
-        for name, share in zip(totals.index, totals["share"], strict=True)
+        f"{bound_in_words(name)} {percent(share)}"
+        for name, share in zip(totals.index[:n_own], totals["share"], strict=False)
     ]
+    if len(totals) > n_own:
+        rest = float(totals["share"].iloc[n_own:].sum())
+        marks.append(f"{len(totals) - n_own} others {percent(rest)}")
     return new_figure(
         rows,
         _longest(segments, origin),
@@ -206,7 +189,7 @@ def _row(
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
-    name = in_words(bound)
+    name = bound_in_words(bound)
     x = unit.of(blocks.span_ns[at])
     return bars(name, np.full(len(at), row), x, color, hover) | {
         "base": unit.of(blocks.start_ns[at] - origin),
@@ -225,7 +208,7 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
     if segments.empty:
         return "The critical path is empty"
     longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
-    bound = in_words(longest["bound"])
+    bound = bound_in_words(longest["bound"])
     return (
         f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, "
         f"{label(longest['name'])}, at {human_duration(longest['start_ns'] - origin)}"
@@ -280,7 +263,7 @@ def steps(path: CriticalPath) -> Drawing:
     labels = Bound.labels()
     traces = [
         bars(
-            in_words(labels[bound]),
+            bound_in_words(labels[bound]),
             np.arange(len(shown)),
             unit.of(shown[:, bound]),
             color_of(BOUND_COLORS, labels[bound]),
@@ -307,7 +290,5 @@ def _steps_title(names: list[str], total: I64) -> str:
     if len(names) == 1:
         return f"One step, {human_duration(int(total[0]))}"
     slowest = label(names[int(total.argmax())], width=28)
-    return (
-        f"{len(names):,} steps of {human_duration(float(np.median(total)))} (median); the slowest, "
-        f"{slowest}, takes {human_duration(int(total.max()))}"
-    )
+    ends = f"{human_duration(int(total.min()))} to {human_duration(int(total.max()))}"
+    return f"{len(names):,} steps take {ends}, {slowest} the longest"

@@ -168,10 +168,10 @@ def _note(frame: pd.DataFrame, n_rows: int, n_shown: int, window_ns: int) -> str
     if n_rows > n_shown:
         notes.append(f"The {n_shown} of {n_rows} that tell or change most are drawn.")
     if not frame["n_samples"].any():
-        notes.append("No sample was taken in this window: values come from the samples around it.")
+        notes.append("No sample was taken in this time: values come from the samples around it.")
     for instrument, unsure in frame.groupby("instrument")["uncertainty_ns"].max().items():
         if unsure:
-            than = ", which is more than the window" if unsure >= window_ns else ""
+            than = ", which is longer than the run" if unsure >= window_ns else ""
             off = f"Times of {label(instrument)} may be off by {human_duration(int(unsure))}"
             notes.append(f"{off} to either side{than}.")
     return " ".join(notes)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BOUND_COLORS", "CAUSE_COLORS", "CLASS_COLORS", "LEGIBLE_PX", "TimeUnit", "bars", "color_of",
     "durations_axis", "hatched", "label", "named_rows", "new_figure", "no_figure", "of_frame",
-    "of_path", "one_bar", "percent", "series_line", "series_marker", "step_lines", "stepped",
+    "of_path", "percent", "series_line", "series_marker", "step_lines", "stepped",
     "time_axis", "track_labels", "translucent",
 ]  # fmt: skip
 
@@ -56,10 +56,6 @@ _SYMBOLS = ("circle", "square", "diamond", "cross")
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
 """Height of a row of bars, of title and axis, and of a figure without data."""
-_MIN_SHARE = 0.05
-"""Share of a bar from which its part has room for a text: chosen."""
-_CHARACTERS = 160
-"""Characters of the least legible size across a figure: chosen, of a figure as wide as a page."""
 LEGIBLE_PX = 9
 """Size below which a text is left out, as bars that are too narrow for it make it smaller."""
 _MAX_STEP_LINES = 40
@@ -279,41 +275,6 @@ def stepped(
         "line": {"shape": "hv", "width": width, **style},
         "hovertemplate": f"{name}: {value}<extra></extra>",
     }
-
-
-def _on_bar(name: str, share: float) -> str:
-    """Name and share of a part, if there is room; else its share, or nothing.
-
-    Examples
-    --------
-    >>> _on_bar("sync", 0.2), _on_bar("launched before capture", 0.1), _on_bar("sync", 0.01)
-    ('sync<br>20%', '10%', '')
-    """
-    said = f"{name}<br>{share:.0%}" if len(name) < share * _CHARACTERS else f"{share:.0%}"
-    return said if share >= _MIN_SHARE else ""
-
-
-def one_bar(parts: Sequence[tuple[str, float, Color, str]], title: str, axis: str) -> Drawing:
-    """Figure of one bar of parts: name, share, color, and text on hovering.
-
-    A part has its name where that is legible.
-    """
-    inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-    traces = [
-        bars(name, [""], [share * 100], color, [hover])
-        | {"text": [_on_bar(name, share)], **inside}
-        | {"insidetextfont": {"color": color.ink}}
-        for name, share, color, hover in parts
-    ]
-    return new_figure(
-        traces,
-        title,
-        rows=1,
-        barmode="stack",
-        xaxis={"title": {"text": axis}, "range": [0, 100]},
-        bargap=0.1,
-        uniformtext={"minsize": LEGIBLE_PX, "mode": "hide"},
-    )
 
 
 def no_figure(title: str) -> Drawing:

@@ -52,10 +52,10 @@ def test_the_time_until_there_is_room_is_bound_by_the_full_device():
     """The path says which kernel fills it."""
     dag = stepped()
     path = critical_path(dag, dag.span)
-    full = path[path["bound"] == "device_full"]
+    full = path[path["bound"] == "waiting_for_sms"]
 
     assert set(full["name"]) == {"fills"}
-    assert set(full["rule"].astype(str)) == {"device full"}
+    assert set(full["rule"].astype(str)) == {"no free SMs"}
 
 
 def test_work_that_finds_room_anywhere_in_a_run_waited_for_something_else():

@@ -1,4 +1,4 @@
-"""Drag: how much shorter the window would be if a group of events took no time."""
+"""Cost: how much shorter the window would be if a group of events took no time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import host_of, innermost, track_codes
 from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.naming import modules_at
-from htagraph.model.answers import DRAG
+from htagraph.model.answers import COST
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
@@ -27,7 +27,7 @@ from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
 
-__all__ = ["drag"]
+__all__ = ["cost"]
 
 _OF_EVENTS = ("name", "op", "module", "stream")
 
@@ -42,18 +42,18 @@ class _Groups(NamedTuple):
     removal: Removal
 
 
-def drag(
+def cost(
     dag: Dag,
     window: Window,
     *,
     by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name",
 ) -> pd.DataFrame:
-    """Drag of each group: how much shorter the window would be if the group took no time.
+    """Cost of each group: how much shorter the window would be if the group took no time.
 
     ::
 
         cpu 1    |[launch >a][launch >b]        [sync @*]    without a, the wait for b ends 9 us
-        stream 7 |      [a <a                       ]        earlier: a takes 29 us, its drag is 9
+        stream 7 |      [a <a                       ]        earlier: a takes 29 us, its cost is 9
         stream 9 |                 [b <b   ]
 
     Parameters
@@ -64,9 +64,9 @@ def drag(
 
     Returns
     -------
-    DataFrame, schema `answers.DRAG`
-        Groups with anything in the window, most drag first. Drags do not add up: two groups that
-        hide each other have no drag alone.
+    DataFrame, schema `answers.COST`
+        Groups with anything in the window, most cost first. Costs do not add up: two groups that
+        hide each other have no cost alone.
 
     Raises
     ------
@@ -75,10 +75,10 @@ def drag(
 
     Notes
     -----
-    Drag (Devaux, 1999) is found by replaying the whole trace without the group: its host events
+    Cost (Devaux, 1999) is found by replaying the whole trace without the group: its host events
     take no own time; its kernels and copies take none, start when their stream is free, and wait
-    for no launch. Work launched before the capture still delays others. The start of a later window
-    moves, too, so its drag may be negative. Of a bound or a rule, edges stay but take no time.
+    for no launch. Work from before the profile still delays others. The start of a later window
+    moves, too, so its cost may be negative. Of a bound or a rule, edges stay but take no time.
 
     Examples
     --------
@@ -89,8 +89,8 @@ def drag(
     ...     stream 7 |      [a <a                       ]
     ...     stream 9 |                 [b <b   ]
     ... '''))
-    >>> drag(dag, dag.span)[["group", "n_events", "time_ns", "path_ns", "drag_ns"]]
-                       group  n_events  time_ns  path_ns  drag_ns
+    >>> cost(dag, dag.span)[["group", "n_events", "time_ns", "path_ns", "cost_ns"]]
+                       group  n_events  time_ns  path_ns  cost_ns
     0                      a         1    29000    35000     9000
     1  cudaDeviceSynchronize         1     9000     4000     4000
     2       cudaLaunchKernel         2    22000        0        0
@@ -101,20 +101,20 @@ def drag(
         found = _of_events(dag, window, replay, by)
     else:
         found = _of_edges(dag, window, replay, by)
-    drag_ns = found.removal.drags_ns(window)
+    cost_ns = found.removal.costs_ns(window)
     kept = np.flatnonzero((found.n_events > 0) | (found.path_ns > 0))
-    frame = DRAG.frame(
+    frame = COST.frame(
         {
             "group": found.names[kept],
             "n_events": found.n_events[kept],
             "time_ns": found.time_ns[kept],
             "path_ns": found.path_ns[kept],
-            "drag_ns": drag_ns[kept],
-            "drag_share": drag_ns[kept] / max(window.dur_ns, 1),
+            "cost_ns": cost_ns[kept],
+            "cost_share": cost_ns[kept] / max(window.dur_ns, 1),
         }
     )
     return frame.sort_values(
-        ["drag_ns", "path_ns", "time_ns", "group"],
+        ["cost_ns", "path_ns", "time_ns", "group"],
         ascending=[False, False, False, True],
         ignore_index=True,
     )
@@ -133,7 +133,7 @@ def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     there = there[group[there] >= 0]
     segments = critical_path(dag, window)
     on_path = gather(group, segments["event"].to_numpy(np.int64))
-    on_path[segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label] = -1
+    on_path[segments["bound"] == Bound.WORK_FROM_BEFORE_THE_PROFILE.label] = -1
     path_ns = segments["dur_ns"].to_numpy(np.int64)[on_path >= 0]
     return _Groups(
         names,
@@ -187,8 +187,8 @@ def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
         rest = np.where(bound, times[edges.head] - explained_until(dag, edges), 0)
         rest = np.clip(rest, 0, weight)
         code = edge_bounds(dag, edges).astype(np.int64)
-        rest[code == Bound.UNEXPLAINED] = 0
-        other = np.where(rest > 0, np.int64(Bound.UNEXPLAINED), -1)
+        rest[code == Bound.UNKNOWN_WAITS] = 0
+        other = np.where(rest > 0, np.int64(Bound.UNKNOWN_WAITS), -1)
     else:
         labels = Rule.labels()
         code, other = edges.rule.astype(np.int64), np.full(len(edges), -1)

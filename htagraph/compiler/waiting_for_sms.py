@@ -39,11 +39,11 @@ from htagraph.model.inference import Inferred, Support
 from htagraph.model.kinds import EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 
-__all__ = ["device_full"]
+__all__ = ["waiting_for_sms"]
 
 _DRAIN = 0.03
 """Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;
-``tests/compiler/test_device_full.py``)."""
+``tests/compiler/test_waiting_for_sms.py``)."""
 _DRAIN_OF_LARGE = 0.1
 """The same of a kernel that is known to be larger than the device."""
 _ALL_BUT = 0.9
@@ -190,7 +190,7 @@ def _fillers(
         if fills and drains[best].any():
             found = met.take(rows[drains[best]])
             support = Support(
-                Rule.DEVICE_FULL,
+                Rule.NO_FREE_SMS,
                 work_label(structure, int(found.filler[0])),
                 work_label(structure, int(found.work[0])),
                 len(found.work),
@@ -217,7 +217,7 @@ def _edges(structure: Structure, met: _Meetings) -> EdgeTable:
     is_own = (ended_ns > events.ts_ns[met.filler]) & (ended_ns <= events.ts_ns[met.work])
     tail = np.where(is_own, end_node(own), start_node(met.filler))
     return EdgeTable.of(
-        Rule.DEVICE_FULL,
+        Rule.NO_FREE_SMS,
         tail,
         start_node(met.work),
         lag_ns=events.ts_ns[met.work] - events.node_ts_ns[tail],
@@ -225,7 +225,7 @@ def _edges(structure: Structure, met: _Meetings) -> EdgeTable:
     )
 
 
-def device_full(structure: Structure, known: EdgeTable) -> Inferred:
+def waiting_for_sms(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges to work that has no room, because a kernel fills the device.
 
     What other rules of inference explain counts as well, where a kernel is judged: it met the

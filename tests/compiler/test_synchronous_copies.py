@@ -174,7 +174,7 @@ def test_no_long_copy_call_of_a_real_trace_lacks_its_copy(name, n_long):
     events = dag.events
     is_copy = call_meanings(events) == CallMeaning.COPY
     long = np.flatnonzero(is_copy & (events.dur_ns > 1_000_000))
-    held = dag.edges.head[dag.edges.rule == Rule.BLOCKING_COPY] >> 1
+    held = dag.edges.head[dag.edges.rule == Rule.SYNCHRONOUS_COPY] >> 1
 
     assert len(long) == n_long
     assert np.isin(long, held).all()
@@ -221,7 +221,7 @@ def test_in_simulated_programs_calls_wait_that_do():
         work = np.flatnonzero(events.kind == EventKind.MEMCPY)
         call = dag.launch[work]
         waits = events.names(dag.parent[call]) == "waits"
-        held = np.isin(2 * call + 1, dag.edges.head[dag.edges.rule == Rule.BLOCKING_COPY])
+        held = np.isin(2 * call + 1, dag.edges.head[dag.edges.rule == Rule.SYNCHRONOUS_COPY])
 
         assert held.tolist() == waits.tolist()
         n_waits, n_others = n_waits + waits.sum(), n_others + (~waits).sum()

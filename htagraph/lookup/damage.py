@@ -1,4 +1,4 @@
-"""The part of a window in which nothing was lost, if records of much of the window were.
+"""What of a trace is damaged, and the part of a window in which nothing was lost.
 
 Where device work or launches are lost, the path runs along what is left. Of a window with such
 holes, the longest part between two of them is judged.
@@ -6,19 +6,23 @@ holes, the longest part between two of them is judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from htagraph.algorithms.intervals import Intervals, gaps, union
+from htagraph.lookup.clock_jumps import clock_jumps
+from htagraph.lookup.lost_records import lost_records
+from htagraph.lookup.lost_steps import lost_steps
+from htagraph.lookup.reader_damage import reader_damage
 from htagraph.model.dag import Dag
 from htagraph.model.damage import HOLES, Damage
 from htagraph.model.window import Window
-from htagraph.queries.damage import damage_of
 
 __all__ = [
     "LOST_LIMIT",
     "WHOLE_PART",
+    "damage_of",
     "holes_of",
     "longest_whole_part",
     "lost_in_words",
@@ -30,18 +34,32 @@ LOST_LIMIT = 0.05
 """Share of a window in holes up to which it is judged nevertheless.
 
 Chosen: causes are told apart by larger shares. Pinned by
-`test_whole_part.py::test_a_small_hole_is_only_told`.
+`test_damage.py::test_a_small_hole_is_only_told`.
 """
 
 _LEAST_SHARE = 1 / 3
 """Share of a window from which on a part is judged in its place.
 
 Chosen: a hole in the middle leaves less than half on each side. Pinned by
-`test_whole_part.py::test_a_part_of_a_third_is_judged_in_place_of_the_whole`.
+`test_damage.py::test_a_part_of_a_third_is_judged_in_place_of_the_whole`.
 """
 
 WHOLE_PART = "the longest part without lost records"
 """Name of the part."""
+
+_FINDERS: tuple[Callable[[Dag], Iterable[Damage]], ...] = (
+    reader_damage,
+    lost_records,
+    lost_steps,
+    clock_jumps,
+)
+"""What finds damage, each of the whole trace. To add one: a function in `lookup`, and its place."""
+
+
+def damage_of(dag: Dag, window: Window) -> list[Damage]:
+    """Damage of the trace that reaches into the window."""
+    found = (one for finder in _FINDERS for one in finder(dag))
+    return [one for one in found if one.overlaps(window.start_ns, window.end_ns)]
 
 
 def holes_of(found: Iterable[Damage]) -> Intervals:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 import htagraph as hg
-from htagraph.findings.whole_part import WHOLE_PART
+from htagraph.lookup.damage import WHOLE_PART
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
 from tests.lookup.launched import drawing
@@ -65,7 +65,7 @@ def test_lost_launches_are_lost_too() -> None:
 
 
 def test_of_a_device_without_records_nothing_is_judged() -> None:
-    """The host alone does not say what bounds the run."""
+    """The host alone does not say what limits the run."""
     verdict = trace(30, lost=range(30)).compile().verdict()
 
     assert "No part of it can be judged" in verdict.withheld
@@ -78,7 +78,5 @@ def test_a_report_is_on_the_part_and_says_so() -> None:
     summary = Summary.of(one, one.compile())
 
     assert summary.window_name == WHOLE_PART
-    assert summary.caveats == [
-        f"This report is on {WHOLE_PART} (-w 0:420000), and -w trace reports on all."
-    ]
+    assert summary.caveats == [f"Left out: 773 us around {WHOLE_PART} (-w trace: all)."]
     assert Summary.of(one, one.compile(), "trace").verdict.findings == ()
