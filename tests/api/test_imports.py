@@ -81,11 +81,7 @@ NOT_FOR_A_PATH = (
 @pytest.mark.parametrize(
     ("options", "answer", "needless"),
     [
-<<<<<<< HEAD
-        (["path"], "Critical path of this run", NOT_FOR_A_PATH),
-=======
         (["path"], "Critical path of this run: ", NOT_FOR_A_PATH),
->>>>>>> words
         (["report", "--no-files"], "rank0", NOT_FOR_A_VERDICT),
     ],
     ids=["path", "verdict"],

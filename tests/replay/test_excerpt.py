@@ -83,7 +83,6 @@ def test_what_a_rank_saves_alone_is_saved_once(dag):
     assert found["alone_ns"].max() < part.window.dur_ns
 
 
-<<<<<<< HEAD
 def test_shares_are_those_of_the_window(dag):
     part = _part(dag)
     found = part.scaled(trials_of(part).causes)
@@ -91,17 +90,11 @@ def test_shares_are_those_of_the_window(dag):
     np.testing.assert_allclose(found["saves_share"].to_numpy(), expected)
 
 
-=======
->>>>>>> page
 def test_the_verdict_says_what_its_savings_rest_on(dag):
     path, part = CriticalPath(dag, dag.span), _part(dag)
     path.__dict__["excerpt"] = part
     verdict = find_bounds(path)
-<<<<<<< HEAD
     assert part.sentence in verdict.document()["notes"]
-=======
-    assert verdict.rests_on == part.sentence
->>>>>>> page
     assert verdict.findings[0].cost_ns > part.window.dur_ns
     assert find_bounds(CriticalPath(dag, dag.span)).rests_on == ""
 

@@ -1,21 +1,17 @@
-"""Colors of the page: one legend next to its sections, and marks in front of labels."""
+"""Colors of a page: marks in front of labels, and their legend."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 from htagraph.model.colors import IDLE
 from htagraph.model.kinds import bound_in_words
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 
-__all__ = ["TOLD", "color_rules", "legend", "mark"]
+__all__ = ["color_rules", "legend", "mark"]
 
-_COLORS = BOUND_COLORS | {"idle": IDLE}
-_MARKED = CAUSE_COLORS | _COLORS
-_QUALIFIED = {"exposed communication", "exposed copies"}
-
-TOLD = {bound_in_words(name) for name in _COLORS} | _QUALIFIED
-"""Names of traces of figures that need no legend of their own."""
+_MARKED = CAUSE_COLORS | BOUND_COLORS | {"idle": IDLE}
 
 
 def mark(label: str) -> str:
@@ -37,14 +33,17 @@ def color_rules() -> str:
     )
 
 
-def legend(drawn: str) -> str:
-    """List of the bounds whose colors occur in figures (as JSON) or elements (as HTML).
+def legend(names: Iterable[str]) -> str:
+    """List of bounds with their colors; empty if any name is no bound.
 
     Examples
     --------
-    >>> legend('<i data-key="host"></i>')
-    '<ul class="legend" aria-label="Colors"><li data-key="host">CPU operators</li></ul>'
+    >>> legend(["unknown waits"])
+    '<ul class="legend" aria-label="Colors"><li data-key="unknown_waits">unknown waits</li></ul>'
     """
-    used = [name for name, color in _COLORS.items() if color.fill in drawn or mark(name) in drawn]
-    items = "".join(f"<li{mark(name)}>{escape(bound_in_words(name))}</li>" for name in used)
-    return f'<ul class="legend" aria-label="Colors">{items}</ul>' if used else ""
+    labels = {bound_in_words(name): name for name in BOUND_COLORS}
+    told = list(dict.fromkeys(map(bound_in_words, names)))
+    if not told or not labels.keys() >= set(told):
+        return ""
+    items = "".join(f"<li{mark(labels[name])}>{escape(name)}</li>" for name in told)
+    return f'<ul class="legend" aria-label="Colors">{items}</ul>'
