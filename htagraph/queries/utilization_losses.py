@@ -48,7 +48,7 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
     >>> losses = hg.load(hg.demo_trace("none")).compile().utilization_losses()
     >>> losses[["use", "name", "share"]].head(3).round(2)
               use                    name  share
-    0  few_blocks  ampere_sgemm_128x64_nn   0.54
+    0  few_blocks  ampere_sgemm_128x64_nn   0.55
     1        used  ampere_sgemm_128x64_nn   0.19
     2        idle                           0.13
     """

@@ -66,7 +66,7 @@ def test_a_report_on_a_rank_in_a_file_is_named_by_both(run, export) -> None:
     """``rank-1`` by itself would be that of any export."""
     out, _ = run("report", export / "rank-1", "--no-files", "-q")
 
-    assert out.splitlines()[0] == "run.sqlite/rank-1"
+    assert out.startswith("run.sqlite/rank-1 · rank 1 · ")
 
 
 def test_an_execution_trace_in_a_folder_is_used(run, tmp_path) -> None:

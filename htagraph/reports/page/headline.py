@@ -20,7 +20,7 @@ from htagraph.reports.summary import Summary
 
 __all__ = ["Tile", "first_screen", "tiles"]
 
-_COST = re.compile(r"\S*\d%")
+_COST = re.compile(r"(?:&lt;)?\d{1,3}%")
 
 
 class Tile(NamedTuple):
