@@ -115,7 +115,8 @@ def clocks_in_words(error_ns: int) -> str:
 def _target(kind: str, target: str) -> str:
     """The target in words."""
     if kind == "Python code":
-        return f"code {target}"
+        where, _, neighbour = target.partition(" ")
+        return f"code {where} {name_label(neighbour)}".rstrip()
     if kind != "fusion":
         return target
     names = [name_label(name, width=32) for name in target.split(" + ")]
