@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
-    from htagraph.job.workers import Workers, load_workers
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -67,7 +66,6 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
-    "Workers",
     "at_roof",
     "bandwidth",
     "code",
@@ -89,7 +87,6 @@ __all__ = [
     "load_dumps",
     "load_graph",
     "load_job",
-    "load_workers",
     "no_wait",
     "op",
     "overlap",
@@ -130,7 +127,6 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
-    "Workers": "job.workers",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
@@ -151,7 +147,6 @@ _HOMES = {
     "load_dumps": "job.dumps",
     "load_graph": "compiled",
     "load_job": "job.loading",
-    "load_workers": "job.workers",
     "no_wait": "replay.changes",
     "op": "selection",
     "overlap": "replay.device_changes",

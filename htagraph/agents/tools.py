@@ -32,13 +32,11 @@ from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.dumps import load_dumps
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.job.workers import load_workers
 from htagraph.lookup.conditions import rows_where
 from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS
 from htagraph.readers.flight_recorder.reader import find_dumps
-from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.no_rows import not_recorded
 from htagraph.reports.prediction import (
@@ -111,12 +109,6 @@ class VerdictTool(RunTool):
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The first screen of a report."""
-        file = session.root.existing(self.path)
-        if is_worker_timeline(file):
-            workers = load_workers(file)
-            head = {"verdict": plain(workers.verdict().split("\n"), longest=None)}
-            tables = ("stages", workers.stages()), ("savings", workers.savings())
-            return self.fitted(head, *(rows_part(name, one, _MORE) for name, one in tables))
         head, parts = verdict_parts(self.target(session))
         return self.fitted(head, *parts)
 

@@ -38,14 +38,12 @@ from htagraph.cli.tables import (
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
-from htagraph.model.frames import WORKER_SAVINGS
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.native.memory import returns_memory
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
-from htagraph.readers.worker_timeline.reader import is_worker_timeline
 from htagraph.reports.brief import next_question
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
 from htagraph.reports.markdown import job_tables
@@ -111,14 +109,6 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Find what limits a run and what to try first. A folder is a job, one trace per rank."""
-    if len(paths) == 1 and is_worker_timeline(paths[0]):
-        if window or rank is not None or out is not None or open_page:
-            raise QueryError(
-                "--window, --rank, --out and --open are for traces of ranks.",
-                hint="leave them out: all workers are in one timeline.",
-            )
-        _report_workers(paths[0], json_file, quiet=quiet)
-        return
     _check_files(out, files=files, open_page=open_page)
     source = given(paths, rank, capture, beside)
     captures = _captures(source, has_file=out is not None or bool(json_file))
@@ -215,30 +205,6 @@ def _report_parts(
             style="dim",
             markup=False,
         )
-
-
-def _report_workers(path: Path, json_file: str, *, quiet: bool) -> None:
-    """Print what a job loses whose workers are in one timeline; no files are written."""
-    from htagraph.job.workers import load_workers  # noqa: PLC0415  deferred: few need it
-    from htagraph.reports.json_document import records  # noqa: PLC0415  deferred: few need it
-
-    with shown_progress(quiet=quiet):
-        begin_stage("Replaying the workers")
-        workers = load_workers(path)
-        verdict, stages, savings = workers.verdict(), workers.stages(), workers.savings()
-    if json_file:
-        tables = {"stages": records(stages), "savings": records(savings)}
-        document = {"verdict": verdict.split("\n"), "slowdown": workers.slowdown, **tables}
-        if _write_document(document, json_file) is None:
-            return
-    console = output()
-    console.print(path.name, style="bold", markup=False)
-    console.print(workers.facts, markup=False)
-    console.print()
-    console.print(verdict, markup=False)
-    print_titled(console, "A step of each pipeline rank, on average", stages)
-    shown = savings[WORKER_SAVINGS.shown(savings)]
-    print_titled(console, "What each repair would save of a step", shown)
 
 
 def _trace_summary(

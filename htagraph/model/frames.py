@@ -48,9 +48,6 @@ __all__ = [
     "STEPS",
     "STEP_DIFF",
     "STEP_SHARES",
-    "WORKER_SAVINGS",
-    "WORKER_SLOWDOWNS",
-    "WORKER_STAGES",
 ]
 
 
@@ -380,48 +377,4 @@ LAST_COLLECTIVES = schema(
         "stack": text("all frames, innermost first"),
     },
     first="rank operation seq group is_waiting state code",
-)
-
-WORKER_STAGES = schema(
-    "WORKER_STAGES",
-    {
-        "pp": identifier("pipeline rank"),
-        "dur_ns": duration("length of a step; the next seven add up to it", dtype="float64"),
-        "gather_ns": duration("before its first compute: parameters", dtype="float64"),
-        "warm_up_ns": duration("then until its first compute", dtype="float64"),
-        "forward_ns": duration("forward of all micro-batches", dtype="float64"),
-        "backward_ns": duration("backward of all micro-batches", dtype="float64"),
-        "stall_ns": duration("between these: waits and transfers", dtype="float64"),
-        "drain_ns": duration("from its last compute to the last of its replica", dtype="float64"),
-        "after_ns": duration("from there: gradients, optimizer", dtype="float64"),
-    },
-)
-
-WORKER_SAVINGS = schema(
-    "WORKER_SAVINGS",
-    {
-        "change": label(
-            "what becomes as its peers: worker, workers, replica, stage, micro-batch, transfer; "
-            "no transfer: takes no time"
-        ),
-        "stage": identifier("stage, counted over all chunks; -1 for several"),
-        "dp": identifier("data-parallel rank, -1 for several"),
-        "pp": identifier("pipeline rank, -1 for several"),
-        "tp": identifier("tensor-parallel rank, -1 for several"),
-        "ratio": number("1", "how many times as long as its peers it takes"),
-        "saves_ns": duration("shorter step, after the causes before it", dtype="float64"),
-        "alone_ns": duration("shorter step by this alone", dtype="float64"),
-        "share": share("saves_ns of a step"),
-        "is_cause": flag("saves enough, and is slower than its peers by enough, to be named"),
-    },
-    first="change stage dp tp ratio saves_ns share is_cause",
-)
-
-WORKER_SLOWDOWNS = schema(
-    "WORKER_SLOWDOWNS",
-    {
-        "group": name("pipeline rank, data-parallel rank, kind of slice, or worker (dp-pp-tp)"),
-        "slowdown": number("1", "ideal step with this group as recorded, over the ideal step"),
-        "share": share("of what the job loses that goes if this group alone is ideal"),
-    },
 )

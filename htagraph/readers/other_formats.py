@@ -60,7 +60,7 @@ class OtherFormat(NamedTuple):
 FLIGHT_RECORDER = "a flight recorder dump of PyTorch"
 """Name of what `htagraph.load_dumps` reads."""
 WORKER_TIMELINE = "a timeline of all workers of a job"
-"""Name of what `htagraph.load_workers` reads."""
+"""Name of one file with the steps of all ranks: each thread of each process is one."""
 
 FROM_ROCM = (
     "`rocpd convert -i FILE --output-format pftrace` (rocprofv3) or `rpd2tracing.py FILE OUT.json` "
@@ -109,7 +109,7 @@ def _is_worker_timeline(head: bytes) -> bool:
 _FORMATS = (
     OtherFormat(
         WORKER_TIMELINE,
-        "`htagraph report FILE` and `htagraph.load_workers` read it.",
+        "StragglerAnalysis of ByteDance reads it; `htagraph report` takes one trace per rank.",
         _is_worker_timeline,
     ),
     OtherFormat(
@@ -190,6 +190,6 @@ def refuse_other_format(source: str | Path | bytes, **_options: object) -> NoRet
     assert found is not None
     path = None if isinstance(source, bytes) else Path(source)
     hint = found.hint if path is None else found.hint_on(path)
-    is_read = found.name in (FLIGHT_RECORDER, WORKER_TIMELINE)
+    is_read = found.name == FLIGHT_RECORDER
     what = "which is no trace of one rank" if is_read else "which htagraph does not read"
     raise TraceFormatError(f"this is {found.name}, {what}.", path=path, hint=hint)

@@ -22,7 +22,6 @@ from htagraph.agents.tools import WhatIfTool
 from htagraph.demo_traces import demo_trace
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.summary import Summary
-from tests.job.worker_timelines import Job, file_of
 from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -109,15 +108,6 @@ def test_hang_names_the_collective_and_who_waits(tmp_path):
     assert answer["n_ranks"] == 3
     assert rows(answer["hangs"])[0]["ranks"] == "2"
     assert [one["is_waiting"] for one in rows(answer["last_collectives"])] == [True] * 3
-
-
-def test_a_verdict_of_a_timeline_of_workers_is_what_they_lose(tmp_path):
-    """One file is the whole job."""
-    (tmp_path / "timeline.json.gz").write_bytes(file_of(Job())[0])
-    answer = ask(Desk(Root.of(tmp_path)), "verdict", path="timeline.json.gz")
-
-    assert answer["verdict"][0].startswith("No worker, stage, micro-batch or transfer costs 3%")
-    assert len(rows(answer["stages"])) == 4
 
 
 def test_a_verdict_is_the_first_screen_of_the_report(desk, folder):

@@ -12,7 +12,6 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import VERBS, main
-from tests.job.worker_timelines import Job, file_of
 from tests.real_traces import CAPTURES
 
 _VERBS = "|".join(VERBS)
@@ -30,14 +29,13 @@ PRINTING = {
     "a report on nothing": ("report", "my run.json.gz", "-w", "0:10", "--no-files"),
     "an unknown question": ("ask", "kernels", "job/a-0.json.gz", "job/a-1.json.gz"),
     "a repaired file": ("info", "cut.json"),
-    "a timeline of workers": ("path", "workers.json"),
     "a dump": ("info", "dumps/nccl_trace_rank_0"),
 }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Demo traces under names that a shell would split, a cut one, dumps, and workers."""
+    """Demo traces under names that a shell would split, a cut one, and dumps."""
     into = tmp_path_factory.mktemp("printed")
     demo = hg.demo_trace("dataloader")
     shutil.copy(demo, into / "my run.json.gz")
@@ -47,7 +45,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rank, file in enumerate(sorted(Path(hg.demo_trace("job")).iterdir())):
         shutil.copy(file, into / "job" / f"{'a' if rank < 2 else 'b'}-{rank}.json.gz")
     shutil.copytree(CAPTURES / "flight_recorder" / "hangs" / "crashed", into / "dumps")
-    (into / "workers.json").write_bytes(file_of(Job())[0])
     return into
 
 

@@ -46,6 +46,12 @@ CONTENTS = {
     "an XPlane ": (field(1, field(2, b"/host:CPU")), "trace.json.gz"),
     "a report of Nsight Compute": (b"NVR\0\x01\0\0\0", "ncu --import"),
     "a Chakra execution trace": (b"\x07" + field(1, b"0.0.4"), "Chakra"),
+    "a timeline of all workers": (
+        json.dumps(
+            [{"name": "thread_name", "args": {"name": "PP rank 0, TP rank 0, compute"}}]
+        ).encode(),
+        "StragglerAnalysis",
+    ),
 }
 
 

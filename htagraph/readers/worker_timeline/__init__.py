@@ -1,1 +1,0 @@
-"""Timelines of all workers of a job in one file, as in ByteDance's StragglerAnalysis."""
