@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
@@ -18,6 +17,7 @@ from htagraph.cli.tables import print_titled, print_verdict
 from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
+from htagraph.findings.verdict import percent
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_files import write_files
 from htagraph.reports.summary import Summary
@@ -25,17 +25,17 @@ from htagraph.reports.summary import Summary
 __all__ = ["PLANTED", "demo"]
 
 PLANTED = {
+    "captured": "loading a batch sleeps 40 ms",
     "none": "nothing is wrong",
     "dataloader": "the data loader stalls",
     "sync_in_loop": ".item() in every layer",
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
     "synchronous_copy": "batches copied from pageable memory",
-    "captured": "loading a batch sleeps 40 ms; recorded with PyTorch on a CPU",
 }
 """Faults of the demo traces, in words."""
 
-_SHOWN = "dataloader"
+_SHOWN = "captured"
 _JOB = "job"
 _LATE_RANK = 2
 
@@ -60,7 +60,11 @@ def demo(
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
     print_verdict(console, summaries[_SHOWN])
-    print_titled(console, "All runs: six simulated, and a real one", _comparison(summaries))
+    print_titled(
+        console,
+        "All runs: one recorded with PyTorch on a CPU, and six simulated",
+        _comparison(summaries),
+    )
     console.print(
         f"\nA simulated job: four ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart",
         style="bold",
@@ -98,6 +102,10 @@ def _comparison(summaries: dict[str, Summary]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for header in ("trace", "planted", "found first"):
         table.add_column(header, overflow="fold")
+    table.add_column("costs", justify="right")
     for fault, summary in summaries.items():
-        table.add_row(fault, PLANTED[fault], Text(summary.verdict.headline))
+        verdict = summary.verdict
+        first = verdict.items[0]
+        cost = percent(first.cost_ns or 0, verdict.dur_ns)
+        table.add_row(fault, PLANTED[fault], first.title, cost)
     return table
