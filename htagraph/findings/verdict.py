@@ -15,6 +15,7 @@ from htagraph.replay.changes import Change
 from htagraph.writers.notebook_cell import escaped
 
 __all__ = [
+    "LATE",
     "LEAST_ALSO",
     "LEAST_CARD",
     "Card",
