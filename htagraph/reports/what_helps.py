@@ -91,9 +91,7 @@ def first_changes(
     return FIRST_CHANGES.frame(
         {
             "change": [
-                _PARTS[kind].format(labels.get(target) or name_label(target))
-                if kind
-                else target
+                _PARTS[kind].format(labels.get(target) or name_label(target)) if kind else target
                 for _, kind, target in first
             ],
             "saves_ns": times,

@@ -50,8 +50,8 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
     out = capsys.readouterr().out
 
     assert int(ended.value.code or 0) == 0
-    assert f"Rank {_LATE} is late: it costs 68%. 6.27 ms a step would be 2.01 ms if it kept up." in out
-    assert re.search(rf"^1\. Rank {_LATE} is late .* costs 68%$", out, re.MULTILINE)
+    assert "Rank 2 is late: it costs 68%. 6.27 ms a step would be 2.01 ms if it kept up." in out
+    assert re.search(r"^1\. Rank 2 is late .* costs 68%$", out, re.MULTILINE)
     assert {file.name for file in tmp_path.iterdir()} == {
         "job.pftrace",
         "summary.md",

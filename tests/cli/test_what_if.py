@@ -14,6 +14,20 @@ from htagraph.job import rehearsal
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
+SCREEN = """\
+rank0 · simulated rank 0 of 8 · 98 events · 19 kernels · 2 steps · 3.47 ms
+Left out: 210 us before the first step (-w trace: all).
+
+What would help this run:
+change                                                                                 saves
+DataLoader.__next__ twice as fast                                                        34%
+Launch less: torch.compile(mode="reduce-overhead") captures each step as a CUDA graph   7.3%
+ampere_sgemm_128x64_nn twice as fast                                                    4.3%
+Memcpy HtoD (Pinned -> Device) twice as fast                                              4%
+  Each change alone: savings do not add up.
+  Steps predict each other within 0.0% (worst 0.0%, of 1); typical steps differ by 1.9%.
+"""
+
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory) -> Path:
@@ -46,16 +60,14 @@ def run(capsys, monkeypatch, tmp_path):
     return ran
 
 
-def test_without_changes_it_says_what_would_help(run, trace):
-    """The largest saving first, in the words of a person."""
-    code, out, _ = run(trace)
-    lines = out.splitlines()
-    table = lines.index("What would help this run:") + 1
+def test_without_changes_it_says_what_would_help(run, trace, monkeypatch):
+    """The largest saving first, in the words of a person: the fixes of the report, and parts."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    code, out, err = run(trace)
 
     assert code == 0
-    assert lines[table].split() == ["change", "saves"]
-    assert lines[table + 1].split() == ["DataLoader.__next__", "twice", "as", "fast", "34%"]
-    assert len(lines) <= 20
+    assert out == SCREEN
+    assert f"All of it: htagraph what-if {trace} -f csv" in err
 
 
 @pytest.mark.parametrize(
