@@ -13,7 +13,14 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, print_left_out, windowed
+from htagraph.cli.runs import (
+    executor_of,
+    loaded_job,
+    loaded_trace,
+    print_left_out,
+    window_in_words,
+    windowed,
+)
 from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.compiled import LoadOptions
@@ -109,7 +116,7 @@ def ask(
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
     if form is Format.TABLE:
-        of = window or ("this job" if source.has_several else "this run")
+        of = window_in_words(window, of_job=source.has_several)
         headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
         print_sentence(console, headline, style="bold")
     print_frame(

@@ -12,7 +12,14 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, print_left_out, windowed
+from htagraph.cli.runs import (
+    executor_of,
+    loaded_job,
+    loaded_trace,
+    print_left_out,
+    window_in_words,
+    windowed,
+)
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
@@ -114,13 +121,14 @@ def path(
 def _headline(found: CriticalPath | JobPath, window: str) -> str:
     """What the path is of, how long it is, and on which ranks of a job."""
     if isinstance(found, CriticalPath):
-        what, n_segments, ranks = "run", int(found.sums()["n_segments"].sum()), ""
+        n_segments, ranks = int(found.sums()["n_segments"].sum()), ""
     else:
         shares = found.breakdown(by="rank")["share"].head(_N_RANKS)
-        what, n_segments = "job", len(found.segments)
+        n_segments = len(found.segments)
         ranks = f": {', '.join(f'rank {rank} {share:.0%}' for rank, share in shares.items())}"
     lasts = f"{human_duration(found.dur_ns)} in {human_count(n_segments, 'segment')}"
-    return f"Critical path of {window or f'this {what}'}: {lasts}{ranks}."
+    of = window_in_words(window, of_job=not isinstance(found, CriticalPath))
+    return f"Critical path of {of}: {lasts}{ranks}."
 
 
 def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame | Columns:

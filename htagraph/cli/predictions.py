@@ -76,7 +76,7 @@ def print_prediction(
         return
     print_facts(console, summary, caveats)
     changes = ", ".join(map(str, scenario.changes))
-    print_sentence(console, f"What if: {changes}, in {of}.")
+    print_sentence(console, f"{of[0].upper()}{of[1:]} with {changes}:")
     print_sentence(console, prediction_in_words(scenario), style="bold")
     print_notes(console, caveats_of(scenario))
     if scenario.withheld:

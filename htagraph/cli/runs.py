@@ -38,6 +38,7 @@ __all__ = [
     "loaded_run",
     "loaded_trace",
     "print_left_out",
+    "window_in_words",
     "windowed",
 ]
 
@@ -151,6 +152,18 @@ def cache_folder() -> Path | None:
     """Folder that keeps graphs; None by default."""
     folder = os.environ.get(CACHE_VARIABLE)
     return Path(folder).expanduser() if folder else None
+
+
+def window_in_words(window: str, *, of_job: bool) -> str:
+    """What `--window` names, as the subject of a sentence.
+
+    Examples
+    --------
+    >>> [window_in_words(name, of_job=False) for name in ("", "trace", "ProfilerStep#6")]
+    ['this run', 'the whole run', 'ProfilerStep#6']
+    """
+    thing = "job" if of_job else "run"
+    return {"": f"this {thing}", "trace": f"the whole {thing}"}.get(window, window)
 
 
 def loaded_run(

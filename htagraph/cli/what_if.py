@@ -13,7 +13,7 @@ import typer
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, window_in_words, windowed
 from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import Format
 from htagraph.compiled import LoadOptions
@@ -163,7 +163,7 @@ def what_if(
             write_text(Path(json_file), text)
     if json_file != "-":
         show = print_prediction if changes else print_opportunities
-        of = window or ("this job" if source.is_job else "this run")
+        of = window_in_words(window, of_job=source.is_job)
         show(scenario, summary, caveats, (form, columns), aside, of=of)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         aside.print(f"Wrote {file}", markup=False)

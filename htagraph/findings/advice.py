@@ -26,7 +26,7 @@ IF_GONE = {
     Cause.PIPELINE: "if it were as fast as its peers",
     Cause.EXPERT_IMBALANCE: "if tokens were balanced",
 }
-"""The condition of the run without a cause, if that is not "without it"."""
+"""The condition of the run without a cause, if that is neither "without it" nor "without them"."""
 UNTRACED = "untraced code"
 CODE_OR_WAIT = "code or a wait"
 UNREAD_CODE = "Python not read (--stacks)"

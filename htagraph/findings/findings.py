@@ -211,7 +211,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         if ranks is not None
         else (),
         detail=_overlapped(cause, told.context),
-        if_gone=IF_GONE.get(cause, "without it"),
+        if_gone=IF_GONE.get(cause, ""),
     )
 
 

@@ -15,6 +15,7 @@ from htagraph.replay.changes import Change
 from htagraph.writers.notebook_cell import escaped
 
 __all__ = [
+    "LATE",
     "LEAST_ALSO",
     "LEAST_CARD",
     "Card",
@@ -264,7 +265,7 @@ class Finding:
         Further facts: how often a late rank was last, how much longer a rank's kernels take, how
         much of the communication is hidden.
     if_gone : str
-        The condition of the run without it.
+        The condition of the run without it, if that is not "without it".
     to_record : str
         What the recording lacks to say what it is made of, and the setting; empty for nothing.
     """
@@ -285,7 +286,7 @@ class Finding:
     fix: Fix
     ranks: tuple[tuple[int, int], ...] = ()
     detail: str = ""
-    if_gone: str = "without it"
+    if_gone: str = ""
     to_record: str = ""
 
     def __repr__(self) -> str:
@@ -301,6 +302,11 @@ class Finding:
     def weight_ns(self) -> int:
         """Its cost, or what it has of the path, which its cost cannot exceed."""
         return self.path_ns if self.cost_ns is None else self.cost_ns
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether its title is in the plural, as that of copies, waits or kernels."""
+        return self.title.endswith("s")
 
     @property
     def share(self) -> float:
@@ -577,7 +583,8 @@ class Verdict:
         """How long the run is, and how long it would be without a cause."""
         a_step = " a step" if self.n_steps > 1 else ""
         after = self.lasts(self.dur_ns - finding.weight_ns)
-        return f"{self.lasts(self.dur_ns)}{a_step} would be {after} {finding.if_gone}"
+        if_gone = finding.if_gone or f"without {'them' if finding.is_plural else 'it'}"
+        return f"{self.lasts(self.dur_ns)}{a_step} would be {after} {if_gone}"
 
     @property
     def headline(self) -> str:
@@ -601,14 +608,15 @@ class Verdict:
         first, this = self.findings[0], f"this {self.thing}"
         if first.cost_ns is None:
             share = percent(first.path_ns, self.dur_ns)
+            has = ":" if first.cause in LATE else f" {_is(first)}"
             return (
-                f"{first.title} is {share} of the critical path of {this}; it was not replayed, so "
-                "what that costs is unknown."
+                f"{first.title}{has} {share} of the critical path of {this}; it was not replayed, "
+                "so what that costs is unknown."
             )
         cost, shorter = percent(first.cost_ns, self.dur_ns), self._shorter(first)
         if self.state == "one rank":
             return f"{first.title}: it costs {cost}. {shorter}."
-        verb = "cost" if first.title.endswith("s") else "costs"
+        verb = "cost" if first.is_plural else "costs"
         return f"{first.title} {verb} {cost} of {this}: {shorter}."
 
     @property
@@ -617,9 +625,9 @@ class Verdict:
         largest = max(self.findings, key=lambda one: one.path_ns)
         return (
             f"Not enough recorded to say what limits this {self.thing}: "
-            f"{_within_sentence(largest.title)} is {percent(largest.path_ns, self.dur_ns)} of the "
-            "critical path, but work that the trace does not explain takes as long at the same "
-            "time."
+            f"{_within_sentence(largest.title)} {_is(largest)} "
+            f"{percent(largest.path_ns, self.dur_ns)} of the critical path, but work that the "
+            "trace does not explain takes as long at the same time."
         )
 
     @property
@@ -766,6 +774,11 @@ def wrapped(paragraph: Paragraph, width: int) -> list[str]:
     if paragraph.cost and lines:
         lines[0] = f"{lines[0]:<{width - len(paragraph.cost)}}{paragraph.cost}"
     return lines
+
+
+def _is(finding: Finding) -> str:
+    """The verb of a sentence on a finding."""
+    return "are" if finding.is_plural else "is"
 
 
 def _within_sentence(title: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.findings.verdict import LEAST_ALSO, Verdict
+from htagraph.findings.verdict import LATE, LEAST_ALSO, Verdict
 from htagraph.model.frames import FIRST_CHANGES
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
@@ -36,7 +36,7 @@ UNCHANGED = "None of the changes tried makes this run shorter."
 _PARTS = {
     "kernel": "{} twice as fast",
     "operator": "{} twice as fast",
-    "Python code": "no time in {}",
+    "Python code": "no time in code {}",
     "wait": "no wait in {}",
     "synchronous copy": "no wait in {}",
 }
@@ -47,8 +47,6 @@ _N_FIRST = 8
 
 Pinned by `test_what_helps.py::test_eight_changes_are_listed`.
 """
-_N_FUSED = 2
-"""Kernels of a fusion that its name lists: chosen."""
 
 
 def first_changes(
@@ -60,7 +58,8 @@ def first_changes(
 ) -> pd.DataFrame:
     """What one can do, largest saving first: the fixes of a verdict, and changes to parts.
 
-    Each change is replayed once, alone; a part keeps half of its time, or none.
+    Each change is replayed once, alone; a part keeps half of its time, or none, and a late rank or
+    slow stage keeps up.
 
     Parameters
     ----------
@@ -75,8 +74,12 @@ def first_changes(
         At most eight rows, of at least 1% each.
     """
     least_ns = max(LEAST_ALSO * verdict.dur_ns, 1)
-    fixes = [one.fix for one in verdict.top_findings if one.fix.saves_ns is not None]
-    said = [(fix.saves_ns or 0, "", fix.do.rstrip(".")) for fix in fixes]
+    said = [
+        (one.cost_ns or 0, "", f"{one.title}: {one.if_gone}")
+        if one.cause in LATE
+        else (one.fix.saves_ns or 0, "", one.fix.do.rstrip("."))
+        for one in verdict.top_findings
+    ]
     for one in takewhile(lambda one: one.kind != "fusion", trials.of_parts()):
         if one.kind in _PARTS and (one.kind != "kernel" or one.left == TWICE_AS_FAST):
             with suppress(QueryError):
@@ -88,9 +91,7 @@ def first_changes(
     return FIRST_CHANGES.frame(
         {
             "change": [
-                _PARTS[kind].format(labels.get(target) or name_label(_target(kind, target)))
-                if kind
-                else target
+                _PARTS[kind].format(labels.get(target) or _short(kind, target)) if kind else target
                 for _, kind, target in first
             ],
             "saves_ns": times,
@@ -112,13 +113,7 @@ def clocks_in_words(error_ns: int) -> str:
     return f"Rank clocks may be off by {human_duration(error_ns)}; both ends allow for it."
 
 
-def _target(kind: str, target: str) -> str:
-    """The target in words."""
-    if kind == "Python code":
-        where, _, neighbour = target.partition(" ")
-        return f"code {where} {name_label(neighbour)}".rstrip()
-    if kind != "fusion":
-        return target
-    names = [name_label(name, width=32) for name in target.split(" + ")]
-    more = f" + {len(names) - _N_FUSED} more" if len(names) > _N_FUSED else ""
-    return " + ".join(names[:_N_FUSED]) + more
+def _short(kind: str, target: str) -> str:
+    """A target by its short name; of code, that of what is next to it."""
+    where, space, neighbour = target.partition(" ") if kind == "Python code" else ("", "", target)
+    return f"{where}{space}{name_label(neighbour)}"

@@ -4,8 +4,8 @@ A finding has the stretches in which it is the main cause, titled like its card,
 evidence as arguments. Below, the path has a slice per segment, with its bound and event; that of a
 job has a row above, with its ranks. Both have the colors of the report::
 
-    Findings         [Data loading, costs 71%              ][GPU compute, costs 6%]
-      Critical path  [host · aten::mm ][data loading · next][compute · gemm       ]
+    Findings         [Data loading, costs 71%                     ][GPU compute, costs 6%]
+      Critical path  [CPU operators · aten::mm][data loading · next][GPU compute · gemm]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from htagraph.algorithms.rows import rows
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.colors import COLORS, LATE
-from htagraph.model.kinds import Bound, Cause, in_words
+from htagraph.model.kinds import Bound, Cause, bound_in_words
 from htagraph.model.labels import name_label
 from htagraph.model.rules import Rule
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
@@ -283,7 +283,7 @@ def path_slices(
     ts_ns = segments["start_ns"].to_numpy(np.int64) - zero_ns
     start = np.concatenate([ts_ns[first], ts_ns])
     dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
-    words = {label: in_words(label) for label in Bound.labels()}
+    words = {label: bound_in_words(label) for label in Bound.labels()}
     what, bound = _Texts.of(segments["name"]), _Texts.of(segments["bound"])
     stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
     # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.

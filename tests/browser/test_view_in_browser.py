@@ -125,7 +125,7 @@ def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Pat
         }
         for name, row in (
             (title(findings["data loading"]), longest),
-            ("compute · ampere_sgemm_128x64_nn", linked),
+            ("GPU compute · ampere_sgemm_128x64_nn", linked),
         )
     ]
 

@@ -49,12 +49,12 @@ def test_info_says_what_was_found_of_each_file(capsys, trace):
 
 
 def test_the_report_draws_what_was_found_and_says_what_was_not(capsys, tmp_path, trace):
-    """The page has a panel above the timeline."""
+    """The page has a panel among its folded sections, below the path."""
     logs = [_log(trace), _log(trace, days=1)]
     printed = _printed(
         capsys, "report", trace, "--beside", logs[0], "--beside", logs[1], "--out", tmp_path
     )
     page = (tmp_path / "report.html").read_text()
 
-    assert page.index('id="sampled-counters"') < page.index('id="critical-path-timeline"')
+    assert page.index('id="critical-path-timeline"') < page.index('id="sampled-counters"')
     assert f"{logs[1]} matches nothing in the trace: " in printed

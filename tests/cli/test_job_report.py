@@ -14,7 +14,6 @@ import pytest
 from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.cli.runs import windowed
-from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
@@ -51,7 +50,8 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
     out = capsys.readouterr().out
 
     assert int(ended.value.code or 0) == 0
-    assert f"1. Rank {_LATE} is late and keeps the others waiting" in out
+    assert "Rank 2 is late: it costs 68%. 6.27 ms a step would be 2.01 ms if it kept up." in out
+    assert re.search(r"^1\. Rank 2 is late .* costs 68%$", out, re.MULTILINE)
     assert {file.name for file in tmp_path.iterdir()} == {
         "job.pftrace",
         "summary.md",
@@ -67,26 +67,27 @@ def test_json_is_printed_alone(capsys, folder, tmp_path):
     document = json.loads(capsys.readouterr().out)
 
     assert (document["schema"], document["version"]) == ("htagraph.job_report", JOB_VERSION)
-    assert document["findings"]["items"][0]["cause"] == "late rank"
+    assert document["verdict"]["items"][0]["causes"] == [f"late rank {_LATE}"]
     assert document["files"]["page"] == str(tmp_path / "report.html")
 
 
 def test_the_late_rank_is_the_first_finding(document):
     """By number, with how often it was last and what made it late."""
-    first = document["findings"]["items"][0]
+    first = document["verdict"]["items"][0]
 
-    assert (first["cause"], list(first["ranks"])) == ("late rank", [str(_LATE)])
+    assert (first["causes"], list(first["ranks"])) == ([f"late rank {_LATE}"], [str(_LATE)])
     assert first["detail"] == "last at 4 of 4 collectives"
-    assert next(iter(first["parts"])) == "untraced_code"
+    assert first["evidence"][0]["bound"] == "untraced_code"
 
 
 def test_the_document_adds_up(document):
-    """The path by rank and by bound is the window; findings share no more than that."""
-    dur_ns = document["window"]["dur_ns"]
+    """The path by rank and by bound is the window; so is that of all causes and what is apart."""
+    dur_ns, verdict = document["window"]["dur_ns"], document["verdict"]
 
     for by in ("by_rank", "by_bound"):
         assert sum(row["dur_ns"] for row in document["critical_path"][by]) == dur_ns
-    assert sum(finding["dur_ns"] for finding in document["findings"]["items"]) <= dur_ns
+    of_causes_ns = sum(item["path_ns"] for item in verdict["items"])
+    assert of_causes_ns + sum(verdict["apart"].values()) == dur_ns
 
 
 def test_the_document_has_the_keys_that_it_documents(document):
@@ -97,8 +98,7 @@ def test_the_document_has_the_keys_that_it_documents(document):
         "job",
         "failures",
         "window",
-        "findings",
-        "opportunities",
+        "verdict",
         "critical_path",
         "stragglers",
         "clocks",
@@ -108,17 +108,16 @@ def test_the_document_has_the_keys_that_it_documents(document):
         "files",
         "profile",
     ]
-    assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
 
 
-def test_the_report_says_what_would_help(folder, document):
-    """The late rank as early as the others: in JSON, in Markdown and on the page."""
+def test_the_report_says_what_would_help(folder):
+    """The late rank as early as the others comes first: in Markdown and on the page."""
     summary = JobSummary(load_job(folder), "job")
-    late = [row for row in document["opportunities"] if row["late_rank"] == _LATE]
+    rows = markdown_job_summary(summary).split("## What would help")[1].splitlines()
+    first = help_section(summary).panels[0].frame.iloc[0]
 
-    assert [row["target"] for row in late] == [f"late rank {_LATE}"]
-    assert f"| on time | late rank {_LATE} |" in markdown_job_summary(summary)
-    assert f"late rank {_LATE}" in set(help_section(summary).panels[0].frame["target"])
+    assert first["change"] == f"Rank {_LATE} is late: if it kept up"
+    assert next(row for row in rows if "Rank" in row).startswith(f"| {first['change']} |")
 
 
 def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
@@ -127,7 +126,6 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
     summary = JobSummary(load_job(folder), "job")
     section = help_section(summary)
 
-    assert job_document(summary)["opportunities"] == []
     assert "What would help" not in markdown_job_summary(summary)
     assert (section.panels, section.intro) == ((), NOT_REPLAYED)
 
@@ -299,7 +297,7 @@ def test_all_of_a_job_can_be_asked_for(folder):
     job = load_job(folder)
 
     assert windowed(job, "trace").rank_window is None
-    assert (str(job.rank_window), job.n_steps) == ("3 steps", 3)
+    assert (str(job.rank_window), job.n_steps) == ("2 steps", 2)
 
 
 def test_ranks_without_work_are_reported(capsys, tmp_path):
@@ -315,7 +313,7 @@ def test_ranks_without_work_are_reported(capsys, tmp_path):
     assert "2 ranks · 0 events" in capsys.readouterr().out
 
 
-def test_a_rank_that_was_cut_off_is_told_once_under_the_headline(capsys, folder, tmp_path):
+def test_a_rank_that_was_cut_off_is_told_once_above_the_headline(capsys, folder, tmp_path):
     """On the terminal, on the page, in Markdown and in JSON; loading warns of the file."""
     where = shutil.copytree(folder, tmp_path / "cut")
     file = where / "rank1.pt.trace.json.gz"
@@ -327,11 +325,11 @@ def test_a_rank_that_was_cut_off_is_told_once_under_the_headline(capsys, folder,
     said = "as its file is cut off; what the others did afterwards is judged without it."
     out = " ".join(printed.out.split())
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    found = json.loads((tmp_path / "j").read_text())["findings"]
+    found = json.loads((tmp_path / "j").read_text())["verdict"]
 
     assert "Rank 1: the file is cut off (truncated)" in printed.err
-    assert out.index("What limits the job") < out.index(said) < out.index(" 1. ")
-    assert page.index('class="lead"') < page.index(said) < page.index('class="findings"')
+    assert out.index(said) < out.index(found["headline"]) < out.index(" 1. ")
+    assert page.index('class="lead"') < page.index(said) < page.index('<ol class="cards">')
     assert [one.endswith(said) for one in found["damage"]] == [True]
     assert [text.count(said) for text in (out, page)] == [1, 1]
     assert (tmp_path / "out" / "summary.md").read_text().count("as its file is cut off") == 1

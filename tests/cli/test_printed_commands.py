@@ -21,7 +21,7 @@ _ARGUMENTS = "htagraph() { printf '%s\\0' \"$@\"; }; "
 
 PRINTING = {
     "what would help": ("what-if", "my run.json.gz"),
-    "a change": ("what-if", "my run.json.gz", "--prefetch", "--out", "both.pftrace"),
+    "a change": ("what-if", "my run.json.gz", "--prefetch", "2", "--out", "both.pftrace"),
     "several files": ("what-if", "job/a-0.json.gz", "job/a-1.json.gz"),
     "a folder": ("what-if", "job", "--capture", "latest", "--equalise"),
     "a report": ("report", "my run.json.gz", "--no-files"),

@@ -55,6 +55,35 @@ def side_by_side(parallel_us: int, **before_us: int) -> Verdict:
     )
 
 
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("Data loading", "Data loading costs 20% of this run: 1.00 ms would be 800 us without it."),
+        ("GPU copies", "GPU copies cost 20% of this run: 1.00 ms would be 800 us without them."),
+        (
+            "CPU operators",
+            "CPU operators cost 20% of this run: 1.00 ms would be 800 us without them.",
+        ),
+    ],
+)
+def test_verb_and_pronoun_agree_with_the_cause(title: str, said: str) -> None:
+    """One loads, many copies."""
+    first = replace(found(0.2), cause="data loading", title=title)
+
+    assert Verdict((first,), dur_ns=1_000_000).headline == said
+
+
+@pytest.mark.parametrize(("title", "verb"), [("CPU work", "is"), ("CPU operators", "are")])
+def test_verbs_agree_where_no_cost_is_known(title: str, verb: str) -> None:
+    """Of a run that was not replayed, and of a chain that hides another."""
+    first = replace(found(0.9), cause="CPU work", title=title)
+    hidden = Verdict((first,), dur_ns=1_000_000, is_hidden=True).headline
+    not_replayed = Verdict((replace(first, cost_ns=None),), dur_ns=1_000_000).headline
+
+    assert not_replayed.startswith(f"{title} {verb} 90% of the critical path of this run;")
+    assert f": {title} {verb} 90% of the critical path," in hidden
+
+
 def found(share: float = 0.2, cost: float | None = None, ranks: tuple[int, ...] = ()) -> Finding:
     """A finding on a run of 1 ms, equal on some ranks; its cost is its share by default."""
     path_ns = round(share * 1_000_000)
@@ -183,7 +212,7 @@ def test_a_run_that_was_not_replayed_says_what_is_on_its_path(monkeypatch, tmp_p
     simulate_job(program).write(tmp_path)
     verdict = hg.load_job(tmp_path).verdict()
 
-    assert verdict.headline.startswith("Rank 1 is late is ")
+    assert verdict.headline.startswith("Rank 1 is late: 81% of the critical path of ")
     assert verdict.cards[0].said.endswith("% of the path")
 
 

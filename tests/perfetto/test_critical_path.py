@@ -10,7 +10,7 @@ import pytest
 import htagraph as hg
 from htagraph.graph import TraceGraph
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import Bound
+from htagraph.model.kinds import Bound, bound_in_words
 from tests.queries.recorded_shapes import Op, recorded
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate
@@ -87,7 +87,7 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
     tiles, by_bound = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, BY_BOUND)
     assert tiles == [[len(path.segments), 0, graph.dur_ns, graph.dur_ns, 0]]
     totals = path.breakdown()["dur_ns"]
-    assert by_bound == [[bound.replace("_", " "), dur] for bound, dur in totals.items()]
+    assert by_bound == [[bound_in_words(bound), dur] for bound, dur in totals.items()]
 
 
 def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
@@ -98,13 +98,13 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
     launched = ("correlation", "recorded")
     on_stream, called = ("aten::linear", "stream 7"), "cudaDeviceSynchronize"
     assert segments == [
-        ["host · aten::linear", "aten::linear", None, "1", "CPU work", *order],
-        ["launch · kernel", "kernel", *on_stream, "CPU work", *launched],
-        ["compute · kernel", "kernel", *on_stream, "GPU compute", *kernel],
-        ["compute · kernel2", "kernel2", *on_stream, "GPU compute", *kernel],
-        [f"sync · {called}", called, None, "1", "GPU synchronization", *waits],
+        ["CPU operators · aten::linear", "aten::linear", None, "1", "CPU work", *order],
+        ["launch latency · kernel", "kernel", *on_stream, "CPU work", *launched],
+        ["GPU compute · kernel", "kernel", *on_stream, "GPU compute", *kernel],
+        ["GPU compute · kernel2", "kernel2", *on_stream, "GPU compute", *kernel],
+        [f"GPU synchronization · {called}", called, None, "1", "GPU synchronization", *waits],
         ["untraced code", "(host gap)", None, "1", "GPU synchronization", *order],
-        ["host · aten::relu", "aten::relu", None, "1", "CPU work", *order],
+        ["CPU operators · aten::relu", "aten::relu", None, "1", "CPU work", *order],
     ]
 
 

@@ -91,6 +91,21 @@ def test_the_path_of_the_job_is_one_track(tmp_path: Path, ask, job: Job) -> None
     assert len(stays) == 1 + np.count_nonzero(np.diff(path.segments["rank"]))
 
 
+def test_segments_of_a_job_are_in_the_words_of_the_report(tmp_path: Path, ask, late: Job) -> None:
+    """All words that start a slice are those of the tables."""
+    path = late.critical_path()
+    query = f"select distinct substr(name, 1, instr(name || ' · ', ' · ') - 1) from ({ON_TOP} and s.depth = 1)"  # noqa: E501, S608
+    (found,) = ask(path.to_perfetto(tmp_path / "x.pftrace"), query)
+
+    assert {words for (words,) in found} == {
+        "CPU operators",
+        "communication",
+        "launch latency",
+        "GPU synchronization",
+        "untraced code",
+    }
+
+
 def test_every_event_of_every_rank_is_there(tmp_path: Path, ask, job: Job) -> None:
     """None is lost where the parts are joined."""
     (events,) = ask(job.critical_path().to_perfetto(tmp_path / "x.pftrace.gz"), EVENTS)

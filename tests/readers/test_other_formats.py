@@ -146,7 +146,7 @@ def test_the_command_says_what_a_file_is_and_runs_nothing(tmp_path: Path) -> Non
 
     assert said_of(file) == (
         f"error: {file}: this is a flight recorder dump of PyTorch, which is no trace of one rank. "
-        "Hint: `htagraph hang FOLDER` reads the dumps of all ranks.\n"
+        f"Hint: `htagraph hang {tmp_path}` reads the dumps of all ranks.\n"
     )
     assert "nccl_trace_rank_0 is a flight recorder dump of PyTorch" in said_of(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["nccl_trace_rank_0"]

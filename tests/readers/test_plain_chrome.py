@@ -156,5 +156,5 @@ def test_a_trace_of_functions_says_what_it_cannot_say():
     quality = trace.compile().quality().set_index("check")["consequence"]
     assert quality["device work present"].startswith("a trace of functions, not of PyTorch")
     finding = hg.report(trace, write=False).verdict.findings[0]
-    assert finding.title == "The program's own functions"
+    assert finding.title == "Program functions"
     assert "torch" not in finding.fix.do

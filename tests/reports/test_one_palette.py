@@ -12,7 +12,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.model.colors import COLORS, Color
-from htagraph.model.kinds import Bound
+from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.reports import plots
 from htagraph.reports.page import write_page
 from htagraph.reports.summary import Summary
@@ -52,8 +52,8 @@ def color(bound: Bound) -> Color:
 
 def test_of_a_figure(summary: Summary, bound: Bound, color: Color) -> None:
     """Rows of the timeline; their names tell the bounds, so no hatch has to."""
-    drawn = plots.critical_path_timeline(summary.path).data
-    assert {one.marker.color for one in drawn if one.name == bound.label} == {color.fill}
+    drawn, name = plots.critical_path_timeline(summary.path).data, bound_in_words(bound.label)
+    assert {one.marker.color for one in drawn if one.name == name} == {color.fill}
 
 
 def test_of_the_page(page: str, bound: Bound, color: Color) -> None:

@@ -122,7 +122,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
         "start": "+25.0 us",
         "duration": "13.0 us",
         "on": "stream 7",
-        "waited for": "ncclK (launch)",
+        "waited for": "ncclK (launch latency)",
         "rule": "duration",
         "evidence": "recorded by the profiler",
     }

@@ -417,7 +417,7 @@ def test_inferred_segments_are_cross_hatched() -> None:
     ]
 
     ((bound, said),) = crossed
-    assert bound == "sync"
+    assert bound == "GPU synchronization"
     assert said.endswith("<br>inferred: host polls")
     assert figure.layout.meta["note"].startswith("Cross-hatched segments are inferred")
 
