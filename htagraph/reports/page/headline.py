@@ -47,10 +47,9 @@ def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
     devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of a job with a column ``rank``.
     """
-    whole_ns, n_steps = verdict.dur_ns, max(verdict.n_steps, 1)
-    of = f"{human_count(n_steps, 'step')} in {human_duration(whole_ns)}"
+    whole_ns, step_ns = verdict.dur_ns, verdict.step_ns
     if verdict.n_steps:
-        step_ns = whole_ns / n_steps
+        of = f"{human_count(verdict.n_steps, 'step')} in {human_duration(whole_ns)}"
         yield Tile("step time", human_duration(step_ns), of, "steps", step_ns)
     else:
         yield Tile("length", human_duration(whole_ns), f"of this {verdict.thing}", "path", whole_ns)
