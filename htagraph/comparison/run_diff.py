@@ -226,6 +226,8 @@ class RunDiff:
         """What a time is of: a typical step, if the step time of a run has other steps, too."""
         if not self._has_steps:
             return ""
+        if self.is_part:
+            return " of a step"
         is_whole = all(run.n_compared == run.n_steps for run in self._runs)
         return " a step" if is_whole else " a typical step"
 

@@ -1,4 +1,4 @@
-"""One answer: a figure has one value on all surfaces, of ten traces and more than five jobs.
+"""One answer: a figure has one value on all surfaces, of twelve traces and seven jobs.
 
 Each surface is asked as its users ask it, without a window. Times are compared to the nanosecond,
 and what is printed as it is printed.
@@ -31,12 +31,12 @@ from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.findings.verdict import percent
 from htagraph.model.units import human_duration
-from tests.real_traces import case, located
+from tests.real_traces import cases, located
 
 Figures = dict[str, object]
 Answers = Iterator[tuple[str, Figures]]
 
-_DEMOS = ("dataloader", "none", "job")
+_DEMOS = ("dataloader", "none", "serving", "job")
 _FAST = ("captures/single/recompile.pt.trace.json.gz",)  # one step is an outlier
 _SLOW = (
     *(f"captures/single/{name}.pt.trace.json.gz" for name in ("baseline", "loader0", "gc")),
@@ -57,12 +57,6 @@ _IN_PERFETTO = re.compile(r"^(.+), costs (<?\d+%)$", re.MULTILINE)
 _ON_A_CARD = re.compile(r'data-value="(\d+)".*?<strong>(.+?)</strong></p><div><h3>\d\. (.+?)</h3>')
 _ON_A_TILE = re.compile(r'data-value="([^"]+)"><span>([^<]+)</span><strong>([^<]+)')
 _PATH = re.compile(r": ([\d.,]+ \w+) in [\d,]+ segments?")
-
-_IN_TYPICAL_STEPS = {
-    "max-step": "typical step time",
-    "max-idle": "GPU idle in typical steps",
-    "max-exposed": "exposed communication in typical steps",
-}
 
 
 class Run(NamedTuple):
@@ -124,6 +118,14 @@ def device_figures(rows: Iterable[Mapping[str, Any]]) -> Figures:
         f"window of rank {rank}": int(window_ns)
         for rank, window_ns in zip(frame["rank"], frame["window_ns"], strict=True)
     }
+
+
+def typical_figures(step_ns: float | None, idle: float | None, exposed: float | None) -> Figures:
+    """What typical steps are like: outliers are left out, so these are other figures."""
+    found: Figures = {} if step_ns is None else {"typical step time": round(step_ns)}
+    parts = {"GPU idle": idle, "exposed communication": exposed}
+    known = {name: part for name, part in parts.items() if part is not None}
+    return found | {f"{name} in typical steps": share(part) for name, part in known.items()}
 
 
 def share(value: float) -> float:
@@ -202,8 +204,14 @@ def report(run: Run) -> Answers:
     yield "page", page_figures(next(out.rglob("*.html")).read_text())
     yield "Perfetto", perfetto_figures(next(out.rglob("*.pftrace")))
     profile = hg.RunProfile.read(file)
-    if profile.unit == "step":
-        yield "baseline", {"typical step time": round(profile.typical_step_ns)}
+    yield (
+        "baseline",
+        typical_figures(
+            profile.typical_step_ns if profile.unit == "step" else None,
+            profile.share("device", "idle"),
+            profile.share("device", "communication"),
+        ),
+    )
 
 
 def commands(run: Run) -> Answers:
@@ -217,14 +225,13 @@ def commands(run: Run) -> Answers:
     yield "what-if", length_of(json.loads(printed("what-if", run.path, "--json", "-"))["before_ns"])
     diff = json.loads(printed("diff", run.path, run.path, "--what", "all"))
     figures = told(diff["verdict"])
-    if any("compared of" in note for note in diff["notes"]):
+    if figures:  # not of a part of steps that vary, nor of a window
         figures["typical step time"] = diff["before_ns"]
     yield "diff", figures
     limits = ("--max-step", "1000s", "--max-idle", "100%", "--max-exposed", "100%")
     check = json.loads(printed("check", run.path, *limits, "-f", "json", ends=(0, 1)))
-    measured = {_IN_TYPICAL_STEPS[one["limit"]]: one["value"] for one in check["limits"]}
-    step_ns = measured.pop("typical step time")
-    yield "check", measured | ({"typical step time": round(step_ns)} if step_ns else {})
+    value = {one["limit"]: one["value"] for one in check["limits"]}
+    yield "check", typical_figures(value["max-step"], value["max-idle"], value["max-exposed"])
     request = _Request("", "", run.folder, LoadOptions())
     yield "view", perfetto_figures(_analyzed(Source.of([run.path]), request).path)
 
@@ -289,14 +296,10 @@ def values_by_surface(run: Run) -> dict[str, dict[object, list[str]]]:
     return found
 
 
-def runs(names: Iterable[str], *marks: pytest.MarkDecorator) -> list[Any]:
-    """Parameters of a test: names of runs."""
-    return [
-        pytest.param(*one.values, marks=[*one.marks, *marks], id=one.id) for one in map(case, names)
-    ]
+_SLOW_RUNS = [one._replace(marks=[*one.marks, pytest.mark.slow]) for one in cases(_SLOW)]
 
 
-@pytest.mark.parametrize("name", [*_DEMOS, *runs(_FAST), *runs(_SLOW, pytest.mark.slow)])
+@pytest.mark.parametrize("name", [*_DEMOS, *cases(_FAST), *_SLOW_RUNS])
 def test_a_figure_has_one_value_on_all_surfaces(name: str, tmp_path: Path) -> None:
     path = demo_trace(name) if name in _DEMOS else located(name)
     found = values_by_surface(Run(path, tmp_path))
