@@ -110,7 +110,7 @@ def device_figures(rows: Iterable[Mapping[str, Any]]) -> Figures:
         return {}
     parts = {"GPU idle": "idle_ns", "exposed communication": "communication_ns"}
     found: Figures = {
-        name: share((frame[part] / frame["window_ns"]).mean()) for name, part in parts.items()
+        name: share(frame[part].sum() / frame["window_ns"].sum()) for name, part in parts.items()
     }
     if "rank" not in frame:
         return found | length_of(int(frame["window_ns"].iloc[0]))

@@ -64,9 +64,10 @@ def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
 def _of_devices(
     name: str, extreme: str, devices: pd.DataFrame, share: pd.Series[float], section: str
 ) -> Tile:
-    """The mean share of devices; of several, the extreme one is named."""
-    mean = float(share.mean())
-    window_ns = int(devices["window_ns"].iloc[0])
+    """The share of all time of devices, as in a profile; of several, the extreme one is named."""
+    windows_ns = devices["window_ns"]
+    mean = float((share * windows_ns).sum()) / max(int(windows_ns.sum()), 1)
+    window_ns = int(windows_ns.iloc[0])
     about = f"{human_duration(mean * window_ns)} of {human_duration(window_ns)}" if mean else "none"
     if len(devices) > 1:
         at = int(share.to_numpy().argmin() if extreme == "least" else share.to_numpy().argmax())
