@@ -13,6 +13,7 @@ import pandas as pd
 from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.brief import next_question
+from htagraph.reports.device_use import share_of_all
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.commands import Commands, command_html, shell_path
 from htagraph.reports.page.legend import mark
@@ -56,18 +57,25 @@ def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
     if devices.empty:
         return
     busy, exposed = 1 - devices["idle_share"], devices["communication_share"]
-    yield _of_devices("GPU busy", "least", devices, busy, "devices")
-    section = "communication" if exposed.any() else "devices"
-    yield _of_devices("exposed communication", "most", devices, exposed, section)
+    idle, communicating = (share_of_all(devices, part) for part in ("idle", "communication"))
+    yield _of_devices("GPU busy", 1 - idle, "least", devices, busy, section="devices")
+    section = "communication" if communicating else "devices"
+    yield _of_devices(
+        "exposed communication", communicating, "most", devices, exposed, section=section
+    )
 
 
 def _of_devices(
-    name: str, extreme: str, devices: pd.DataFrame, share: pd.Series[float], section: str
+    name: str,
+    mean: float,
+    extreme: str,
+    devices: pd.DataFrame,
+    share: pd.Series[float],
+    *,
+    section: str,
 ) -> Tile:
-    """The share of all time of devices, as in a profile; of several, the extreme one is named."""
-    windows_ns = devices["window_ns"]
-    mean = float((share * windows_ns).sum()) / max(int(windows_ns.sum()), 1)
-    window_ns = int(windows_ns.iloc[0])
+    """The mean of all devices; of several, the extreme one is named."""
+    window_ns = int(devices["window_ns"].iloc[0])
     about = f"{human_duration(mean * window_ns)} of {human_duration(window_ns)}" if mean else "none"
     if len(devices) > 1:
         at = int(share.to_numpy().argmin() if extreme == "least" else share.to_numpy().argmax())
