@@ -33,14 +33,14 @@ from htagraph.compiler.passes import compile_events, learnt_from
 from htagraph.compiler.structure import Learnt
 from htagraph.errors import OutputError
 from htagraph.explain.critical_path import path_edges
-from htagraph.explain.default_window import default_window
+from htagraph.explain.default_window import default_window, ends_in_words
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
 from htagraph.findings.light import light_on
 from htagraph.findings.verdict import Paragraph, Verdict, lines_of
 from htagraph.findings.window_bounds import find_bounds, told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
-from htagraph.lookup.done_steps import device_work_began, done_steps
+from htagraph.lookup.done_steps import DoneSteps, device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steady_steps import FEWEST_ALIKE
@@ -135,7 +135,8 @@ class _Part:
     begins : bool
         The window begins here: nothing of the parts before is in it.
     n_warm_up : int
-        Steps that are left out at first; -1 if what is judged are no steps.
+        Steps that are left out at first, as far as this part shows; -1 if what is judged are no
+        steps.
     """
 
     labels: pd.DataFrame
@@ -146,6 +147,11 @@ class _Part:
     start_ns: int
     begins: bool
     n_warm_up: int
+
+    @property
+    def end_ns(self) -> int:
+        """Where its path ends."""
+        return self.start_ns + self.dur_ns
 
     @property
     def before(self) -> _Part:
@@ -458,6 +464,9 @@ class _Run:
                 steps = done_steps(dag)
                 end_ns, node = int(steps.end_ns[-1]), int(steps.anchor[-1])
             end_ns = max(end_ns, start_ns)
+        if number == 0 and n_warm_up >= 0:
+            last = later[-1] if later else None
+            n_warm_up = self._n_shown(dag, n_warm_up, last.end_ns if last else end_ns)
         begin_ns = self._begin_ns(dag, n_warm_up, has_begin=times[0] <= -_FAR)
         begins = number == 0 or begin_ns > start_ns
         if begins:
@@ -480,9 +489,9 @@ class _Run:
         return int(self.index.zones.first_ns.min()) + self.base_ns
 
     def _n_warm_up(self, last: Dag) -> int:
-        """How many steps are left out at first; -1 if what is judged are no steps.
+        """How many steps are left out at first, by their number; -1 if what is judged are no steps.
 
-        As in `default_window`, but with three others the first step is left out whatever it does.
+        Only the first part shows what they do: see `_n_shown`.
         """
         steps, n = self.steps["start_ns"].to_numpy(np.int64), len(self.steps)
         first = int(n > FEWEST_ALIKE)
@@ -490,6 +499,17 @@ class _Run:
             return -1
         steps_ns = int(done_steps(last).end_ns[-1] - steps[first])
         return first if 2 * steps_ns >= last.span.end_ns - self._first_ns else -1
+
+    def _n_shown(self, first: Dag, n_warm_up: int, end_ns: int) -> int:
+        """The same, with further steps that the first part shows to warm up, as `default_window`.
+
+        Not if what is left is less than half, nor beyond that part: what follows is judged by then.
+        """
+        steps = done_steps(first)
+        n_shown = steps.n_warming_up(steps.inside(first.span.start_ns, self._end_ns(0)))
+        left_ns = end_ns - int(self.steps["start_ns"].iloc[n_shown])
+        is_half = 2 * left_ns >= end_ns - self._first_ns
+        return max(n_shown, n_warm_up) if is_half else n_warm_up
 
     def _begin_ns(self, dag: Dag, n_warm_up: int, *, has_begin: bool) -> int:
         """When the window begins, as far as a part shows: when the step before is done."""
@@ -499,7 +519,7 @@ class _Run:
         begun_ns = int(start_ns[n_warm_up])
         if n_warm_up:
             ends_ns = start_ns + self.steps["dur_ns"].to_numpy(np.int64)
-            begun_ns = min(int(ends_ns[0]), begun_ns)
+            begun_ns = min(int(ends_ns[:n_warm_up].max()), begun_ns)
         work, began_ns = device_work_began(dag)
         earlier = began_ns < start_ns[n_warm_up]
         if not has_begin:  # what has no launch may have one that was not read
@@ -508,10 +528,10 @@ class _Run:
 
     def _together(self, parts: Sequence[_Part], labels: pd.DataFrame) -> Stepwise:
         """The verdict on all parts."""
-        total_ns, name = sum(part.dur_ns for part in parts), self._name(parts[-1].n_warm_up)
+        total_ns, name = sum(part.dur_ns for part in parts), self._name(parts[0].n_warm_up)
         last = parts[-1]
         begin_ns = min(part.start_ns for part in parts if part.dur_ns or part is last)
-        span = Window(begin_ns, last.start_ns + last.dur_ns, WHOLE)
+        span = Window(begin_ns, last.end_ns, WHOLE)
         damage = _damage_of_all(parts, replace(span, start_ns=self._first_ns))
         lost = lost_share(damage, span)
         if lost > LOST_LIMIT:
@@ -546,13 +566,27 @@ class _Run:
         factors = {str(cause): float(by) for cause, by in (by_cause / there).dropna().items()}
         costs = _scaled(opportunities, factors, total_ns / max(path.dur_ns, 1))
         verdict = charged(labels, called, total_ns, told_of(path, context, costs))
-        n_warm_up = parts[-1].n_warm_up
+        n_warm_up = parts[0].n_warm_up
         verdict = replace(verdict, n_steps=len(self.steps) - n_warm_up if n_warm_up >= 0 else 0)
         name = path.window.name
         where = ("" if name == WHOLE else f"{name} of ") + f"part {number + 1}"
-        said = [_READ_IN_PARTS, self._learned_in_words, _joined_in_words(parts)]
+        said = [self._left_out(n_warm_up, parts[0]), _READ_IN_PARTS, self._learned_in_words]
+        said.append(_joined_in_words(parts))
         said += [f"Predicted from {where}, in proportion."] if len(opportunities) else []
         return replace(verdict, rests_on=" ".join(filter(None, said)))
+
+    def _left_out(self, n_warm_up: int, first: _Part) -> str:
+        """What the window leaves out before it, as far as parts show; empty for nothing."""
+        if n_warm_up < 0:
+            return ""
+        starts_ns = self.steps["start_ns"].to_numpy(np.int64)
+        ends_ns = np.append(starts_ns[1:], max(first.end_ns, starts_ns[-1] + 1))
+        kind = np.zeros(len(starts_ns), dtype=np.int64)
+        names = self.steps["name"].to_numpy(object)
+        steps = DoneSteps(names, starts_ns, ends_ns, kind, kind - 1)
+        rest = self._first_ns, int(ends_ns[-1])
+        said = ends_in_words(steps, slice(n_warm_up, len(starts_ns)), rest)
+        return f"Left out: {' and '.join(said)}." if said else ""
 
     @property
     def _learned_in_words(self) -> str:

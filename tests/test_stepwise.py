@@ -235,3 +235,35 @@ def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
     assert "1. The host sets the pace: 100.0% of the path" in whole
     step = report("-q", "--no-files", "-w", "ProfilerStep#5")
     assert "What limits ProfilerStep#5 (220 ms)" in step
+
+
+@pytest.mark.parametrize(
+    ("widths", "n_left_out"),
+    [((60, 40, *[20] * 22), 2), ((40, 20, *[20] * 22), 1), ((400, 300, *[20] * 30), 1)],
+    ids=["two warm up", "one warms up", "most of the run"],
+)
+def test_the_default_window_read_in_parts_is_that_of_the_whole(tmp_path, widths, n_left_out):
+    """Steps that warm up are left out of both, and said; but never more than half of the run."""
+    file = tmp_path / "warm.json"
+    file.write_text(json.dumps({"traceEvents": list(_warming_up(widths))}))
+    whole = hg.load(file).compile()
+    parts = hg.stepwise_verdict(file, part_bytes=3 * file.stat().st_size // 5)
+
+    assert parts.n_parts >= 2
+    assert len(widths) - whole.n_steps == n_left_out
+    assert (parts.verdict.n_steps, parts.verdict.dur_ns) == (whole.n_steps, whole.dur_ns)
+    assert parts.verdict.step_ns == whole.critical_path().step_ns
+    assert str(parts.verdict.rests_on).startswith(f"Left out: {whole.left_out[0]}. ")
+
+
+def _warming_up(widths):
+    """Steps of some microseconds: two operators each, more where they take longer than 20 us."""
+    start = 0
+    for number, width in enumerate(widths):
+        step = {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": width}
+        yield {**step, "cat": "user_annotation", "name": f"ProfilerStep#{number}"}
+        n = 2 + (number + 1) * (width > 20)
+        for at in range(n):
+            one = {"ts": start + at * width // n, "dur": width // n - 1}
+            yield {**step, **one, "cat": "cpu_op", "name": "aten::mm"}
+        start += width

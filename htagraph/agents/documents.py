@@ -72,13 +72,13 @@ def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     summary = target.job_summary if target.is_job else target.summary
     verdict = summary.verdict
     document = verdict.document()
-    n_steps, items = document["n_steps"], [one for one in document["items"] if one["is_card"]]
+    items = [one for one in document["items"] if one["is_card"]]
     cards = [_card(card, item) for card, item in zip(verdict.cards, items, strict=True)]
     head = {
         **plain({"folder": target.name} if target.is_job else {"file": target.file}),
         "about": plain(summary.facts),
         "window": path_window(summary.path),
-        **({"step_ns": round(document["window_ns"] / n_steps)} if n_steps > 1 else {}),
+        **({"step_ns": round(verdict.step_ns)} if verdict.n_steps else {}),
         "headline": plain(document["headline"], longest=_LONGEST_HEADLINE),
         "state": document["state"],
     }

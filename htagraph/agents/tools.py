@@ -197,7 +197,7 @@ class WhatIfTool(TableTool, RunTool):
         begin_stage("Replaying")
         scenario: Any = what_if(run, *made)
         notes = notes_part([*caveats_of(scenario), *target.notes])
-        head = _head(run)
+        head = {**_head(run), "window": path_window(run.critical_path())}
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:

@@ -49,7 +49,7 @@ def check(
     trace: options.RunPaths,
     *,
     max_step: Annotated[
-        str, typer.Option(metavar="LENGTH", help="Limit for the mean step time: 120ms.")
+        str, typer.Option(metavar="LENGTH", help="Limit for the mean of typical steps: 120ms.")
     ] = "",
     max_exposed: Annotated[
         str,

@@ -40,13 +40,13 @@ _DAMAGED = "the recording is damaged"
 _ACCEPT = " Record it again, or check it as it is: --accept-damage."
 
 NAMES = {
-    "max-step": "step time",
-    "max-exposed": "exposed communication",
-    "max-idle": "device idle",
-    "max-unknown": "unknown waits",
+    "max-step": "typical step time",
+    "max-exposed": "exposed communication in typical steps",
+    "max-idle": "GPU idle in typical steps",
+    "max-unknown": "unknown waits in typical steps",
     "fail-above": "slowdown",
 }
-"""What each limit is about, in words."""
+"""What each limit is about, in words: not the figures of the window, which has all steps."""
 
 RESULTS: dict[State, str] = {"passed": "passed", "broken": "failed", "withheld": "unknown"}
 
@@ -170,7 +170,7 @@ def check_run(
     >>> import htagraph as hg
     >>> run = hg.run_profile(hg.load(hg.demo_trace("none")))
     >>> check_run(run, Limits(max_step=4e6, max_idle=0.2)).verdict()
-    'Failed: step time 4.42 ms, limit 4.00 ms.'
+    'Failed: typical step time 4.42 ms, limit 4.00 ms.'
     """
     if limits.fail_above is not None and baseline is None:
         raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")
@@ -199,7 +199,7 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
     few = run.most_are_odd
     no_step = "" if run.unit == "step" or is_step else "the trace has no steps: name a window"
     values = (
-        ("max-step", limits.max_step, None if no_step else run.step_ns, no_step),
+        ("max-step", limits.max_step, None if no_step else run.typical_step_ns, no_step),
         ("max-exposed", limits.max_exposed, run.share("device", "communication"), no_device),
         ("max-idle", limits.max_idle, run.share("device", "idle"), no_device),
         ("max-unknown", limits.max_unknown, run.share("bound", "unknown_waits"), "no path"),

@@ -200,7 +200,7 @@ class RunDiff:
         if self.not_comparable:
             return f"Not comparable: {self.not_comparable[0]}."
         before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
-        takes = f"{before}{' a step' * self._has_steps} is {after} now"
+        takes = f"{before}{self._each} is {after} now"
         return f"{self._change}: {'; '.join(filter(None, [takes, self._causes.largest]))}."
 
     @property
@@ -220,6 +220,16 @@ class RunDiff:
         if share >= 1:
             return f"{what} {take} {human_number(1 + share)} times as long"
         return f"{what} {are} {human_percent(abs(share))} {'slower' if share > 0 else 'faster'}"
+
+    @property
+    def _each(self) -> str:
+        """What a time is of: a typical step, if the step time of a run has other steps, too."""
+        if not self._has_steps:
+            return ""
+        if self.is_part:
+            return " of a step"
+        is_whole = all(run.n_compared == run.n_steps for run in self._runs)
+        return " a step" if is_whole else " a typical step"
 
     @property
     def _has_steps(self) -> bool:
@@ -257,7 +267,7 @@ class RunDiff:
             if pair in self._pairs or max(self._n_compared(pair)) > 1:
                 continue
             lengths = [
-                human_duration(run.only([kind]).step_ns)
+                human_duration(run.only([kind]).typical_step_ns)
                 for run, kind in zip((self.before, self.after), pair, strict=True)
             ]
             said.append(f"One step of each run does other work: {' is now '.join(lengths)}.")

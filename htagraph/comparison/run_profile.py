@@ -242,8 +242,11 @@ class RunProfile:
         return sum(one.n_compared for one in self.usual.kinds)
 
     @property
-    def step_ns(self) -> float:
-        """Mean length of a step: of each kind, as often as it occurs."""
+    def typical_step_ns(self) -> float:
+        """Typical step time: the mean of the compared steps, of each kind as often as it occurs.
+
+        The step time of the window has all of its steps, and is the same if all are compared.
+        """
         return self.usual.mean_ns("step")
 
     def mean_ns(self, part: str, name: str | None = None) -> float:
@@ -270,7 +273,7 @@ class RunProfile:
     @property
     def facts(self) -> str:
         """The name of the run, and its compared steps, in one line."""
-        return self.described(self.step_ns)
+        return self.described(self.typical_step_ns)
 
     def described(self, step_ns: float) -> str:
         """The same with a length of steps as a comparison weighs their kinds."""

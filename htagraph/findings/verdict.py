@@ -573,11 +573,14 @@ class Verdict:
         ask = f"And {human_count(more, 'more sentence')}: htagraph ask damage."
         return (*self.damage[:_N_DAMAGED], ask)
 
+    @property
+    def step_ns(self) -> float:
+        """Step time: the mean length of its steps; 0 if it is not made of steps."""
+        return self.dur_ns / self.n_steps if self.n_steps else 0.0
+
     def lasts(self, time_ns: int) -> str:
         """A time of the window, per step if steps tile it."""
-        if self.n_steps < 2:
-            return human_duration(time_ns)
-        return human_duration(time_ns / self.n_steps)
+        return human_duration(time_ns / max(self.n_steps, 1))
 
     def _shorter(self, finding: Finding) -> str:
         """How long the run is, and how long it would be without a cause."""

@@ -102,7 +102,7 @@ class DoneSteps(NamedTuple):
         the first one only, or with all, if what is left is less. None if there are none.
         """
         inside = self.inside(start_ns, end_ns)
-        rows, n_warming_up = np.flatnonzero(inside), self._n_warming_up(inside)
+        rows, n_warming_up = np.flatnonzero(inside), self.n_warming_up(inside)
         for n_left_out in (n_warming_up, min(n_warming_up, 1), 0):
             some = rows[n_left_out:]
             if len(some) < _FEWEST:
@@ -121,7 +121,7 @@ class DoneSteps(NamedTuple):
         times = int(self.start_ns[first]), int(self.end_ns[last])
         return Window(*times, human_count(n, "step"), int(self.anchor[last]), n)
 
-    def _n_warming_up(self, inside: Bools) -> int:
+    def n_warming_up(self, inside: Bools) -> int:
         """Steps of some before the first typical one, from the first of the trace on."""
         if not inside.any() or not inside[0]:
             return 0

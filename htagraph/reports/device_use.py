@@ -6,7 +6,7 @@ import pandas as pd
 
 from htagraph.model.kinds import SlotUse
 
-__all__ = ["losses_in_words", "lost_slots", "seems_busier", "use_in_words"]
+__all__ = ["losses_in_words", "lost_slots", "seems_busier", "share_of_all", "use_in_words"]
 
 _N_LOSSES = 3
 """Causes of empty warp slots in one sentence: chosen."""
@@ -28,6 +28,22 @@ _WHY = {
     SlotUse.SHARED_MEMORY: "limited by shared memory",
     SlotUse.BLOCK_SIZE: "limited by block size",
 }
+
+
+def share_of_all(devices: pd.DataFrame, part: str) -> float:
+    """The share of a part in the time of all devices, as profiles have it.
+
+    Parameters
+    ----------
+    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
+        Of one rank, or of a job, whose ranks have windows of their own.
+
+    Examples
+    --------
+    >>> share_of_all(pd.DataFrame({"window_ns": [10, 30], "idle_ns": [5, 3]}), "idle")
+    0.2
+    """
+    return float(devices[f"{part}_ns"].sum() / max(int(devices["window_ns"].sum()), 1))
 
 
 def use_in_words(used: pd.DataFrame) -> str:

@@ -81,8 +81,8 @@ def test_steps_that_all_differ_are_compared_by_what_they_share():
     assert before.most_are_odd == after.most_are_odd == ""
     found = RunDiff(before, after)
     assert found.verdict() == (
-        "The work that all steps share is 60% faster: 10.9 ms a step is 4.40 ms now; 6.56 ms less "
-        "in communication."
+        "The work that all steps share is 60% faster: 10.9 ms of a step is 4.40 ms now; "
+        "6.56 ms less in communication."
     )
     assert found.notes[0] == (
         "Where: communication -6.56 ms in all_reduce (6x as many calls). Noise: 878 us a step. "
@@ -120,7 +120,9 @@ def test_a_kind_that_the_other_run_lacks_is_left_out():
     """Two steps of twelve update before, none after."""
     found = RunDiff(run_of("aaaaabaaaaab"), run_of("a" * 10))
 
-    assert found.verdict() == "No change beyond noise (1.00 ms): 100 ms a step is 100 ms now."
+    assert (
+        found.verdict() == "No change beyond noise (1.00 ms): 100 ms a typical step is 100 ms now."
+    )
     assert found.notes[0].endswith("; without 2 steps of other work")
 
 
@@ -128,7 +130,9 @@ def test_what_occurs_once_in_each_run_is_told_apart():
     """Four steps of gradient accumulation: one of each updates, and has no noise."""
     found = RunDiff(run_of("aaab"), run_of("aaab", update_ms=170))
 
-    assert found.verdict() == "No change beyond noise (1.00 ms): 100 ms a step is 100 ms now."
+    assert (
+        found.verdict() == "No change beyond noise (1.00 ms): 100 ms a typical step is 100 ms now."
+    )
     assert found.notes[0] == "One step of each run does other work: 150 ms is now 170 ms."
 
 

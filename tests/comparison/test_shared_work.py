@@ -40,8 +40,8 @@ def test_what_steps_share_is_compared_and_the_rest_is_told(before: RunProfile):
     found = RunDiff(before, run(2))
 
     assert found.verdict() == (
-        "No change beyond noise (24.0 us) in the work that all steps share: 2.40 ms a step is 2.40 "
-        "ms now."
+        "No change beyond noise (24.0 us) in the work that all steps share: 2.40 ms of a step "
+        "is 2.40 ms now."
     )
     assert found.notes[0] == (
         "Steps vary in what they do: only work that all of them do as often is compared, 69% of "
@@ -55,7 +55,8 @@ def test_a_change_of_shared_work_breaks_a_limit_and_has_its_cause(before: RunPro
 
     assert found.state == "broken"
     assert found.verdict().startswith(
-        "Failed: the work that all steps share is 8.4% slower, limit 5%: 2.40 ms a step is 2.60 ms"
+        "Failed: the work that all steps share is 8.4% slower, limit 5%: 2.40 ms of a step is "
+        "2.60 ms"
     )
     assert " in aten::op3 (each " in found.notes[0]
 

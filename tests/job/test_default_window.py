@@ -70,7 +70,7 @@ def test_a_job_is_judged_by_the_steps_of_all_ranks(
         f"{n_steps} steps",
     )
     assert path.window_name == f"{n_steps} steps of the job"
-    assert path.step_ns == path.dur_ns / n_steps == hg.run_profile(job).step_ns
+    assert path.step_ns == path.dur_ns / n_steps == hg.run_profile(job).typical_step_ns
     assert ("step 0, the first of the trace" in job.left_out) is (steps > n_steps)
     assert {job[rank].interval.name for rank in job} == {path.name}
 

@@ -158,9 +158,9 @@ def test_what_a_device_does_adds_up_to_the_window(step: hg.TraceGraph) -> None:
 def test_ranks_of_a_job_have_a_row_each() -> None:
     """The title names who is idle most."""
     row = {name: [0, 0] for name in TEMPORAL_BREAKDOWN.columns}
-    frame = TEMPORAL_BREAKDOWN.frame(
-        row | {"compute_share": [0.75, 0.5], "idle_share": [0.25, 0.5]}
-    )
+    times = {"window_ns": [100, 100], "compute_ns": [75, 50], "idle_ns": [25, 50]}
+    shares = {"compute_share": [0.75, 0.5], "idle_share": [0.25, 0.5]}
+    frame = TEMPORAL_BREAKDOWN.frame(row | times | shares)
     frame.insert(0, "rank", [0, 1])
     figure = plots.temporal_breakdown(frame)
     assert list(figure.data[0].y) == ["rank 0, device 0", "rank 1, device 0"]
@@ -174,10 +174,11 @@ def test_of_many_devices_those_that_are_idle_most_have_a_row() -> None:
     """16 of 20; the title is on all."""
     row = {name: [0] * 20 for name in TEMPORAL_BREAKDOWN.columns}
     idle = [k / 100 for k in range(20)]
-    frame = TEMPORAL_BREAKDOWN.frame(row | {"device": range(20), "idle_share": idle})
+    times = {"window_ns": [100] * 20, "idle_ns": range(20)}
+    frame = TEMPORAL_BREAKDOWN.frame(row | times | {"device": range(20), "idle_share": idle})
     figure = plots.temporal_breakdown(frame)
     assert list(figure.data[0].y) == [f"device {k}" for k in range(4, 20)]
-    assert "are idle 9% on average; device 19 is idle most (19%)" in figure.layout.title.text
+    assert "are idle 10% on average; device 19 is idle most (19%)" in figure.layout.title.text
     assert figure.layout.meta["note"] == "The 16 of 20 devices with most idle time."
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.brief import next_question
+from htagraph.reports.device_use import share_of_all
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.commands import Commands, command_html, shell_path
 from htagraph.reports.page.legend import mark
@@ -47,26 +48,33 @@ def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
     devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of a job with a column ``rank``.
     """
-    whole_ns, n_steps = verdict.dur_ns, max(verdict.n_steps, 1)
-    of = f"{human_count(n_steps, 'step')} in {human_duration(whole_ns)}"
+    whole_ns, step_ns = verdict.dur_ns, verdict.step_ns
     if verdict.n_steps:
-        step_ns = whole_ns / n_steps
+        of = f"{human_count(verdict.n_steps, 'step')} in {human_duration(whole_ns)}"
         yield Tile("step time", human_duration(step_ns), of, "steps", step_ns)
     else:
         yield Tile("length", human_duration(whole_ns), f"of this {verdict.thing}", "path", whole_ns)
     if devices.empty:
         return
     busy, exposed = 1 - devices["idle_share"], devices["communication_share"]
-    yield _of_devices("GPU busy", "least", devices, busy, "devices")
-    section = "communication" if exposed.any() else "devices"
-    yield _of_devices("exposed communication", "most", devices, exposed, section)
+    idle, communicating = (share_of_all(devices, part) for part in ("idle", "communication"))
+    yield _of_devices("GPU busy", 1 - idle, "least", devices, busy, section="devices")
+    section = "communication" if communicating else "devices"
+    yield _of_devices(
+        "exposed communication", communicating, "most", devices, exposed, section=section
+    )
 
 
 def _of_devices(
-    name: str, extreme: str, devices: pd.DataFrame, share: pd.Series[float], section: str
+    name: str,
+    mean: float,
+    extreme: str,
+    devices: pd.DataFrame,
+    share: pd.Series[float],
+    *,
+    section: str,
 ) -> Tile:
-    """The mean share of devices; of several, the extreme one is named."""
-    mean = float(share.mean())
+    """The mean of all devices; of several, the extreme one is named."""
     window_ns = int(devices["window_ns"].iloc[0])
     about = f"{human_duration(mean * window_ns)} of {human_duration(window_ns)}" if mean else "none"
     if len(devices) > 1:

@@ -15,6 +15,7 @@ from htagraph.model.colors import FILLS, IDLE, Color
 from htagraph.model.kinds import in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
+from htagraph.reports.device_use import share_of_all
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
@@ -99,8 +100,8 @@ def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
     else:
         most = rows[int(shown["idle_share"].to_numpy().argmax())]
         title = (
-            f"Devices compute {frame['compute_share'].mean():.0%} of the time and are idle "
-            f"{frame['idle_share'].mean():.0%} on average; {most} is idle most "
+            f"Devices compute {share_of_all(frame, 'compute'):.0%} of the time and are idle "
+            f"{share_of_all(frame, 'idle'):.0%} on average; {most} is idle most "
             f"({frame['idle_share'].max():.0%})"
         )
     axis = {"title": {"text": "share of the time, %"}, "range": [0, 100]}
