@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
-    from htagraph.replay.roof_changes import at_roof
+    from htagraph.replay.roof_changes import allow_tf32, at_roof
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
@@ -68,6 +68,7 @@ __all__ = [
     "Trace",
     "TraceGraph",
     "Workers",
+    "allow_tf32",
     "at_roof",
     "bandwidth",
     "code",
@@ -131,6 +132,7 @@ _HOMES = {
     "Trace": "trace",
     "TraceGraph": "graph",
     "Workers": "job.workers",
+    "allow_tf32": "replay.roof_changes",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",

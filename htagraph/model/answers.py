@@ -740,7 +740,9 @@ ROOFLINE = schema(
         "roof_ns": duration("least time that the device needs; NaN if unknown", dtype="float64"),
         "roof_share": "roof_ns / device_ns; NaN if unknown",
         "excess_ns": "device_ns beyond the roof, 0 if unknown",
-        "limit": label("what the roof is: compute, memory, launch, host link, cache or unknown"),
+        "limit": label(
+            "what the roof is: compute, FP32 compute, memory, launch, host link, cache or unknown"
+        ),
     },
     first=("group device_share device_ns n_calls roof_share excess_ns limit tflops_per_s gb_per_s"),
 )
@@ -770,12 +772,15 @@ SPEED_OF_LIGHT = schema(
         "device_ns": "their time in the window",
         "roof_ns": duration("least time that the device needs", dtype="float64"),
         "roof_share": "roof_ns / device_ns",
-        "limit": label("what the roof is: compute, memory, launch, host link or cache"),
+        "limit": label(
+            "what the roof is: compute, FP32 compute, memory, launch, host link or cache"
+        ),
         "cost_ns": "how much shorter the window would be at the roof",
         "cost_share": "cost_ns / window",
         "attainable_ns": (
             "the same, at the share of the roof that the best operator of its family reaches"
         ),
+        "tf32_ns": "the same, with TF32 for products that run in FP32 as it is not allowed",
     },
     first="group cost_share cost_ns attainable_ns device_ns roof_share limit n_calls",
 )

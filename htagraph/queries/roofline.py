@@ -49,6 +49,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     The roof of a call is the longest of its operations at the dense peak of their type, its
     compulsory bytes at memory bandwidth, and the shortest kernel of the trace (Williams, Waterman
     and Patterson 2009). Operations count a multiply-add as 2; only matrix units are counted.
+    Products of fp32 may be rounded to TF32, unless the name of their kernel says that they run on
+    CUDA cores.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -101,8 +103,10 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     )
     if len(roofs.peaks) == 1:
         (peaks,) = roofs.peaks
-        types = sorted({work.dtype for work in joined.works if work.flops})
-        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in types}
+        types = {work.dtype for work in joined.works if work.flops}
+        if "fp32" in types and (roofs.limit != Limit.FP32).any():
+            types.add("tf32")
+        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in sorted(types)}
         frame.attrs["peaks"] = {
             "device": peaks.name,
             "source": peaks.source,
