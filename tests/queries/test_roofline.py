@@ -134,10 +134,14 @@ def test_a_wrapper_is_not_counted_again():
 
 def test_work_without_a_model_stays_in_the_sum():
     own = Op("mylib::attention", [[4096, 4096]], [("attention", 100)])
-    found = recorded(PRODUCT, own).roofline()
+    found = recorded(PRODUCT, own, own).roofline()
 
-    assert found["device_ns"].sum() == 300_000
-    assert found.set_index("group")["n_calls"].to_dict() == {"aten::mm": 1, "mylib::attention": 0}
+    assert found["device_ns"].sum() == 400_000
+    assert found.set_index("group")["n_calls"].to_dict() == {"aten::mm": 1, "mylib::attention": 2}
+    assert found.set_index("group")["gb_per_s"].isna().to_dict() == {
+        "aten::mm": False,
+        "mylib::attention": True,
+    }
 
 
 def test_a_copy_to_the_host_is_judged_by_its_link():
