@@ -187,7 +187,7 @@ class WhatIfTool(TableTool, RunTool):
         description="Options, as in a fix: --without CAUSE, --scale NAME=FACTOR (take FACTOR times "
         "as long), --remove NAME ('sync': no call waits), --no-wait NAME (calls that wait for the "
         "device), --insert NAME=50us (after each), --overlap NAME, --fuse NAME,NAME, --at-roof "
-        "NAME (or 'all': as fast as the device allows), --allow-tf32, --prefetch N (loader workers), "
+        "NAME (or 'all': as fast as the device allows), --allow-tf32, --prefetch N (workers), "
         "--graphed (a CUDA or HIP graph per step), --bandwidth FACTOR (of collectives); of a job: "
         "--equalise (no rank is late), --on-rank N. NAME: glob or regex of kernels, operators or "
         "calls, in quotes.",
