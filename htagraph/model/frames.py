@@ -95,7 +95,7 @@ STEPS = schema(
     {
         **STEP,
         "event": EVENT,
-        "found_by": label("how steps are marked: profiler step, serving marker or annotation"),
+        "found_by": label("how steps are marked: step number, profiler step or serving marker"),
     },
 )
 
