@@ -66,11 +66,12 @@ def test_a_gate_does_not_judge_another_device(profiles):
     assert checked.state == "withheld"
 
 
-def test_every_surface_leads_with_the_shapes(profiles, tmp_path, capsys):
+def test_every_surface_leads_with_the_shapes(profiles, tmp_path, capsys, monkeypatch):
     before, after = (
         one.save(tmp_path / f"{name}.json") for one, name in zip(profiles, "ab", strict=True)
     )
     found = hg.diff(RunProfile.read(before), RunProfile.read(after))
+    monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit):
         main(["diff", str(before), str(after), "--out", str(tmp_path / "page.html")])
     said = capsys.readouterr().out
