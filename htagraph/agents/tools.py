@@ -286,6 +286,7 @@ class DiffTool(TableTool):
         limits = Limits(fail_above=self.fail_above)
         limit = check_run(found.after, limits, baseline=found.before).limits[0]
         path, kernels = found.critical_path(by=self.by), found.kernels(by=self.kernels_by)
+        shapes = [self.rows("shapes", found.shapes())] if found.is_elsewhere else []
         bound = [] if self.by == "bound" else ["bound"]
         damage = [plain(said, longest=None) for said in found.damage]
         return self.fitted(
@@ -297,6 +298,7 @@ class DiffTool(TableTool):
                 **{key: plain(found.steps[key]) for key in _CHANGE},
             },
             Part("damage", damage, len(damage), _MORE),
+            *shapes,
             self.rows(f"path_by_{self.by}", path[["name", *bound, *_CHANGE]]),
             self.rows("kernels", kernels.loc[kernels["change"] != "noise", _KERNEL_CHANGE]),
             notes_part([*found.notes[len(damage) :], *notes]),

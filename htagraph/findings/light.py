@@ -60,11 +60,12 @@ def light_on(path: CriticalPath) -> Light:
     if not len(found):
         return Light()
     every, first = found.iloc[0], found.iloc[1]
-    if every["tf32_ns"] >= max(_WORTH_NAMING * part.window.dur_ns, first["cost_ns"]):
-        return Light(wants_tf32=True)
+    tf32_ns = every["tf32_ns"]
+    light = Light(wants_tf32=tf32_ns >= max(_WORTH_NAMING * part.window.dur_ns, first["cost_ns"]))
     if first["cost_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
-        return Light(first["group"], float(first["roof_share"]), _LIMITS[first["limit"]])
+        share, limit = float(first["roof_share"]), _LIMITS[first["limit"]]
+        return light._replace(operator=first["group"], roof_share=share, limit=limit)
     modelled = every["device_ns"] / max(int(device_work(part.dag, part.window).dur_ns.sum()), 1)
     if every["cost_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
-        return Light(roof_share=float(every["roof_share"]))
-    return Light()
+        return light._replace(roof_share=float(every["roof_share"]))
+    return light
