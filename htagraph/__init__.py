@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
-    from htagraph.replay.roof_changes import at_roof
+    from htagraph.replay.roof_changes import allow_tf32, at_roof
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
@@ -66,6 +66,7 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "allow_tf32",
     "at_roof",
     "bandwidth",
     "code",
@@ -127,6 +128,7 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "allow_tf32": "replay.roof_changes",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",

@@ -179,8 +179,8 @@ class WhatIfTool(TableTool, RunTool):
         description="Options, as in a fix: --without CAUSE, --scale NAME=FACTOR (take FACTOR times "
         "as long), --remove NAME ('sync': no call waits), --no-wait NAME (calls that wait for the "
         "device), --insert NAME=50us (after each), --overlap NAME, --fuse NAME,NAME, --at-roof "
-        "NAME (or 'all': as fast as the device allows), --prefetch N (loader workers), --graphed "
-        "(a CUDA or HIP graph per step), --bandwidth FACTOR (of collectives); of a job: "
+        "NAME (or 'all': as fast as the device allows), --allow-tf32, --prefetch N (workers), "
+        "--graphed (a CUDA or HIP graph per step), --bandwidth FACTOR (of collectives); of a job: "
         "--equalise (no rank is late), --on-rank N. NAME: glob or regex of kernels, operators or "
         "calls, in quotes.",
     )
@@ -278,6 +278,7 @@ class DiffTool(TableTool):
         limits = Limits(fail_above=self.fail_above)
         limit = check_run(found.after, limits, baseline=found.before).limits[0]
         path, kernels = found.critical_path(by=self.by), found.kernels(by=self.kernels_by)
+        shapes = [self.rows("shapes", found.shapes())] if found.is_elsewhere else []
         bound = [] if self.by == "bound" else ["bound"]
         damage = [plain(said, longest=None) for said in found.damage]
         return self.fitted(
@@ -289,6 +290,7 @@ class DiffTool(TableTool):
                 **{key: plain(found.steps[key]) for key in _CHANGE},
             },
             Part("damage", damage, len(damage), _MORE),
+            *shapes,
             self.rows(f"path_by_{self.by}", path[["name", *bound, *_CHANGE]]),
             self.rows("kernels", kernels.loc[kernels["change"] != "noise", _KERNEL_CHANGE]),
             notes_part([*found.notes[len(damage) :], *notes]),

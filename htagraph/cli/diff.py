@@ -93,7 +93,10 @@ def diff(
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare the steps of two runs, with noise. The largest change is first."""
+    """Compare the steps of two runs, with noise. The largest change is first.
+
+    The same work on another device is compared by operators and shapes, against both roofs.
+    """
     limit = share_of(fail_above) if fail_above else None
     with shown_progress(quiet=quiet), executor_of(workers) as executor:
         runs = [
@@ -111,9 +114,10 @@ def diff(
             print_sentence(console, found.verdict(), style="bold")
             print_notes(console, found.notes)
         is_for_people = form in (Format.TABLE, Format.MD) and not columns
-        shown = (
-            shown_diff(frame, calls=what is not What.PATH) if is_for_people else known_noise(frame)
-        )
+        if "noise_ns" in frame:
+            is_path = what is What.PATH
+            frame = shown_diff(frame, calls=not is_path) if is_for_people else known_noise(frame)
+        shown = frame
         shown = shown.head(_TOP) if form is Format.TABLE else shown
         print_frame(console, shown, form, columns=columns, aside=aside)
     if out is not None:
@@ -143,4 +147,6 @@ def _asked(found: RunDiff, what: What, by: str) -> pd.DataFrame:
         case What.DEVICES:
             return found.device_time()
         case _:
+            if found.is_elsewhere and not by:
+                return found.shapes()
             return found.critical_path(by=by or "bound")  # type: ignore[arg-type]

@@ -72,6 +72,9 @@ def what_if(
         list[str] | None,
         _named("--at-roof", "NAME|all", "These take the least time that the device needs."),
     ] = None,
+    allow_tf32: Annotated[
+        bool, typer.Option("--allow-tf32", help="Products of fp32 run as TF32.")
+    ] = False,
     prefetch: Annotated[
         int | None, typer.Option(metavar="N", help="N workers load data during the steps.")
     ] = None,
@@ -134,6 +137,7 @@ def what_if(
         equalise=equalise,
         rank=on_rank,
         at_roof=at_roof,
+        allow_tf32=allow_tf32,
     )
     changes = asked.changes()
     _check_out(out, has_changes=bool(changes))

@@ -5,13 +5,15 @@ Where steps come in kinds, each kind is compared with the one of the other run t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
-from htagraph.comparison.run_profile import OTHER, RunProfile
+from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, RunProfile
 from htagraph.explain.differences import short_name
 
-__all__ = ["Pairs", "matched_kinds", "why_not_comparable"]
+__all__ = ["Pairs", "do_the_same_elsewhere", "matched_kinds", "why_not_comparable"]
 
 _FEWEST_COMMON = 0.5
 """Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
@@ -27,6 +29,8 @@ _CONTAINED = 0.9
 
 Chosen. Pinned by `test_run_diff.py::test_added_work_is_the_same_work_and_more`.
 """
+
+_OTHER_WORK = "different work"
 
 Pairs = tuple[tuple[int, int], ...]
 """Kinds of steps that are compared, by their rows before and after."""
@@ -83,8 +87,28 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
     said += _other_mix(before, after)
     common = _common_share(before, after)
     if common < _FEWEST_COMMON:
-        said.append(f"names in common make up {common:.0%} of the time: different work")
+        said.append(f"names in common make up {common:.0%} of the time: {_OTHER_WORK}")
     return tuple(said)
+
+
+def do_the_same_elsewhere(before: RunProfile, after: RunProfile) -> bool:
+    """Whether two runs differ by nothing but the device, which has the same to do, by its shapes.
+
+    Kernels have other names on another device.
+    """
+    if not (before.devices and after.devices and before.devices != after.devices):
+        return False
+    alike = replace(after, devices=before.devices)
+    if any(not said.endswith(_OTHER_WORK) for said in why_not_comparable(before, alike)):
+        return False
+    return _same_shapes(before, after) >= _FEWEST_COMMON
+
+
+def _same_shapes(before: RunProfile, after: RunProfile) -> float:
+    """Share of device time in operators and shapes that both runs have, where it is smaller."""
+    times = [_times(run, KERNEL_PARTS["shape"]) for run in (before, after)]
+    same = [name for name in times[0].index.intersection(times[1].index) if "[" in name]
+    return float(min(one[same].sum() / max(one.sum(), 1) for one in times))
 
 
 def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:

@@ -22,7 +22,8 @@ from htagraph.model.arrays import Bools
 
 __all__ = ["job_profile"]
 
-_VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns")
+_VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns", "roof_ns")
+_Key = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,27 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
     Ranks do not vary independently, so the spread of their mean is taken as the mean of their
     spreads, its upper limit.
     """
-    sums: dict[tuple[str, str, str, int], list[float]] = {}
-    varying = set()
+    sums: dict[_Key, list[float]] = {}
+    varying, unknown = set[_Key](), set[_Key]()
     for part in (part for several in parts for part in several):
-        total = sums.setdefault((part.part, part.bound, part.name, part.kind), [0.0] * len(_VALUES))
+        key = part.part, part.bound, part.name, part.kind
+        total = sums.setdefault(key, [0.0] * len(_VALUES))
         for place, value in enumerate(getattr(part, name) for name in _VALUES):
             total[place] += value / n_ranks
-        if part.varies:
-            varying.add((part.part, part.bound, part.name, part.kind))
+        for is_so, keys in ((part.varies, varying), (not part.roof_ns, unknown)):
+            if is_so:
+                keys.add(key)
     return [
-        Part(*key, calls, round(total_ns), std_ns, *map(round, ends), varies=key in varying)
-        for key, (calls, total_ns, std_ns, *ends) in sums.items()
+        Part(
+            *key,
+            calls,
+            round(total_ns),
+            std_ns,
+            *map(round, ends),
+            varies=key in varying,
+            roof_ns=0 if key in unknown else round(roof_ns),
+        )
+        for key, (calls, total_ns, std_ns, *ends, roof_ns) in sums.items()
     ]
 
 

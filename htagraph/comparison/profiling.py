@@ -14,9 +14,10 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.done_steps import device_work_began
+from htagraph.lookup.operator_roofs import Limit, operator_roofs
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import COMPARED_BY, Groups, named
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import F64, I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.damage import damage_in_words
 from htagraph.model.step_markers import without_step_number
@@ -65,7 +66,7 @@ def reduced(
     Parameters
     ----------
     pieces : DataFrame
-        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
+        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
     kind : ndarray of int64
         The kind of each step.
     top : int
@@ -128,13 +129,17 @@ def _of_kind(
     steps_ns = np.zeros((len(total), n if keeps_steps else 0), dtype=np.int64)
     if keeps_steps:
         steps_ns[found.ngroup().to_numpy(), row.to_numpy()] = by_step["dur_ns"].to_numpy()
-    steps = zip(varies.tolist(), steps_ns.tolist(), strict=True)
+    roof_ns = [0] * len(total)
+    if "roof_ns" in pieces:
+        sums = pieces.groupby(["bound", "name"], sort=False)["roof_ns"].sum()[total.index]
+        roof_ns = np.rint(sums.where(np.isfinite(sums), 0)).astype(np.int64).tolist()
+    steps = zip(varies.tolist(), steps_ns.tolist(), roof_ns, strict=True)
     parts = [
         Part(
             part, bound, name, kind, calls, total_ns, std, *others,
-            varies=some, steps_ns=tuple(each),
+            varies=some, steps_ns=tuple(each), roof_ns=roof,
         )
-        for (bound, name), (some, each), calls, std, total_ns, *others in zip(
+        for (bound, name), (some, each, roof), calls, std, total_ns, *others in zip(
             total.index.tolist(), steps, *columns, strict=True
         )
     ]  # fmt: skip
@@ -176,21 +181,27 @@ def _sample_at(dag: Dag, steps: pd.DataFrame, rows: I64, time_ns: I64) -> I64:
 
 
 def _by_group(
-    dag: Dag, events: I64, row: I64, groups: Groups, none: str = _NO_OPERATOR
+    dag: Dag, events: I64, row: I64, groups: Groups, none: str = _NO_OPERATOR, **more: F64
 ) -> pd.DataFrame:
-    """Events by sample and by group."""
+    """Events by sample and by group; `more` are columns to be summed."""
     inside = row >= 0
+    values = {"calls": np.ones(len(events), np.int64), "dur_ns": dag.events.dur_ns[events], **more}
     found = pd.DataFrame(
-        {
-            "row": row[inside],
-            "code": groups.code[inside],
-            "calls": 1,
-            "dur_ns": dag.events.dur_ns[events[inside]],
-        }
+        {"row": row[inside], "code": groups.code[inside]}
+        | {name: column[inside] for name, column in values.items()}
     )
-    sums = found.groupby(["row", "code"], as_index=False)[["calls", "dur_ns"]].sum()
+    sums = found.groupby(["row", "code"], as_index=False)[list(values)].sum()
     names = groups.names[sums.pop("code").to_numpy(np.int64)]
     return sums.assign(bound="", name=_named(names, none))
+
+
+def _roofs(dag: Dag, work: I64) -> F64:
+    """The least time that the device needs for each piece of work; infinite if unknown."""
+    roofs = operator_roofs(dag, work, dag.events.dur_ns[work])
+    is_known = roofs.has_peaks & (roofs.limit != Limit.UNKNOWN)
+    share = np.where(is_known, roofs.roof_ns / np.maximum(roofs.device_ns, 1), np.inf)
+    share = gather(share, roofs.work.call, np.inf)
+    return np.asarray(share * np.maximum(dag.events.dur_ns[work], 1))
 
 
 def _device_parts(dag: Dag, steps: pd.DataFrame, kind: I64) -> list[Part]:
@@ -224,6 +235,7 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64, kind: I64) -> list[Part
     host = np.setdiff1d(np.flatnonzero(dag.events.is_host), marks)
     row = _sample_at(dag, steps, rows, began_ns)
     kernels = _by_group(dag, work, row, named(dag, work))
+    roofs = {"shape": {"roof_ns": _roofs(dag, work)}}
     operators = _by_group(
         dag, host, _sample_at(dag, steps, rows, dag.events.ts_ns[host]), named(dag, host)
     )
@@ -233,7 +245,7 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64, kind: I64) -> list[Part
             part
             for by, grouped in COMPARED_BY.items()
             for part in reduced(
-                _by_group(dag, work, row, grouped(dag, work), f"(no {by})"),
+                _by_group(dag, work, row, grouped(dag, work), f"(no {by})", **roofs.get(by, {})),
                 KERNEL_PARTS[by],
                 kind,
                 top=_TOP["group"],

@@ -12,14 +12,20 @@ import pandas as pd
 
 from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Causes, Tables, causes_of
-from htagraph.comparison.comparability import Pairs, matched_kinds, why_not_comparable
+from htagraph.comparison.comparability import (
+    Pairs,
+    do_the_same_elsewhere,
+    matched_kinds,
+    why_not_comparable,
+)
 from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
 from htagraph.comparison.shared_work import SharedWork, shared_work
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.work_groups import ComparedBy
 from htagraph.model.arrays import F64, I64, Bools
-from htagraph.model.frames import STEP_DIFF
+from htagraph.model.frames import SHAPE_DIFF, STEP_DIFF
+from htagraph.model.labels import name_label
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration, human_number, human_percent
 from htagraph.writers.answering import answers
@@ -32,6 +38,8 @@ CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 _NOISE, _UNKNOWN = CHANGES.index("noise"), CHANGES.index("unknown")
 _KEY = ["bound", "name"]
 _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
+_OPERATOR = 60
+"""Characters of an operator with its shapes in a verdict: chosen, for one line."""
 _N_NAMED = 2
 """Steps of each run that are left out and named; `left_out` has all. A limit of the screen.
 
@@ -89,6 +97,11 @@ class RunDiff:
     def not_comparable(self) -> tuple[str, ...]:
         """Why the runs cannot be compared; empty if they can."""
         return why_not_comparable(*self._runs)
+
+    @cached_property
+    def is_elsewhere(self) -> bool:
+        """Whether the runs do the same, but on another device; `shapes` compares them."""
+        return do_the_same_elsewhere(*self._runs)
 
     @cached_property
     def _matched(self) -> Pairs:
@@ -185,6 +198,21 @@ class RunDiff:
             raise GraphError(f"the differences by {by} do not add up to that of kernels.")
         return frame
 
+    @answers(SHAPE_DIFF)
+    def shapes(self) -> pd.DataFrame:
+        """Device work per step by operator and shapes, each against the roof of its device.
+
+        Returns
+        -------
+        DataFrame, schema `frames.SHAPE_DIFF`
+            The largest change first.
+        """
+        frame = self.kernels(by="shape")
+        roofs = [run.roof_shares(KERNEL_PARTS["shape"]) for run in self._runs]
+        columns = {name: frame[name] for name in ("name", "before_ns", "after_ns", "delta_ns")}
+        before, after = (frame["name"].map(of_name).astype(float) for of_name in roofs)
+        return SHAPE_DIFF.frame(columns | {"before_roof": before, "after_roof": after})
+
     @answers(STEP_DIFF)
     def ops(self) -> pd.DataFrame:
         """Host operators per step, with what they call; schema `frames.STEP_DIFF`."""
@@ -197,11 +225,28 @@ class RunDiff:
 
     def verdict(self) -> str:
         """How much steps changed, and in what most of that is; or why that is unknown."""
+        if self.is_elsewhere:
+            return self._elsewhere
         if self.not_comparable:
             return f"Not comparable: {self.not_comparable[0]}."
         before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
         takes = f"{before}{self._each} is {after} now"
         return f"{self._change}: {'; '.join(filter(None, [takes, self._causes.largest]))}."
+
+    @property
+    def _elsewhere(self) -> str:
+        """What the same work takes on both devices, and in which shapes most of that is."""
+        frame = self.shapes()
+        first = frame[frame["name"].str.contains("[", regex=False)].iloc[0]
+        took, takes, before, after = (
+            human_duration(float(time_ns))
+            for time_ns in (*frame[["before_ns", "after_ns"]].sum(), *first[1:3])
+        )
+        return (
+            f"Same work on another device: its kernels took {took}{' a step' * self._has_steps}, "
+            f"and take {takes} now; "
+            f"{name_label(first['name'], width=_OPERATOR)} {before}, now {after}."
+        )
 
     @property
     def _change(self) -> str:
@@ -253,6 +298,9 @@ class RunDiff:
     @property
     def details(self) -> str:
         """What the verdict has no room for: other reasons or causes, noise, unusual steps."""
+        if self.is_elsewhere:
+            steps = [human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns")]
+            return f"{_sentence(self.not_comparable[0])} {' a step is '.join(steps)} now."
         if self.not_comparable:
             others = "; ".join(self.not_comparable[1:])
             return f"Also: {others}." if others else ""
@@ -362,6 +410,11 @@ class RunDiff:
     def __repr__(self) -> str:
         """Say what changed."""
         return f"RunDiff({self.verdict()})"
+
+
+def _sentence(clause: str) -> str:
+    """A clause as a sentence."""
+    return f"{clause[0].upper()}{clause[1:]}."
 
 
 def _without(steps: Sequence[str]) -> str:

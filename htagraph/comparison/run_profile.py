@@ -103,6 +103,8 @@ class Part:
         Some steps call it more often than others.
     steps_ns : tuple of int, unit=ns
         In each step, of names on the path of steps that vary.
+    roof_ns : int, default=0, unit=ns
+        Of device work by shape, the least time that the device needs; 0 if unknown.
     """
 
     part: str
@@ -118,6 +120,7 @@ class Part:
     most_ns: int
     varies: bool = field(default=False, kw_only=True)
     steps_ns: tuple[int, ...] = field(default=(), kw_only=True)
+    roof_ns: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -269,6 +272,13 @@ class RunProfile:
         """Share of a group in all groups of its part; None if nothing of it was recorded."""
         whole_ns = self.usual.mean_ns(part)
         return self.usual.mean_ns(part, name) / whole_ns if whole_ns else None
+
+    def roof_shares(self, part: str) -> dict[str, float]:
+        """Share of the roof that groups of a part reach, by name; without those of unknown roof."""
+        totals = self.frame[self.frame["part"] == part].groupby("name")[["roof_ns", "total_ns"]]
+        known = totals.sum()[totals.min()["roof_ns"] > 0]
+        shares = (known["roof_ns"] / known["total_ns"]).tolist()
+        return dict(zip(known.index.tolist(), shares, strict=True))
 
     @property
     def facts(self) -> str:

@@ -13,7 +13,7 @@ from htagraph.replay.collective_changes import bandwidth
 from htagraph.replay.device_changes import overlap
 from htagraph.replay.event_groups import of_class
 from htagraph.replay.host_changes import graphed
-from htagraph.replay.roof_changes import at_roof
+from htagraph.replay.roof_changes import allow_tf32, at_roof
 
 __all__ = ["DEVICE_RULES"]
 
@@ -64,6 +64,13 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "time, on several streams.",
             "Most SMs are empty: the kernels have fewer blocks than the device has SMs.",
             lambda it: it.run.has_small_grids,
+        ),
+        Rule(
+            'Allow TF32: torch.set_float32_matmul_precision("high"), and for convolutions '
+            "torch.backends.cudnn.allow_tf32 = True.",
+            "Products of fp32 run on CUDA cores, not on tensor cores.",
+            lambda it: it.run.compute.wants_tf32 and it.run.api == "cuda",
+            lambda _: allow_tf32(),
         ),
         Rule(
             "Speed up {it.operator}: it runs at {it.run.compute.roof_share:.0%} of "

@@ -23,6 +23,7 @@ Chosen. Pinned by `test_light.py::test_little_is_said_if_little_has_a_model`.
 """
 _LIMITS = {
     "compute": "the peak of its matrix units",
+    "FP32 compute": "the peak of FP32",
     "memory": "memory bandwidth",
     "host link": "the bandwidth of the link to the host",
 }
@@ -40,11 +41,14 @@ class Light(NamedTuple):
         unknown.
     limit : str
         The operator's roof, in words.
+    wants_tf32 : bool
+        TF32 for products that run in FP32 would save more, and is not allowed.
     """
 
     operator: str = ""
     roof_share: float = 0.0
     limit: str = ""
+    wants_tf32: bool = False
 
 
 def light_on(path: CriticalPath) -> Light:
@@ -56,9 +60,12 @@ def light_on(path: CriticalPath) -> Light:
     if not len(found):
         return Light()
     every, first = found.iloc[0], found.iloc[1]
+    tf32_ns = every["tf32_ns"]
+    light = Light(wants_tf32=tf32_ns >= max(_WORTH_NAMING * part.window.dur_ns, first["cost_ns"]))
     if first["cost_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
-        return Light(first["group"], float(first["roof_share"]), _LIMITS[first["limit"]])
+        share, limit = float(first["roof_share"]), _LIMITS[first["limit"]]
+        return light._replace(operator=first["group"], roof_share=share, limit=limit)
     modelled = every["device_ns"] / max(int(device_work(part.dag, part.window).dur_ns.sum()), 1)
     if every["cost_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
-        return Light(roof_share=float(every["roof_share"]))
-    return Light()
+        return light._replace(roof_share=float(every["roof_share"]))
+    return light

@@ -342,7 +342,9 @@ class Finding:
         saves_ns = self.fix.saves_ns
         if saves_ns is None or not LEAST_ALSO * self.window_ns <= saves_ns < _ADDS * self.weight_ns:
             return self.fix.do
-        return f"{self.fix.do.rstrip('.')} (saves about {percent(saves_ns, self.window_ns)})."
+        change = self.fix.change
+        about = "up to" if change is not None and change.is_most else "about"
+        return f"{self.fix.do.rstrip('.')} (saves {about} {percent(saves_ns, self.window_ns)})."
 
     @property
     def where(self) -> str:

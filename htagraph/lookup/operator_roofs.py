@@ -10,14 +10,16 @@ import numpy as np
 from htagraph.lookup.device_clocks import device_clocks
 from htagraph.lookup.launch_geometry import geometry_devices
 from htagraph.lookup.operator_work import OperatorWork, operator_work
-from htagraph.model.arrays import F64, I64
+from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.pipe_names import FP32_KERNELS, TENSOR_CORE_KERNELS
 from htagraph.operators.peaks import DevicePeaks, peaks_of
 
 __all__ = ["Limit", "OperatorRoofs", "operator_roofs"]
 
 _NS = 1e9
+_FP32 = "fp32"
 _FEWEST_KERNELS = 100
 """Kernels from which their shortest durations show what a launch takes on the device. Chosen."""
 _MOST_OPEN = 2
@@ -39,11 +41,15 @@ class Limit(IntEnum):
     HOST_LINK = 3
     CACHE = 4
     UNKNOWN = 5
+    FP32 = 6  #: the peak of FP32, on CUDA cores
 
     @staticmethod
     def labels() -> tuple[str, ...]:
         """Their names, by code."""
-        return tuple(one.name.lower().replace("_", " ") for one in Limit)
+        return tuple(_IN_WORDS.get(one, one.name.lower().replace("_", " ")) for one in Limit)
+
+
+_IN_WORDS = {Limit.FP32: "FP32 compute"}
 
 
 class OperatorRoofs(NamedTuple):
@@ -61,6 +67,9 @@ class OperatorRoofs(NamedTuple):
         Time of its operations at the dense peak.
     memory_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
         Time of its compulsory bytes at memory bandwidth.
+    tf32_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
+        `device_ns`, or of a product that runs in FP32 because TF32 is not allowed: its time at the
+        same share of the peak of TF32.
     has_peaks : bool
         Whether the peaks of all devices are known; else there are no roofs.
     peaks : tuple of DevicePeaks
@@ -73,6 +82,7 @@ class OperatorRoofs(NamedTuple):
     limit: I64
     compute_ns: F64
     memory_ns: F64
+    tf32_ns: F64
     has_peaks: bool
     peaks: tuple[DevicePeaks, ...]
 
@@ -110,10 +120,12 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -
             for number, one in known.items()
         }
     has_peaks = n > 0 and bool(np.isin(device, list(known)).all())
-    limits = np.zeros((len(Limit), n))
+    in_fp32, on_tensor_cores = _pipes(dag, work, found)
+    limits, faster = np.zeros((len(Limit), n)), np.ones(n)
     for number, one in known.items():
         rows = np.flatnonzero(device == number)
-        limits[:, rows] = _limits(found, rows, one)
+        limits[:, rows] = _limits(found, rows, in_fp32[rows] & ~on_tensor_cores[rows], one)
+        faster[rows] = one.flops_per_s("tf32") / max(one.flops_per_s("fp32"), 1.0)
     limits[Limit.LAUNCH] = _shortest_ns(dag)
     is_copy = found.host_bytes >= 0
     limits[:, is_copy] *= np.isin(np.arange(len(Limit)), (Limit.HOST_LINK, Limit.LAUNCH))[:, None]
@@ -121,36 +133,71 @@ def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -
     is_most = found.of_calls("flops_high") > 0
     limit[(roof_ns > device_ns) & (limit == Limit.MEMORY) & ~is_most] = Limit.CACHE
     is_open = found.of_calls("bytes_high") > _MOST_OPEN * found.of_calls("bytes_low")
-    is_open &= (limit != Limit.COMPUTE) & ~is_most
+    is_open &= ~np.isin(limit, (Limit.COMPUTE, Limit.FP32)) & ~is_most
     is_open[is_copy] = found.host_bytes[is_copy] == 0
     limit[roof_ns == 0] = Limit.LAUNCH
     limit[is_open] = Limit.UNKNOWN
     roof_ns[is_open] = device_ns[is_open]
+    is_slow = (faster > 1) & in_fp32 & _without_tf32(found, on_tensor_cores)
+    least_ns = np.maximum(limits[Limit.MEMORY], limits[Limit.LAUNCH])
+    tf32_ns = np.maximum(device_ns / np.maximum(faster, 1.0), np.minimum(least_ns, device_ns))
     return OperatorRoofs(
         found,
         device_ns.astype(np.int64),
         np.minimum(roof_ns, device_ns),
         limit,
-        limits[Limit.COMPUTE]
+        np.maximum(limits[Limit.COMPUTE], limits[Limit.FP32])
         * found.of_calls("flops")
         / np.maximum(found.of_calls("roof_flops"), 1),
         limits[Limit.MEMORY],
+        np.where(is_slow, tf32_ns, device_ns),
         has_peaks,
         tuple({one.name: one for one in known.values()}.values()),
     )
 
 
-def _limits(found: OperatorWork, rows: I64, peaks: DevicePeaks) -> F64:
-    """The least time by each limit, of some calls of one device."""
-    out = np.zeros((len(Limit), len(found.works)))
-    for kind, work in enumerate(found.works):
-        per_s = peaks.flops_per_s(work.dtype)
-        out[Limit.COMPUTE, kind] = work.roof_flops / per_s * _NS if per_s else 0.0
-        out[Limit.MEMORY, kind] = work.roof_bytes / peaks.bytes_per_s * _NS
-    of_calls = out[:, found.kind[rows]]
+def _pipes(dag: Dag, work: I64, found: OperatorWork) -> tuple[Bools, Bools]:
+    """Whether a kernel of each call multiplies in full FP32, and whether one is faster, by name."""
+    symbols, joined = dag.events.symbols, found.call >= 0
+    full = dag.events.named(symbols.searched(FP32_KERNELS))[work]
+    fast = dag.events.named(symbols.searched(TENSOR_CORE_KERNELS))[work] & ~full
+    in_fp32, on_tensor_cores = (
+        np.bincount(found.call[one & joined], minlength=len(found.event)) > 0
+        for one in (full, fast)
+    )
+    return in_fp32, on_tensor_cores
+
+
+def _without_tf32(found: OperatorWork, on_tensor_cores: Bools) -> Bools:
+    """Whether each call is a product of fp32 of a family that never runs as TF32.
+
+    One that does shows that TF32 is allowed: the library prefers CUDA cores for the others.
+    """
+    family = found.of_calls("family")
+    is_full = np.array([one.dtype == _FP32 and one.flops > 0 for one in found.works], dtype=bool)
+    is_full = is_full[found.kind]
+    return is_full & ~np.isin(family, family[is_full & on_tensor_cores]) & ~on_tensor_cores
+
+
+def _limits(found: OperatorWork, rows: I64, in_fp32: Bools, peaks: DevicePeaks) -> F64:
+    """The least time by each limit, of some calls of one device: products may run in FP32."""
+    has_tf32 = peaks.flops_per_s("tf32") > 0
+    types = ["tf32" if work.dtype == _FP32 else work.dtype for work in found.works]
+    kind = found.kind[rows]
+    if not has_tf32:
+        in_fp32 = in_fp32 | np.array([one == "tf32" for one in types], dtype=bool)[kind]
+    out = np.zeros((len(Limit), len(rows)))
+    flops, per_s = found.of_calls("roof_flops")[rows], [peaks.flops_per_s(one) for one in types]
+    for limit, chosen, peak in (
+        (Limit.COMPUTE, ~in_fp32, np.array(per_s)[kind]),
+        (Limit.FP32, in_fp32, np.full(len(rows), peaks.flops_per_s(_FP32))),
+    ):
+        known = chosen & (peak > 0)
+        out[limit, known] = flops[known] / peak[known] * _NS
+    out[Limit.MEMORY] = found.of_calls("roof_bytes")[rows] / peaks.bytes_per_s * _NS
     copied = np.maximum(found.host_bytes[rows], 0)
-    of_calls[Limit.HOST_LINK] = copied / peaks.host_bytes_per_s * _NS
-    return of_calls
+    out[Limit.HOST_LINK] = copied / peaks.host_bytes_per_s * _NS
+    return out
 
 
 def _shortest_ns(dag: Dag) -> float:

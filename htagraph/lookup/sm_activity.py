@@ -32,7 +32,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
 from htagraph.model.metrics import NCU
-from htagraph.model.tensor_core_names import TENSOR_CORE_KERNELS
+from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 
 __all__ = ["SlotShares", "SmActivity", "sm_activity"]

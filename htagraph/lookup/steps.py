@@ -19,8 +19,9 @@ __all__ = ["find_steps", "last_begun", "step_at", "step_events", "steps_in", "wi
 def find_steps(events: EventTable) -> pd.DataFrame:
     """Steps of a trace, in order of time.
 
-    Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM
-    ``execute_…``, SGLang ``step[…]``), see column `found_by`. Empty if nothing marks steps.
+    Steps are host ranges with a ``step_num`` (JAX's ``StepTraceAnnotation``); else those named
+    ``ProfilerStep#n``; else the markers of serving engines (vLLM ``execute_…``, SGLang
+    ``step[…]``), see column `found_by`. Empty if nothing marks steps.
     """
     rows, found_by = step_events(events)
     if not len(rows):
@@ -40,12 +41,15 @@ def find_steps(events: EventTable) -> pd.DataFrame:
 def step_events(events: EventTable) -> tuple[I64, str]:
     """Events that are steps, in order of time, and what marks them; without pandas."""
     annotations = np.flatnonzero(events.kind == EventKind.ANNOTATION)
-    if len(annotations):
-        for found_by, marker in STEP_MARKERS.items():
-            rows = annotations[events.symbols.searched(marker)[events.name[annotations]]]
-            if len(rows):
-                return rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows]))], found_by
-    return annotations[:0], ""
+    if not len(annotations):
+        return annotations, ""
+    found = {"step number": events.column("step_num")[annotations] >= 0} | {
+        found_by: events.symbols.searched(marker)[events.name[annotations]]
+        for found_by, marker in STEP_MARKERS.items()
+    }
+    found_by = next((by for by, is_step in found.items() if is_step.any()), "")
+    rows = annotations[found[found_by]] if found_by else annotations[:0]
+    return rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows]))], found_by
 
 
 def steps_in(events: EventTable, window: Window) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import numpy as np
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import host_of
+from htagraph.lookup.steps import step_events
 from htagraph.model.arrays import I32, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -45,6 +46,7 @@ def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Texts]:
     """
     events, symbols = dag.events, dag.events.symbols
     is_users = (events.kind == EventKind.ANNOTATION) & ~events.named(symbols.searched(_NOT_USERS))
+    is_users[step_events(events)[0]] = False
     rows = np.flatnonzero(is_users)
     texts, code = [""], np.zeros(len(events), dtype=np.int32)
     if not len(rows):

@@ -727,20 +727,22 @@ ROOFLINE = schema(
     "ROOFLINE",
     {
         "group": name("operator, operator with shapes, kernel, module, step or family"),
-        "n_calls": "operator calls with a model",
+        "n_calls": "operator calls; of work without an operator, its launches",
         "n_kernels": "kernels, copies and fills",
         "device_ns": "their time in the window; all rows add up to all device time",
         "device_share": "device_ns / all device time",
         "gflop": number("GFLOP", "operations of matrix units, in 1e9; a multiply-add counts as 2"),
         "bytes_low": count("least bytes to be read and written", unit="bytes"),
         "bytes_high": count("most of them, where the trace leaves it open", unit="bytes"),
-        "tflops_per_s": number("TFLOP/s", "gflop by device_ns"),
-        "gb_per_s": number("GB/s", "bytes_low by device_ns, GB = 1e9 bytes"),
+        "tflops_per_s": number("TFLOP/s", "gflop by device_ns; NaN without a model"),
+        "gb_per_s": number("GB/s", "bytes_low by device_ns, GB = 1e9 bytes; NaN without a model"),
         "flop_per_byte": number("FLOP/byte", "arithmetic intensity; NaN without a model"),
         "roof_ns": duration("least time that the device needs; NaN if unknown", dtype="float64"),
         "roof_share": "roof_ns / device_ns; NaN if unknown",
         "excess_ns": "device_ns beyond the roof, 0 if unknown",
-        "limit": label("what the roof is: compute, memory, launch, host link, cache or unknown"),
+        "limit": label(
+            "what the roof is: compute, FP32 compute, memory, launch, host link, cache or unknown"
+        ),
     },
     first=("group device_share device_ns n_calls roof_share excess_ns limit tflops_per_s gb_per_s"),
 )
@@ -770,12 +772,15 @@ SPEED_OF_LIGHT = schema(
         "device_ns": "their time in the window",
         "roof_ns": duration("least time that the device needs", dtype="float64"),
         "roof_share": "roof_ns / device_ns",
-        "limit": label("what the roof is: compute, memory, launch, host link or cache"),
+        "limit": label(
+            "what the roof is: compute, FP32 compute, memory, launch, host link or cache"
+        ),
         "cost_ns": "how much shorter the window would be at the roof",
         "cost_share": "cost_ns / window",
         "attainable_ns": (
             "the same, at the share of the roof that the best operator of its family reaches"
         ),
+        "tf32_ns": "the same, with TF32 for products that run in FP32 as it is not allowed",
     },
     first="group cost_share cost_ns attainable_ns device_ns roof_share limit n_calls",
 )

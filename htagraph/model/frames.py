@@ -44,6 +44,7 @@ __all__ = [
     "READINGS",
     "REPAIRS",
     "SEGMENTS",
+    "SHAPE_DIFF",
     "SIZES",
     "STEPS",
     "STEP_DIFF",
@@ -92,7 +93,7 @@ STEPS = schema(
     {
         **STEP,
         "event": EVENT,
-        "found_by": label("how steps are marked: profiler step, serving marker or annotation"),
+        "found_by": label("how steps are marked: step number, profiler step or serving marker"),
     },
 )
 
@@ -211,6 +212,22 @@ STEP_DIFF = schema(
         "delta_ns": "after_ns - before_ns; adds up for a path",
         "noise_ns": duration(
             "largest difference expected without any change; infinite if unknown", dtype="float64"
+        ),
+    },
+)
+
+SHAPE_DIFF = schema(
+    "SHAPE_DIFF",
+    {
+        "name": name("operator with the shapes of its inputs"),
+        "before_ns": "mean device time per step before",
+        "after_ns": "mean device time per step after",
+        "delta_ns": "after_ns - before_ns",
+        "before_roof": share(
+            "roof of its device by before_ns; NaN if unknown", heading="before, of roof"
+        ),
+        "after_roof": share(
+            "roof of its device by after_ns; NaN if unknown", heading="after, of roof"
         ),
     },
 )

@@ -77,7 +77,11 @@ def dropout(call: Call) -> Work | None:
     return x and traffic(Family.ELEMENTWISE, [x], [x, Tensor(x.dims, "bool")])
 
 
-@models("_C::silu_and_mul", "_C::gelu_and_mul", "_C::gelu_tanh_and_mul")
+_ENGINES = ("_C", "sgl_kernel", "aiter")
+"""Libraries of vLLM, SGLang and ROCm, whose operators have the same arguments."""
+
+
+@models(*(f"{one}::{act}_and_mul" for one in _ENGINES for act in ("silu", "gelu", "gelu_tanh")))
 def gated(call: Call) -> Work | None:
     """``silu_and_mul(out, input)``: the input has gates and values."""
     out, x = call.tensor(0), call.tensor(1)
@@ -91,11 +95,14 @@ def quantized(call: Call) -> Work | None:
     return traffic(Family.ELEMENTWISE, [x, *call.tensors[2:3]], [out]) if out and x else None
 
 
-@models("_C::rotary_embedding")
+@models("_C::rotary_embedding", "sgl_kernel::rotary_embedding")
 def rotary(call: Call) -> Work | None:
     """``rotary_embedding(positions, query, key, head_size, cache, is_neox)``, in place."""
-    if len(call.tensors) < 3:
+    positions, query, key, cache = (call.tensor(at) for at in (0, 1, 2, 4))
+    if positions is None or query is None:
         return None
-    positions, query, key, *cache = call.tensors
-    rows = [Tensor((min(positions.n, one.dims[0]), *one.dims[1:]), one.dtype) for one in cache[:1]]
-    return traffic(Family.ELEMENTWISE, [positions, query, key, *rows], [query, key])
+    turned = [query, *([key] if key else [])]
+    rows = (
+        [Tensor((min(positions.n, cache.dims[0]), *cache.dims[1:]), cache.dtype)] if cache else []
+    )
+    return traffic(Family.ELEMENTWISE, [positions, *turned, *rows], turned)

@@ -68,13 +68,30 @@ def norm_backward(call: Call) -> Work | None:
     return _norm(call, 2, 1, is_read_again=True)
 
 
-@models("_C::rms_norm", "aiter::rmsnorm2d_fwd", "_C::layer_norm")
+@models(
+    "_C::rms_norm",
+    "_C::layer_norm",
+    "aiter::rms_norm",
+    "aiter::rmsnorm",
+    "aiter::rmsnorm2d_fwd",
+    "sgl_kernel::rmsnorm",
+    "sgl_kernel::gemma_rmsnorm",
+)
 def rms_norm(call: Call) -> Work | None:
-    """``rms_norm(out, input, weight, epsilon)``."""
+    """``rms_norm(out, input, weight, epsilon)``, or without ``out``."""
     return _norm(call, 1, 1)
 
 
-@models("_C::fused_add_rms_norm", "aiter::rmsnorm2d_fwd_with_add*")
+@models(
+    "_C::fused_add_rms_norm",
+    "aiter::add_rmsnorm",
+    "aiter::rmsnorm2d_fwd_with_add*",
+    "sgl_kernel::fused_add_rmsnorm",
+    "sgl_kernel::gemma_fused_add_rmsnorm",
+)
 def add_rms_norm(call: Call) -> Work | None:
-    """``fused_add_rms_norm(input, residual, weight, epsilon)``: both are read and written."""
+    """``fused_add_rms_norm(input, residual, weight, epsilon)``: both are read and written.
+
+    Or ``add_rmsnorm(out, input, residual_in, residual_out, weight, epsilon)``.
+    """
     return _norm(call, 2, 2)

@@ -23,7 +23,7 @@ class DevicePeaks(NamedTuple):
     Parameters
     ----------
     matrix_tflops : mapping of str to float
-        Dense peak of matrix units by element type; ``tf32`` is that of fp32 products.
+        Dense peak of matrix units by element type; ``tf32``: products of fp32, rounded.
     fp32_tflops : float
         Of its vector units.
     memory_tbps, cache_mb, link_gbps : float
@@ -46,10 +46,10 @@ class DevicePeaks(NamedTuple):
     def flops_per_s(self, dtype: str) -> float:
         """Dense peak of products of an element type; 0 for one that the device does not multiply.
 
-        Products of fp32 may run as TF32.
+        Products of fp32 may run as ``tf32``.
         """
         if dtype == "fp32":
-            return max(self.matrix_tflops.get("tf32", 0.0), self.fp32_tflops) * _TERA
+            return self.fp32_tflops * _TERA
         return self.matrix_tflops.get(dtype, 0.0) * _TERA
 
     @property

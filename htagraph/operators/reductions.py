@@ -1,4 +1,4 @@
-"""Reductions: the input is read, what is left of it is written."""
+"""Reductions: the input is read, what is left of it is written; and what is sorted."""
 
 from __future__ import annotations
 
@@ -50,3 +50,26 @@ def reduction(call: Call) -> Work | None:
     reduced = {one % rank for one in dims} if dims and rank else set(range(rank))
     kept = tuple(size for place, size in enumerate(x.dims) if place not in reduced)
     return traffic(Family.REDUCTION, [x], [Tensor(kept, dtype)])
+
+
+@models("aten::sort", "aten::topk")
+def ordered(call: Call) -> Work | None:
+    """``sort(self, dim, descending)``, ``topk(self, k, dim, ...)``: values, and where they were.
+
+    Examples
+    --------
+    >>> ordered(Call("aten::topk", [[32, 4096], [], []], ["float", "Scalar", "Scalar"],
+    ...     values=["", "8", "-1"])).bytes_low
+    527360
+    """
+    x = call.tensor(0)
+    if x is None:
+        return None
+    left = list(x.dims)
+    if call.name == "aten::topk":
+        k, dim = call.integers(1), call.integers(2)
+        if not k or not dim:
+            return None
+        left[dim[0]] = k[0]
+    kept = Tensor(tuple(left), x.dtype)
+    return traffic(Family.REDUCTION, [x], [kept, kept._replace(dtype="int64")])

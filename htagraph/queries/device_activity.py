@@ -18,7 +18,7 @@ from htagraph.model.arrays import I64
 from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.tensor_core_names import TENSOR_CORE_KERNELS
+from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization
 

@@ -12,6 +12,7 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, operator_roofs
+from htagraph.lookup.operator_work import OperatorWork
 from htagraph.lookup.work_groups import BY_LAUNCH, Groups, by_shape, named, operators_of
 from htagraph.model.answers import ROOFLINE
 from htagraph.model.arrays import I64
@@ -40,7 +41,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     -------
     DataFrame, schema `answers.ROOFLINE`
         Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
-        Work without a model has a row of its own in each group, with 0 calls. ``attrs["peaks"]``
+        Work without a model has a row of its own in each group, without rates; if it has no
+        operator, its launches count as calls. ``attrs["peaks"]``
         has the device, its memory bandwidth and its dense peaks, if they are all the same: at the
         clocks that a log sampled, if any.
 
@@ -49,6 +51,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     The roof of a call is the longest of its operations at the dense peak of their type, its
     compulsory bytes at memory bandwidth, and the shortest kernel of the trace (Williams, Waterman
     and Patterson 2009). Operations count a multiply-add as 2; only matrix units are counted.
+    Products of fp32 may be rounded to TF32, unless the name of their kernel says that they run on
+    CUDA cores.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -69,6 +73,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
         for values in (*of_calls, roofs.roof_ns, roofs.excess_ns)
     )
     kept = np.flatnonzero(np.bincount(code, minlength=size))
+    others = _n_callers(dag, work.event, joined, code, size)[kept]
     if int(device_ns.sum()) != int(work.dur_ns.sum()):
         raise GraphError("the device time of the roofline does not add up.")
     seconds = np.maximum(device_ns[kept], 1) / _NS
@@ -78,15 +83,15 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     frame = ROOFLINE.frame(
         {
             "group": groups.names[kept // 2],
-            "n_calls": np.bincount(of_call, minlength=size)[kept],
+            "n_calls": np.where(kept % 2 == 1, np.bincount(of_call, minlength=size)[kept], others),
             "n_kernels": np.bincount(code, minlength=size)[kept],
             "device_ns": device_ns[kept],
             "device_share": device_ns[kept] / max(int(work.dur_ns.sum()), 1),
             "gflop": flops[kept] / 1e9,
             "bytes_low": low[kept].astype(np.int64),
             "bytes_high": high[kept].astype(np.int64),
-            "tflops_per_s": flops[kept] / seconds / 1e12,
-            "gb_per_s": low[kept] / seconds / 1e9,
+            "tflops_per_s": np.where(kept % 2 == 1, flops[kept] / seconds / 1e12, np.nan),
+            "gb_per_s": np.where(kept % 2 == 1, low[kept] / seconds / 1e9, np.nan),
             "flop_per_byte": np.divide(
                 flops[kept], low[kept], out=np.full(len(kept), np.nan), where=low[kept] > 0
             ),
@@ -101,8 +106,10 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     )
     if len(roofs.peaks) == 1:
         (peaks,) = roofs.peaks
-        types = sorted({work.dtype for work in joined.works if work.flops})
-        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in types}
+        types = {work.dtype for work in joined.works if work.flops}
+        if "fp32" in types and (roofs.limit != Limit.FP32).any():
+            types.add("tf32")
+        tflops = {one: peaks.flops_per_s(one) / 1e12 for one in sorted(types)}
         frame.attrs["peaks"] = {
             "device": peaks.name,
             "source": peaks.source,
@@ -110,6 +117,19 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
             "tflops": {one: peak for one, peak in tflops.items() if peak},
         }
     return frame
+
+
+def _n_callers(dag: Dag, work: I64, joined: OperatorWork, code: I64, size: int) -> I64:
+    """How many operators launched the work of each group, or calls if none did.
+
+    Operators of a capture count in each replay.
+    """
+    launch = dag.launch[work].astype(np.int64)
+    operator = operators_of(dag, work, joined)
+    caller = np.where(operator >= 0, operator, np.where(launch >= 0, launch, work))
+    replay = np.where(operator >= len(dag.events), launch, -1)
+    group, *_ = np.unique(np.stack([code, caller, replay]), axis=1)
+    return np.bincount(group, minlength=size).astype(np.int64)
 
 
 def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:

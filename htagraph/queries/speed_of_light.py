@@ -39,8 +39,9 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     Notes
     -----
     The window is replayed with the device work of each operator at its roof (`roofline`), as by
-    `at_roof`; and at the share of the roof that the best operator of its family reaches in this
-    trace, which is attainable. Kernels alone get faster: launches and CPU code stay.
+    `at_roof`; at the share of the roof that the best operator of its family reaches in this trace,
+    which is attainable; and with products of fp32 in TF32, as by `allow_tf32`. Kernels alone get
+    faster: launches and CPU code stay.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -62,9 +63,10 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     replay = Rehearsal(dag, window).expected.replay
     group = np.full(len(dag.events), -1, dtype=np.int64)
     group[work.event] = gather(of_call, joined.call)
+    tf32_ns = np.bincount(of_call, weights=roofs.tf32_ns, minlength=n)
     costs_ns = [
         _costs_ns(window, replay, group, 1 - least / np.maximum(device_ns, 1))
-        for least in (roof_ns, attainable_ns)
+        for least in (roof_ns, attainable_ns, tf32_ns)
     ]
     frame = SPEED_OF_LIGHT.frame(
         {
@@ -83,6 +85,7 @@ def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
             "cost_ns": costs_ns[0],
             "cost_share": costs_ns[0] / max(window.dur_ns, 1),
             "attainable_ns": costs_ns[1],
+            "tf32_ns": costs_ns[2],
         }
     )
     rest = frame.iloc[1:].sort_values(
@@ -97,7 +100,7 @@ def _best(share: F64, family: I64, limit: I64) -> F64:
     Work in the cache is faster than its roof, and launch-sized work says nothing of larger work.
     """
     best = np.zeros(len(Family))
-    comparable = np.isin(limit, (Limit.COMPUTE, Limit.MEMORY, Limit.HOST_LINK))
+    comparable = np.isin(limit, (Limit.COMPUTE, Limit.FP32, Limit.MEMORY, Limit.HOST_LINK))
     np.maximum.at(best, family[comparable], share[comparable])
     return np.where(best > 0, best, 1.0)[family]
 

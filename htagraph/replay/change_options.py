@@ -28,7 +28,7 @@ from htagraph.replay.collective_changes import Bandwidth, Equalise, bandwidth, e
 from htagraph.replay.device_changes import Fuse, Overlap, fuse, overlap
 from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
 from htagraph.replay.host_code import Code, code
-from htagraph.replay.roof_changes import AtRoof, at_roof
+from htagraph.replay.roof_changes import AllowTf32, AtRoof, allow_tf32, at_roof
 
 __all__ = ["ChangeOptions", "options_of"]
 
@@ -56,6 +56,7 @@ _WRITTEN: Mapping[type[Change], tuple[str, Callable[[Any], str | float | bool]]]
     Overlap: ("overlap", lambda it: str(it.chosen)),
     Fuse: ("fuse", lambda it: ",".join(map(str, it.chosen))),
     AtRoof: ("at_roof", lambda it: _ALL if it.chosen is None else str(it.chosen)),
+    AllowTf32: ("allow_tf32", lambda _: True),
     Prefetch: ("prefetch", lambda it: it.workers),
     Graphed: ("graphed", lambda _: True),
     Bandwidth: ("bandwidth", lambda it: it.by),
@@ -82,6 +83,7 @@ class ChangeOptions:
     overlap: Sequence[str] | None = None
     fuse: Sequence[str] | None = None
     at_roof: Sequence[str] | None = None
+    allow_tf32: bool = False
     prefetch: int | None = None
     graphed: bool = False
     bandwidth: float | None = None
@@ -119,6 +121,7 @@ class ChangeOptions:
             *(overlap(name) for name in self.overlap or ()),
             *(_fused(text) for text in self.fuse or ()),
             *(at_roof(None if name == _ALL else name) for name in self.at_roof or ()),
+            *([allow_tf32()] if self.allow_tf32 else []),
             *([prefetch(self.prefetch)] if self.prefetch is not None else []),
             *([graphed()] if self.graphed else []),
             *([bandwidth(self.bandwidth)] if self.bandwidth is not None else []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -48,7 +49,15 @@ def written(chosen: object) -> str:
 
 
 class Change(ABC):
-    """A change to a run. ``str`` gives the call that makes it."""
+    """A change to a run. ``str`` gives the call that makes it.
+
+    Attributes
+    ----------
+    is_most : bool
+        Whether it saves what is possible at most, as at a roof that kernels come near to.
+    """
+
+    is_most: ClassVar[bool] = False
 
     @abstractmethod
     def apply(self, draft: Draft) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from htagraph.algorithms.gather import gather
 from htagraph.errors import QueryError
-from htagraph.lookup.operator_roofs import operator_roofs
+from htagraph.lookup.operator_roofs import OperatorRoofs, operator_roofs
 from htagraph.lookup.work_groups import work_of_shape
 from htagraph.model.arrays import F64, Bools
 from htagraph.model.dag import Dag
 from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events, Parts
 
-__all__ = ["AtRoof", "at_roof", "spared_shares"]
+__all__ = ["AllowTf32", "AtRoof", "allow_tf32", "at_roof", "spared_shares"]
 
 _SHAPED = "["
 """What the name of an operator with its shapes has: ``aten::mm 2x bf16[64, 64]``."""
@@ -24,11 +26,16 @@ _SHAPED = "["
 
 def spared_shares(dag: Dag, efficiency: float = 1.0) -> F64:
     """Share of the time of each event that its operator does not need; 0 where that is unknown."""
+    return _spared(dag, lambda roofs: roofs.roof_ns / efficiency)
+
+
+def _spared(dag: Dag, needed_ns: Callable[[OperatorRoofs], F64]) -> F64:
+    """Share of the time of each event that its operator spares, if it takes as long as needed."""
     work = np.flatnonzero(dag.events.is_device)
     roofs = operator_roofs(dag, work, dag.events.dur_ns[work])
-    spared = 1 - roofs.roof_ns / efficiency / np.maximum(roofs.device_ns, 1)
     out = np.zeros(len(dag.events))
     if roofs.has_peaks:
+        spared = 1 - needed_ns(roofs) / np.maximum(roofs.device_ns, 1)
         out[work] = np.maximum(gather(spared, roofs.work.call, 0.0), 0.0)
     return out
 
@@ -36,6 +43,8 @@ def spared_shares(dag: Dag, efficiency: float = 1.0) -> F64:
 @dataclass(frozen=True)
 class AtRoof(Change):
     """Operators with a model take the least time that their device needs."""
+
+    is_most: ClassVar[bool] = True
 
     chosen: Events | None
     efficiency: float
@@ -91,3 +100,35 @@ def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> AtRoof:
     if not 0 < efficiency <= 1:
         raise QueryError(f"at_roof: efficiency must be above 0 and at most 1, not {efficiency}.")
     return AtRoof(chosen, efficiency)
+
+
+@dataclass(frozen=True)
+class AllowTf32(Change):
+    """Products that run in FP32, as TF32 is not allowed, run on tensor cores."""
+
+    is_most: ClassVar[bool] = True
+
+    def apply(self, draft: Draft) -> None:
+        """Scale their device work."""
+        spared = _spared(draft.dag, lambda roofs: roofs.tf32_ns)
+        if not spared.any():
+            hint = "the question roofline has the limit of each operator."
+            raise QueryError(f"{self}: no product runs in FP32 where TF32 is faster.", hint=hint)
+        draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "allow_tf32()"
+
+
+def allow_tf32() -> AllowTf32:
+    """Change: products of fp32 run as TF32, at the same share of its peak.
+
+    Of matrix products or convolutions none of which runs on tensor cores yet, as the names of their
+    kernels say. No faster than memory allows. Results are rounded: 10 bits of mantissa.
+
+    Returns
+    -------
+    AllowTf32
+    """
+    return AllowTf32()

@@ -93,7 +93,9 @@ def markdown_diff(found: RunDiff) -> str:
     )
     by_bound = found.critical_path()
     moved = by_bound[by_bound["delta_ns"] != 0]
+    by_shape = found.shapes().head(_TOP) if found.is_elsewhere else None
     parts = [
+        *([] if by_shape is None else [markdown_table(human_frame(by_shape))]),
         _HEAD,
         markdown_table(human_frame(shown_diff(moved.head(_TOP)))),
     ]
@@ -132,7 +134,7 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
         ``not_comparable``, ``before_ns``, ``after_ns``, ``delta_ns``, ``delta_share``,
         ``noise_share`` (null: not known), ``is_change``, and rows of
         `frames.STEP_DIFF`: ``by_bound``, ``by_op``, ``by_name``, ``kernels``, ``operators``,
-        ``devices``.
+        ``devices``; of `frames.SHAPE_DIFF`, if only the device is another one: ``by_shape``.
     """
     return {
         "schema": DIFF_SCHEMA,
@@ -153,6 +155,7 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
         "kernels": _records(found.kernels()),
         "operators": _records(found.ops()),
         "devices": _records(found.device_time()),
+        "by_shape": records(found.shapes()) if found.is_elsewhere else [],
     }
 
 

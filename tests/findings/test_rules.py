@@ -618,6 +618,7 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
     words |= {"nccl backend", "pin each rank to its own cores", "(torch.compile, torch.set_num"}
     words |= {"the trace does not say", "cudaMallocAsync", "capture each step as a"}
     words |= {"Speed up {it.operator}", "Make operators fewer", "Make loading", "(torch.compile,"}
+    words |= {"Allow TF32"}
     untested = [
         rule.do
         for rules in [*ADVICE.values(), RECORDING]
@@ -628,9 +629,9 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
 
 
 RULES = {rule.do: rule for rules in [*ADVICE.values(), RECORDING] for rule in rules}
-VERBS = """Add Allocate Balance Batch Call Check Close Compare Compile Copy Create Find Give Keep
-Launch Let Load Make Move Overlap Pin Prefetch Prepare Put Raise Read Record Remove Save Send Skip
-Speed Start Update Use"""
+VERBS = """Add Allocate Allow Balance Batch Call Check Close Compare Compile Copy Create Find Give
+Keep Launch Let Load Make Move Overlap Pin Prefetch Prepare Put Raise Read Record Remove
+Save Send Skip Speed Start Update Use"""
 LONGEST = replace(
     loading(8, 0, 1),
     run=replace(
@@ -666,6 +667,7 @@ SAYS = {
     "graphed()": r"\bgraphs?\b|mode=\"reduce-overhead\"",
     "prefetch": r"workers: DataLoader\(num_workers=|Prepare the next batch",
     "at_roof": r"^Speed up",
+    "allow_tf32()": r"^Allow TF32",
     "bandwidth(2)": r"half the bytes",
     "overlap(communication)": r"Overlap|ahead|earlier|before work",
     "overlap(copies)": r"side stream",

@@ -184,7 +184,7 @@ def found_work(machine: Machine, graph: TraceGraph) -> Found:
     if not machine.is_gpu:
         return _of_host(graph)
     frame = graph.roofline(by="shape")
-    has = frame["n_calls"] > 0
+    has = frame["gb_per_s"].notna()
     rows = frame[has]
     device_ns = max(int(rows["device_ns"].sum()), 1)
     flops, n_bytes = round(rows["gflop"].sum() * 1e9), int(rows["bytes_low"].sum())

@@ -129,7 +129,7 @@ def run_roofs(machine: Machine, out: Path) -> dict[str, Any]:
 def _traced(graph: hg.TraceGraph, name: str) -> dict[str, float]:
     """The rate and the share of the roof by a trace; NaN if it has none, as of CPU tensors."""
     frame = graph.roofline(by="shape")
-    frame = frame[frame["n_calls"] > 0]
+    frame = frame[frame["gb_per_s"].notna()]
     seconds = float(frame["device_ns"].sum()) / 1e9
     if not seconds:
         return {"traced_tera_per_s": float("nan"), "traced_share": float("nan")}

@@ -57,7 +57,7 @@ def test_a_trace_with_such_a_call_is_answered(name, dims, types, tmp_path):
     graph = recorded(broken, Op("aten::mm", [[64, 64], [64, 64]], [("gemm", 10)]))
 
     assert graph.roofline(by="shape")["device_ns"].sum() == 210_000
-    assert graph.roofline()["n_calls"].sum() == 1
+    assert graph.roofline()["gb_per_s"].notna().tolist() == [True, False]
     assert len(graph.mfu()) == 3
     assert len(graph.speed_of_light()) == 2
     assert graph.critical_path().to_perfetto(tmp_path / "x.pftrace").exists()

@@ -249,3 +249,157 @@ def test_the_stack_of_a_scripted_function_is_not_the_inputs_of_an_operator():
 
     assert model is not None
     assert model(Call("aten::linear", stack, [FP32] * 5)) is None
+
+
+SERVED = [[4096, 8192], [4096, 8192], [8192]]
+"""Rows of a prompt of 4,096 tokens, in bf16: 67,108,864 bytes each, and a weight of 16,384."""
+ROWS, WEIGHT = 67_108_864, 16_384
+
+
+@pytest.mark.parametrize(
+    ("found", "n_bytes"),
+    [
+        pytest.param(
+            work("sgl_kernel::silu_and_mul", [[4096, 4096], [4096, 8192]], [BF16] * 2),
+            ROWS * 3 // 2,
+            id="the product of gates and values is half of what is read",
+        ),
+        pytest.param(
+            work("aiter::rmsnorm", [*SERVED, []], [BF16] * 3 + ["Scalar"]),
+            2 * ROWS + WEIGHT,
+            id="a norm with its result as an argument",
+        ),
+        pytest.param(
+            work("aiter::rms_norm", [*SERVED[1:], [], []], [BF16] * 2 + ["Scalar"] * 2),
+            2 * ROWS + WEIGHT,
+            id="a norm that returns its result",
+        ),
+        pytest.param(
+            work(
+                "aiter::add_rmsnorm",
+                [SERVED[0], *SERVED[:2], *SERVED[1:], []],
+                [BF16] * 5 + ["Scalar"],
+            ),
+            4 * ROWS + WEIGHT,
+            id="a norm of a sum reads two and writes the sum, too",
+        ),
+        pytest.param(
+            work("sgl_kernel::fused_add_rmsnorm", [*SERVED, []], [BF16] * 3 + ["Scalar"]),
+            4 * ROWS + WEIGHT,
+            id="the same in place",
+        ),
+        pytest.param(
+            work(
+                "sgl_kernel::rotary_embedding",
+                [[888], [888, 512], [888, 64], [], [131072, 64], []],
+                [LONG, BF16, BF16, "Scalar", BF16, "Scalar"],
+            ),
+            888 * 8 + 2 * 888 * (512 + 64) * 2 + 888 * 64 * 2,
+            id="queries and keys are turned in place, by a row of the cache for each token",
+        ),
+        pytest.param(
+            work(
+                "sgl_kernel::rotary_embedding",
+                [[888], [888, 512], [], [], [131072, 64], []],
+                [LONG, BF16, "", "Scalar", BF16, "Scalar"],
+            ),
+            888 * 8 + 2 * 888 * 512 * 2 + 888 * 64 * 2,
+            id="there may be no keys",
+        ),
+        pytest.param(
+            work("aten::sort", [[32, 4096], [], []], [FP32, "Scalar", "Scalar"], ["", "-1", "0"]),
+            32 * 4096 * (4 + 4 + 8),
+            id="sort writes values and where they were",
+        ),
+        pytest.param(
+            work(
+                "aten::topk",
+                [[32, 4096], [], [], [], []],
+                [FP32, *["Scalar"] * 4],
+                ["", "8", "-1", "True", "True"],
+            ),
+            32 * 4096 * 4 + 32 * 8 * (4 + 8),
+            id="topk writes no more than the largest",
+        ),
+        pytest.param(
+            work("aten::cumsum", [[2048], [], []], [LONG, "Scalar", ""], ["", "0", ""]),
+            2048 * 16,
+            id="cumsum",
+        ),
+        pytest.param(
+            work(
+                "aten::upsample_bilinear2d",
+                [[2, 3, 64, 64], [], [], [], []],
+                [FP32, "ScalarList", "Scalar", "", ""],
+                ["", "[128, 256]", "False", "", ""],
+            ),
+            (2 * 3 * 64 * 64 + 2 * 3 * 128 * 256) * 4,
+            id="interpolation up reads all",
+        ),
+        pytest.param(
+            work(
+                "aten::upsample_bilinear2d",
+                [[2, 3, 640, 640], [], [], [], []],
+                [FP32, "ScalarList", "Scalar", "", ""],
+                ["", "[16, 16]", "False", "", ""],
+            ),
+            2 * 3 * 16 * 16 * (4 + 1) * 4,
+            id="interpolation down reads four neighbours each",
+        ),
+        pytest.param(
+            work(
+                "aten::upsample_bilinear2d_backward",
+                [[2, 3, 128, 256], [], [], [], [], []],
+                [FP32, "ScalarList", "ScalarList", "Scalar", "", ""],
+                ["", "[128, 256]", "[2, 3, 64, 64]", "False", "", ""],
+            ),
+            (2 * 3 * 64 * 64 + 2 * 3 * 128 * 256) * 4,
+            id="the gradient of interpolation is as large as its input",
+        ),
+    ],
+)
+def test_traffic_of_what_serving_runs(found: Work, n_bytes: int) -> None:
+    assert (found.flops, found.bytes_low, found.bytes_high) == (0, n_bytes, n_bytes)
+
+
+@pytest.mark.parametrize(
+    ("dims", "types", "values", "low", "high"),
+    [
+        pytest.param(
+            [[8192, 8, 64], [], [32, 8, 64], [], []],
+            [BF16, "", BF16, "Scalar", "Scalar"],
+            ["", "", "", "False", "False"],
+            2 * 32 * 8 * 64 * 2,
+            2 * 32 * 8 * 64 * 2 + 32 * 8,
+            id="rows: an index each",
+        ),
+        pytest.param(
+            [[8192, 8, 64], [], [32, 8, 64], [], []],
+            [BF16, "", BF16, "Scalar", "Scalar"],
+            ["", "", "", "True", "False"],
+            3 * 32 * 8 * 64 * 2,
+            3 * 32 * 8 * 64 * 2 + 32 * 8,
+            id="rows that are added to are read",
+        ),
+        pytest.param(
+            [[6, 2048], [], [6825], [], []],
+            [FP32, "", FP32, "Scalar", "Scalar"],
+            [],
+            2 * 6825 * 4,
+            2 * 6825 * 4 + 2 * 6825 * 8,
+            id="elements: an index in each dimension",
+        ),
+        pytest.param(
+            [[6, 2048], [], [], [], []],
+            [FP32, "", FP32, "Scalar", "Scalar"],
+            [],
+            8,
+            4 + 2 * 8 + 6 * 2048 * 4,
+            id="a number may be written anywhere",
+        ),
+    ],
+)
+def test_indices_that_are_not_recorded_are_open(dims, types, values, low, high) -> None:
+    found = work("aten::_index_put_impl_", dims, types, values)
+
+    assert (found.bytes_low, found.bytes_high) == (low, high)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import htagraph as hg
 
-__all__ = ["H100", "Op", "recorded"]
+__all__ = ["A100", "H100", "Op", "recorded"]
 
 BF16 = "c10::BFloat16"
 H100 = {
@@ -20,6 +20,13 @@ H100 = {
     "computeMinor": 0,
     "totalGlobalMem": 85_000_000_000,
     "maxThreadsPerMultiprocessor": 2048,
+}
+A100 = {
+    **H100,
+    "name": "NVIDIA A100-SXM4-40GB",
+    "numSms": 108,
+    "computeMajor": 8,
+    "totalGlobalMem": 42_000_000_000,
 }
 
 

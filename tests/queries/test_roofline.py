@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from htagraph.model.samples import SampleTable, Series
-from tests.queries.recorded_shapes import H100, Op, recorded
+from tests.queries.recorded_shapes import A100, H100, Op, recorded
 
 PRODUCT = Op("aten::mm", [[4096, 4096], [4096, 4096]], [("gemm", 200)])
 """137.4 GFLOP: 138.9 us at the peak."""
@@ -35,6 +35,38 @@ def test_a_product_at_69_percent_of_its_peak_and_a_sum_at_half_of_memory_bandwid
         "aten::mm": (1, 1, 200_000, 0.69, "compute"),
         "aten::add": (1, 1, 240_000, 0.5, "memory"),
     }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dur_us", "row"),
+    [
+        ("ampere_sgemm_128x64_tn", 7_678, (0.92, "FP32 compute")),
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_ffma",
+            7_678,
+            (0.92, "FP32 compute"),
+        ),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 1_000, (0.88, "compute")),
+        ("triton_mm", 7_678, (0.11, "compute")),
+    ],
+)
+def test_products_of_fp32_are_judged_by_the_pipe_of_their_kernel(kernel, dur_us, row):
+    """137.4 GFLOP on an A100: 7.05 ms in FP32 at 19.5 TFLOP/s, 0.88 ms in TF32 at 156."""
+    product = PRODUCT._replace(types=["float"] * 2, kernels=[(kernel, dur_us)])
+    graph = recorded(product, device=A100)
+
+    assert rows(graph)["aten::mm"][3:] == row
+    assert graph.roofline().attrs["peaks"]["tflops"] == (
+        {"fp32": 19.5} if row[1] == "FP32 compute" else {"fp32": 19.5, "tf32": 156}
+    )
+
+
+def test_a_device_without_tf32_multiplies_at_the_peak_of_fp32():
+    """137.4 GFLOP at 15.7 TFLOP/s: 8.75 ms."""
+    product = PRODUCT._replace(types=["float"] * 2, kernels=[("any_kernel", 10_000)])
+    v100 = {**H100, "name": "Tesla V100-SXM2-16GB", "numSms": 80, "computeMajor": 7}
+
+    assert rows(recorded(product, device=v100))["aten::mm"][3:] == (0.88, "FP32 compute")
 
 
 def clocked(graph, **mhz):
@@ -102,10 +134,14 @@ def test_a_wrapper_is_not_counted_again():
 
 def test_work_without_a_model_stays_in_the_sum():
     own = Op("mylib::attention", [[4096, 4096]], [("attention", 100)])
-    found = recorded(PRODUCT, own).roofline()
+    found = recorded(PRODUCT, own, own).roofline()
 
-    assert found["device_ns"].sum() == 300_000
-    assert found.set_index("group")["n_calls"].to_dict() == {"aten::mm": 1, "mylib::attention": 0}
+    assert found["device_ns"].sum() == 400_000
+    assert found.set_index("group")["n_calls"].to_dict() == {"aten::mm": 1, "mylib::attention": 2}
+    assert found.set_index("group")["gb_per_s"].isna().to_dict() == {
+        "aten::mm": False,
+        "mylib::attention": True,
+    }
 
 
 def test_a_copy_to_the_host_is_judged_by_its_link():

@@ -6,7 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from tests.queries.recorded_shapes import Op, recorded
+from tests.queries.recorded_shapes import A100, Op, recorded
 
 LARGE = Op("aten::mm", [[16384, 16384], [16384, 16384]], [("gemm", 20_000)])
 """8.89 ms at the peak: 11.11 ms too long."""
@@ -60,6 +60,40 @@ def test_what_if_at_roof_saves_the_same():
     ]
 
     assert [round(one / 1e3) for one in saved] == [12_222, 11_110, 2_219]
+
+
+FULL = Op(
+    "aten::mm",
+    [[4096, 4096], [4096, 4096]],
+    [("ampere_sgemm_128x64_nn", 8_000)],
+    ["float", "float"],
+)
+"""On an A100, 19.5 TFLOP/s in FP32 and 156 in TF32, where it takes 1 ms: an eighth."""
+ROUNDED = FULL._replace(kernels=[("cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4", 1_000)])
+NARROW = FULL._replace(
+    dims=[[32768, 32768], [32768, 16]], kernels=[("ampere_sgemm_32x32_nn", 6_000)]
+)
+"""4.3 GB take 2.76 ms at memory bandwidth: more than an eighth of 6."""
+
+
+@pytest.mark.parametrize(("ops", "saved_us"), [([FULL, OTHER], 7_000), ([NARROW, OTHER], 3_235)])
+def test_products_in_fp32_would_be_faster_in_tf32(ops, saved_us):
+    graph = recorded(*ops, device=A100, is_awaited=True).window("trace")
+    saved_ns = graph.dur_ns - hg.what_if(graph, hg.allow_tf32()).dur_ns
+
+    assert saved_ns == graph.speed_of_light()["tf32_ns"][0]
+    assert saved_ns // 1000 == saved_us
+
+
+@pytest.mark.parametrize("other", [ROUNDED, FULL._replace(types=["c10::Half"] * 2), OTHER])
+def test_what_is_allowed_or_is_not_fp32_cannot_be_allowed(other):
+    """Another product runs as TF32: the library prefers CUDA cores for this one."""
+    ops = [FULL, other] if other is ROUNDED else [other]
+    graph = recorded(*ops, device=A100, is_awaited=True)
+
+    assert set(graph.speed_of_light()["tf32_ns"]) <= {0}
+    with pytest.raises(QueryError, match="no product runs in FP32 where TF32 is faster"):
+        hg.what_if(graph, hg.allow_tf32()).dur_ns  # noqa: B018
 
 
 def test_the_call_of_the_change():

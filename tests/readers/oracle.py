@@ -70,6 +70,7 @@ INTEGERS = {
     "device_type": ("Device Type",),
     "device_id": ("Device Id",),
     "record_function": ("Record function id",),
+    "step_num": ("step_num",),
 }
 REALS = {
     "memory_bandwidth": "memory bandwidth (GB/s)",

@@ -111,6 +111,7 @@ OPTIONS = {
     "--fuse 'add<a, b>,mul'": hg.fuse("add<a, b>", "mul"),
     "--at-roof all": hg.at_roof(),
     f"--at-roof '{SHAPED}'": hg.at_roof(SHAPED),
+    "--allow-tf32": hg.allow_tf32(),
     "--prefetch 1": hg.prefetch(),
     "--prefetch 3": hg.prefetch(3),
     "--graphed": hg.graphed(),

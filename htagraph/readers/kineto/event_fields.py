@@ -111,6 +111,7 @@ COLUMNS = (
     SparseField("comms_rank", ("Rank",)),
     SparseField("call_from", ("CallFrom",), Read.TEXT),
     SparseField("record_function", ("Record function id",)),
+    SparseField("step_num", ("step_num",)),  # of JAX's StepTraceAnnotation
     *(
         SparseField(name, (key,), Read.LIST)
         for name, key in zip(

@@ -55,6 +55,8 @@ def event_table(
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
     kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"], is_plain=is_plain)
+    steps, _ = sparse.get("step_num", (np.empty(0, dtype=np.int64), None))
+    kind[steps[kind[steps] == EventKind.OP]] = EventKind.ANNOTATION
     lanes = lane_table(columns.lanes, metadata_events)
     on_stream = np.isin(kind, _ON_STREAM)
     named = np.flatnonzero(~on_stream & (rows["stream"] != ABSENT))

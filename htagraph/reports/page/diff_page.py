@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.model.frames import STEP_DIFF
+from htagraph.model.frames import SHAPE_DIFF, STEP_DIFF
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
@@ -20,6 +20,8 @@ __all__ = ["write_diff_page"]
 
 _N_BOUNDS = 9
 """Bounds with a bar of their own; the others share one: chosen."""
+_N_SHAPES = 20
+"""Rows of the same work on two devices: chosen."""
 _N_STEPS = 40
 """Steps of each run with a bar: chosen."""
 
@@ -51,7 +53,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(f'<p class="caveat">{escape(said)}</p>' for said in caveats),
         verdict=escape(found.verdict()),
-        open=f"{_where(found)}\n{_paths(found)}",
+        open="\n".join([*_shapes(found), _where(found), _paths(found)]),
         folded="\n".join(
             f'<details class="section" id="{name}"><summary><h2>{escape(title)}</h2></summary>'
             f"{body}</details>"
@@ -59,6 +61,14 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         ),
         script=resource("tables.js"),
     )
+
+
+def _shapes(found: RunDiff) -> list[str]:
+    """The same work on both devices, if that is what is compared."""
+    if not found.is_elsewhere:
+        return []
+    table = html_table(found.shapes().head(_N_SHAPES), schema=SHAPE_DIFF)
+    return [_panel("The same operators and shapes on both devices", table)]
 
 
 def _panel(heading: str, body: str) -> str:

@@ -42,7 +42,7 @@ def time_at_roof(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     frame : DataFrame, schema `answers.ROOFLINE`
     top : int, default=15
     """
-    known = frame[(frame["n_calls"] > 0) & frame["roof_ns"].notna()]
+    known = frame[frame["roof_ns"].notna()]
     shown = known.head(top)
     if shown.empty:
         return no_figure(_NO_ROOF)

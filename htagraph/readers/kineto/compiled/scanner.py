@@ -348,6 +348,8 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
     """Enter the event ``buf[i:end]`` into the columns, or count why not."""
     event, batch = tables.event, tables.batch
     if not _has(event, Field.PHASE.value):
+        if buf[skip_space(buf, i + 1)] == 125:  # {}: XProf's files end in one, after a comma
+            return
         _mark(batch, Defect.NO_PHASE.value, origin + i)
         return
     phase = np.int64(buf[event.start[Field.PHASE.value]])
