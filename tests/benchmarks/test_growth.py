@@ -44,10 +44,10 @@ def test_work_grows_with_the_events(question: str, work: Any) -> None:
 
 
 def test_a_verdict_retimes_the_graph_for_its_causes_only(work: Any) -> None:
-    """Three causes once each, and their repairs by up to six readings; of all changes, 100."""
+    """Three causes once each, and their fixes by up to six readings; of all changes, 80."""
     assert max(work["re-timings of verdict"]) <= 15
-    assert min(work["re-timings of opportunities"]) > 90
+    assert min(work["re-timings of opportunities"]) > 70
 
 
-def test_a_report_does_not_replay_for_its_verdict_again(work: Any) -> None:
-    assert work["re-timings of report"] == work["re-timings of opportunities"]
+def test_a_report_replays_no_more_than_its_verdict(work: Any) -> None:
+    assert work["re-timings of report"] == work["re-timings of verdict"]

@@ -115,7 +115,7 @@ def test_a_window_has_the_replays_that_overlap_it():
 )
 def test_replays_of_real_graphs_are_told_apart(name: str, shape: list) -> None:
     """Nodes and replays of each graph."""
-    frame = hg.load(located(name)).compile().graph_nodes()
+    frame = hg.load(located(name)).compile().window("trace").graph_nodes()
     by_graph = frame.groupby("graph")["n_replays"]
 
     assert list(zip(by_graph.size(), by_graph.max(), strict=True)) == shape

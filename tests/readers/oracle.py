@@ -101,11 +101,11 @@ def content(path: Path) -> bytes:
 
 
 def document(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The events and the other top-level keys of a file, numbers exact."""
+    """The events and the other top-level keys of a file, numbers exact; ``{}`` is padding."""
     value = json.loads(content(path).decode("utf-8", "replace"), parse_float=Decimal)
     if isinstance(value, list):
-        return value, {}
-    return value.pop("traceEvents"), value
+        return [event for event in value if event], {}
+    return [event for event in value.pop("traceEvents") if event], value
 
 
 def listed(text: str) -> list[Any]:
