@@ -11,7 +11,7 @@ from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
 from htagraph.reports.page import write_page
-from tests.browser.test_page_in_browser import column, show
+from tests.browser.test_page_in_browser import cards, column, sections, show
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -21,6 +21,7 @@ SECTIONS = [
     "path",
     "help",
     "late",
+    "numbers",
     "devices",
     "steps",
     "communication",
@@ -29,6 +30,7 @@ SECTIONS = [
     "quality",
 ]
 RANKS, LATE = 8, 5
+N_FIGURES = 13
 MAX_BYTES = 8_000_000
 
 
@@ -55,8 +57,9 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
     """All figures are drawn; the page requests nothing from the network."""
     show(tab, file)
 
-    assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
+    assert sections(tab) == SECTIONS
     figures = tab.page.query_selector_all("[data-figure]")
+    assert len(figures) == N_FIGURES
     assert all(
         figure.query_selector("svg.main-svg g.trace, svg.main-svg g.hm") for figure in figures
     )
@@ -64,16 +67,13 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
     assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}
 
 
-def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: JobSummary) -> None:
-    """The late rank first, by its number; cause and attributed time to the nanosecond."""
+def test_cards_are_those_of_the_json(tab: Any, file: Path, summary: JobSummary) -> None:
+    """The late rank first, by its number; causes and costs to the nanosecond."""
     show(tab, file)
-    cards = tab.page.query_selector_all(".card")
-    told = [
-        (card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards
-    ]
-    items = job_document(summary)["findings"]["items"]
+    items = [one for one in job_document(summary)["verdict"]["items"] if one["is_card"]]
 
-    assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
+    assert cards(tab) == [(item["causes"], item["cost_ns"]) for item in items]
+    assert cards(tab)[0][0] == [f"late rank {LATE}"]
     assert f"Rank {LATE} is late" in tab.page.inner_text(".lead")
 
 
@@ -82,18 +82,18 @@ def test_tables_are_the_answers(tab: Any, file: Path, summary: JobSummary) -> No
     show(tab, file)
     path, job = summary.path, summary.job
 
-    assert sum(int(value) for value in column(tab, "critical-path", "dur")) == path.dur_ns
+    assert sum(int(value) for value in column(tab, "path-bounds", "dur")) == path.dur_ns
     assert column(tab, "path-ranks", "dur") == [str(v) for v in summary.by_rank["dur_ns"]]
     assert column(tab, "stragglers", "caused wait, all ranks") == [
         str(v) for v in summary.stragglers["caused_wait_ns"]
     ]
-    assert column(tab, "temporal-breakdown", "compute") == [
-        str(v) for v in job.temporal_breakdown()["compute_ns"]
+    assert column(tab, "temporal-breakdown", "compute share") == [
+        str(v) for v in job.temporal_breakdown()["compute_share"]
     ]
     assert column(tab, "overlap", "exposed") == [str(v) for v in job.overlap()["exposed_ns"]]
     assert column(tab, "clocks", "offset") == [str(v) for v in job.clocks["offset_ns"]]
     assert (
-        sum(int(v) for v in column(tab, "kernel-classes", "sum"))
+        sum(int(v) for v in column(tab, "top-kernels", "sum"))
         == job.kernel_breakdown()["sum_ns"].sum()
     )
 

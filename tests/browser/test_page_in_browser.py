@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import htagraph as hg
+from htagraph.model.kinds import bound_in_words
 from htagraph.reports.json_document import json_document
 from htagraph.reports.page import write_page
 from htagraph.reports.summary import Summary
@@ -17,7 +18,18 @@ from tests.synth.training import training_rank
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-SECTIONS = ["path", "help", "steps", "devices", "communication", "kernels", "launches", "quality"]
+SECTIONS = [
+    "path",
+    "help",
+    "numbers",
+    "steps",
+    "devices",
+    "communication",
+    "kernels",
+    "launches",
+    "quality",
+]
+N_FIGURES = 11
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +48,30 @@ def file(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def show(tab: Any, file: Path) -> None:
-    """Open a page and scroll through it until every figure is drawn."""
+    """Open a page, unfold all of it, and scroll through it until every figure is drawn."""
     tab.page.goto(file.as_uri())
+    tab.page.evaluate("all('details').forEach((fold) => { fold.open = true; })")
     for name in tab.page.evaluate("boxes.map((box) => box.dataset.figure)"):
         box = f"document.querySelector('[data-figure={name}]')"
         # Not Playwright's own scrolling, which waits until nothing moves: figures above are still
         # being drawn.
         tab.page.evaluate(f"{box}.scrollIntoView({{behavior: 'instant'}})")
         tab.until(f"{box}.dataset.drawn === 'yes'")
+
+
+def sections(tab: Any) -> list[str]:
+    """Names of the sections of a page, open and folded, as they follow each other."""
+    found = tab.page.query_selector_all("main > section, main > details.section")
+    return [part.get_attribute("id") for part in found]
+
+
+def cards(tab: Any) -> list[tuple[list[str], int]]:
+    """Causes and cost of each card."""
+    found = tab.page.query_selector_all(".card")
+    return [
+        (one.get_attribute("data-causes").split(", "), int(one.get_attribute("data-value")))
+        for one in found
+    ]
 
 
 def column(tab: Any, panel: str, name: str) -> list[str]:
@@ -78,10 +106,10 @@ def test_no_button_of_a_figure_sends_anything(tab: Any, file: Path) -> None:
 def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
     """All figures are drawn; the page requests nothing from the network."""
     show(tab, file)
-    assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
+    assert sections(tab) == SECTIONS
     figures = tab.page.query_selector_all("[data-figure]")
     assert all(figure.query_selector("svg.main-svg g.trace") for figure in figures)
-    assert len(figures) == 17
+    assert len(figures) == N_FIGURES
     assert tab.complaints == []
     # Drawings are blobs at most; images and files of others would be http.
     assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}
@@ -98,21 +126,17 @@ def test_each_drawing_is_an_image_that_says_what_it_shows(tab: Any, file: Path) 
             return image.role === "img" && image.ariaLabel === fact && isAlone;
         })"""
     )
-    assert told == [True] * 17
+    assert told == [True] * N_FIGURES
 
 
-def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) -> None:
-    """Cause and attributed time of the cards, to the nanosecond, and the share as it reads."""
+def test_cards_are_those_of_the_json(tab: Any, file: Path, summary: Summary) -> None:
+    """Causes and costs, to the nanosecond, and the share as it reads."""
     show(tab, file)
-    cards = tab.page.query_selector_all(".card")
-    told = [
-        (card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards
-    ]
-    items = json_document(summary)["findings"]["items"]
-    assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
-    assert told[0][0] == "communication"
-    shares = [card.query_selector(".attributed strong").inner_text() for card in cards]
-    assert shares == [f"{item['share']:.1%}" for item in items[: len(told)]]
+    items = [one for one in json_document(summary)["verdict"]["items"] if one["is_card"]]
+    assert cards(tab) == [(item["causes"], item["cost_ns"]) for item in items]
+    assert [item["causes"] for item in items] == [["communication"], ["GPU compute"]]
+    shares = [one.inner_text() for one in tab.page.query_selector_all(".cost strong")]
+    assert shares == [f"{item['cost_ns'] / summary.path.dur_ns:.0%}" for item in items]
 
 
 def test_the_path_by_bound_is_that_of_the_json_and_adds_up(
@@ -120,7 +144,7 @@ def test_the_path_by_bound_is_that_of_the_json_and_adds_up(
 ) -> None:
     """Sum of the table == the window."""
     show(tab, file)
-    told = [int(value) for value in column(tab, "critical-path", "dur")]
+    told = [int(value) for value in column(tab, "path-bounds", "dur")]
     assert told == [
         group["dur_ns"] for group in json_document(summary)["critical_path"]["by_bound"]
     ]
@@ -131,28 +155,32 @@ def test_tables_are_the_answers(tab: Any, file: Path, summary: Summary) -> None:
     """One number column of each panel equals the frame that the question returns."""
     show(tab, file)
     graph = summary.graph
-    assert column(tab, "temporal-breakdown", "compute") == [
-        str(v) for v in graph.temporal_breakdown()["compute_ns"]
+    assert column(tab, "temporal-breakdown", "compute share") == [
+        str(v) for v in graph.temporal_breakdown()["compute_share"]
     ]
-    assert column(tab, "idle-time", "idle") == [str(v) for v in graph.idle_time()["idle_ns"]]
+    idle = graph.idle_time()["idle_ns"].sort_values(ascending=False)
+    assert column(tab, "idle-time", "idle") == [str(v) for v in idle]
     assert column(tab, "overlap", "exposed") == [str(v) for v in graph.overlap()["exposed_ns"]]
-    assert column(tab, "kernel-classes", "sum") == [
-        str(v) for v in graph.kernel_breakdown()["sum_ns"]
+    assert column(tab, "top-kernels", "sum") == [
+        str(v) for v in graph.kernel_breakdown(by="name")["sum_ns"]
     ]
     assert column(tab, "path-by-step", "dur") == [str(v) for v in summary.by_step["dur_ns"]]
-    assert column(tab, "checks", "good") == [str(v) for v in graph.quality()["n_good"]]
+    good = zip(column(tab, "checks", "check"), column(tab, "checks", "good"), strict=True)
+    quality = graph.quality().set_index("check")["n_good"]
+    assert dict(good) == {str(check).replace("_", " "): str(n) for check, n in quality.items()}
 
 
 def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary) -> None:
-    """What plotly drew, read back from the drawing: shares of the path by bound, in percent."""
+    """What plotly drew, read back from the drawing: the share of each bound over all steps."""
     show(tab, file)
     drawn = tab.page.evaluate(
-        "document.querySelector('[data-figure=critical-path]')._fullData"
-        ".map((bar) => [bar.name, bar.x[0]])"
+        "document.querySelector('[data-figure=path-by-step]')._fullData"
+        ".map((bar) => [bar.name, [...bar.x]])"
     )
-    shares = summary.by_bound["share"]
-    assert [name for name, _ in drawn] == [name.replace("_", " ") for name in shares.index]
-    assert [share for _, share in drawn] == [share * 100 for share in shares]
+    bounds = summary.by_bound["dur_ns"]
+    assert [name for name, _ in drawn] == [bound_in_words(name) for name in bounds.index]
+    assert [len(of_steps) for _, of_steps in drawn] == [len(summary.by_step)] * len(bounds)
+    assert [round(sum(of_steps) * 1e6) for _, of_steps in drawn] == bounds.tolist()
 
 
 def test_the_button_turns_the_page_and_its_figures_dark(tab: Any, file: Path) -> None:

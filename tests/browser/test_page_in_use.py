@@ -1,4 +1,4 @@
-"""The page in use: a step is chosen, a segment opened, a table shown whole, all of it printed."""
+"""The page in use: a section unfolded, a segment opened, a table searched, all of it printed."""
 
 from __future__ import annotations
 
@@ -65,27 +65,41 @@ def told(tab: Any) -> dict[str, str]:
 
 
 def test_without_a_network_every_figure_on_top_leads_to_its_section(tab: Any, file: Path) -> None:
-    """Seven figures, from the tables of the sections that they link to."""
+    """Three figures, from the tables of the sections that they link to, which a click unfolds."""
     tab.page.context.set_offline(True)
-    show(tab, file)
+    tab.page.goto(file.as_uri())
     links = tab.page.eval_on_selector_all(
-        ".figures a", "(all) => all.map((a) => [a.hash, Number(a.dataset.value)])"
+        ".tiles a", "(all) => all.map((a) => [a.hash, Number(a.dataset.value)])"
     )
 
-    assert [link for link, _ in links] == [
-        "#steps",
-        "#devices",
-        "#devices",
-        "#devices",
-        "#devices",
-        "#path",
-        "#help",
-    ]
-    assert all(tab.page.query_selector(link) for link, _ in links)
-    assert links[3][1] == float(column(tab, "temporal-breakdown", "idle share")[0])
-    assert links[4][1] == float(column(tab, "utilization", "SM activity")[0])
-    table = zip(column(tab, "what-helps", "kind"), column(tab, "what-helps", "share"), strict=True)
-    assert links[6][1] == next(float(share) for kind, share in table if kind != "without")
+    assert [link for link, _ in links] == ["#steps", "#devices", "#communication"]
+    for link, _ in links:
+        assert not tab.page.is_visible(f"{link} .panel")
+        tab.page.click(f".tiles a[href='{link}']")
+        assert tab.page.is_visible(f"{link} .panel")
+    (_, step_ns), (_, busy), (_, exposed) = links
+    steps_ns = [int(value) for value in column(tab, "path-by-step", "dur")]
+    assert step_ns == pytest.approx(sum(steps_ns) / len(steps_ns))
+    assert 1 - busy == pytest.approx(float(column(tab, "temporal-breakdown", "idle share")[0]))
+    shares = column(tab, "temporal-breakdown", "communication share")
+    assert exposed == pytest.approx(float(shares[0]))
+
+
+def test_an_unfolded_section_draws_its_figures_as_wide_as_it_is(tab: Any, file: Path) -> None:
+    """Folded, they have no size, and are not drawn; its one line makes room for them."""
+    tab.page.goto(file.as_uri())
+    box = "document.querySelector('[data-figure=overlap]')"
+    assert tab.page.evaluate(f"{box}.dataset.drawn") is None
+    assert tab.page.is_visible("#communication .fact")
+    tab.page.focus("#communication > summary")
+    tab.page.keyboard.press("Enter")
+    tab.until(f"{box}.dataset.drawn === 'yes'")
+
+    widths = f"[{box}, {box}.querySelector('svg')].map((one) => one.getBoundingClientRect().width)"
+    outer, inner = tab.page.evaluate(widths)
+    assert outer == inner
+    assert outer > 1000
+    assert not tab.page.is_visible("#communication .fact")
 
 
 def test_a_click_on_a_bar_opens_its_segment(tab: Any, file: Path, summary: Summary) -> None:
@@ -119,7 +133,7 @@ def test_a_click_on_a_bar_opens_its_segment(tab: Any, file: Path, summary: Summa
 
 def test_keys_open_a_segment_walk_along_the_path_and_close_it(tab: Any, file: Path) -> None:
     """Enter on a name, Enter on "later", Escape: the name has the focus again."""
-    show(tab, file)
+    tab.page.goto(file.as_uri())
     tab.page.click("#critical-path-timeline summary")
     name = tab.page.locator("#critical-path-timeline .opens").first
     name.focus()
@@ -151,46 +165,46 @@ def test_the_server_of_the_trace_is_linked_at_the_time(
     assert {url for url in tab.requests if not url.startswith(("data:", "blob:"))} == {served}
 
 
-def test_a_step_takes_the_place_of_the_window(tab: Any, file: Path, summary: Summary) -> None:
-    """Its bounds add up to its time of the path, and the timeline shows it alone."""
-    show(tab, file)
-    name = summary.by_step["step"].iloc[1]
-    tab.page.select_option("#step", value="1")
-    step = tab.page.locator("article.step:visible")
-    values = step.locator(".columns > .scroll td:nth-child(2)").evaluate_all(
-        "(cells) => cells.map((cell) => Number(cell.dataset.value))"
-    )
-
-    assert step.locator("h3").inner_text().startswith(f"{name}: ")
-    assert sum(values) == summary.by_step["dur_ns"].iloc[1]
-    assert not tab.page.is_visible("#critical-path")
-    low, high = tab.page.evaluate(f"document.querySelector('{TIMELINE}').layout.xaxis.range")
-    unit = tab.page.evaluate("path.unit")
-    assert round((high - low) * unit) == summary.by_step["dur_ns"].iloc[1]
-    tab.page.select_option("#step", value="")
-    assert tab.page.is_visible("#critical-path")
-
-
 def test_a_button_shows_all_rows(tab: Any, file: Path, summary: Summary) -> None:
-    """60 rows, then all; a name that was shortened is whole on hovering."""
-    show(tab, file)
-    n_rows = len(summary.path.segments)
-    kept = min(n_rows, 2_000 // 8) if n_rows * 8 <= 2_000 else 100
+    """8 rows, then the 100 that the page keeps of more, then 8 again."""
+    tab.page.goto(file.as_uri())
+    assert len(summary.path.segments) > 100
     panel = tab.page.locator("#critical-path-timeline")
     panel.locator("summary").click()
     visible = "(rows) => rows.filter((row) => row.offsetParent).length"
-    rows = panel.locator("tbody tr")
-    before = rows.evaluate_all(visible)
-    panel.locator("button.all").click()
+    rows, button = panel.locator("tbody tr"), panel.locator("button.all")
+    assert button.inner_text() == f"Show 100 of {len(summary.path.segments)}"
+    told = []
+    for _ in range(3):
+        told.append((rows.evaluate_all(visible), button.get_attribute("aria-expanded")))
+        button.click()
 
-    assert (before, rows.evaluate_all(visible)) == (60, kept)
-    assert f"of {n_rows:,} rows" in panel.inner_text() or kept == n_rows
+    assert told == [(8, "false"), (100, "true"), (8, "false")]
+    assert "htagraph path FILE" in panel.locator(".more").inner_text()
 
 
-def test_the_timeline_is_whole_again_after_a_zoom_and_a_step(
-    tab: Any, file: Path, summary: Summary
-) -> None:
-    """What the reader zoomed to stays in another color scheme, and ends with another step."""
+def test_a_search_finds_rows_in_all_sections(tab: Any, file: Path, summary: Summary) -> None:
+    """Also folded ones, and rows that a table does not show at first; then all is as before."""
+    tab.page.goto(file.as_uri())
+    rows = "all('tbody tr').filter((row) => row.checkVisibility()).map((row) => row.textContent)"
+    before = tab.page.evaluate(rows)
+    tab.page.fill("#find", "SGEMM ampere")
+    found = tab.page.evaluate(rows)
+
+    assert all("sgemm" in row and "ampere" in row for row in found)
+    assert tab.page.inner_text("#found") == f"{len(found)} rows"
+    assert len(found) > 8
+    assert tab.page.is_visible("#top-kernels")
+    assert not tab.page.is_visible("#checks")
+    tab.page.fill("#find", "no such row")
+    assert tab.page.evaluate(rows) == []
+    assert tab.page.inner_text("#found") == "0 rows"
+    tab.page.fill("#find", "")
+    assert tab.page.evaluate(rows) == before
+
+
+def test_what_the_reader_zoomed_to_stays_in_another_color_scheme(tab: Any, file: Path) -> None:
+    """Figures are drawn again, not anew; a double click shows the whole path."""
     show(tab, file)
     ranges = f"document.querySelector('{TIMELINE}').layout.xaxis.range.map(Number)"
     whole = tab.page.evaluate(ranges)
@@ -207,22 +221,12 @@ def test_the_timeline_is_whole_again_after_a_zoom_and_a_step(
     tab.page.wait_for_timeout(200)
     assert tab.page.evaluate(ranges) == zoomed
 
-    tab.page.select_option("#step", value="1")
-    tab.page.select_option("#step", value="")
-    tab.until(f"{ranges}[0] === 0")
+    box = tab.page.query_selector(f"{TIMELINE} .nsewdrag")
+    box.scroll_into_view_if_needed()
+    at = box.bounding_box()
+    tab.page.mouse.dblclick(at["x"] + 150, at["y"] + 20)
+    tab.until(f"{ranges}[0] === {whole[0]}")
     assert tab.page.evaluate(ranges) == whole
-
-
-def test_a_step_says_which_part_of_the_page_it_changes(tab: Any, file: Path) -> None:
-    """The section alone; next to the list is the command that reports on the step."""
-    show(tab, file)
-    headline = tab.page.inner_text(".lead")
-    tab.page.select_option("#step", value="1")
-
-    assert tab.page.inner_text(".lead") == headline
-    note = tab.page.inner_text(".choice .note")
-    assert "The headline, the findings and all other sections stay on the whole trace" in note
-    assert "htagraph report FILE -w 'ProfilerStep#1'" in note
 
 
 @pytest.mark.parametrize("has_clipboard", [True, False])
@@ -235,9 +239,9 @@ def test_a_command_is_copied(tab: Any, file: Path, has_clipboard: bool) -> None:
     tab.page.goto(moved.as_uri())
     if not has_clipboard:
         tab.page.evaluate("delete Clipboard.prototype.writeText")
-    button = tab.page.locator(".chips .copy").first
-    button.click()
-    tab.until("document.querySelector('.chips .copy').textContent === 'copied'")
+    command = "aside p:last-child .command"
+    tab.page.click(f"{command} .copy")
+    tab.until(f"document.querySelector('{command} .copy').textContent === 'copied'")
 
     copied = tab.page.evaluate("navigator.clipboard.readText()")
     assert copied == f"htagraph view '{moved.parent}/critical.pftrace'"
@@ -249,16 +253,16 @@ def test_the_first_screen_has_the_headline_and_the_first_finding(tab: Any, file:
         tab.page.set_viewport_size({"width": width, "height": height})
         tab.page.goto(file.as_uri())
         bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
-        lead, title = (
-            tab.page.evaluate(bottom.format(one)) for one in (".lead", ".card .attributed")
-        )
+        lead, title = (tab.page.evaluate(bottom.format(one)) for one in (".lead", ".card h3"))
         assert lead < title < height / 2
 
 
 def test_paper_has_the_headline_the_findings_and_the_key_tables(tab: Any, file: Path) -> None:
-    """A few pages of A4, in light colors; afterwards figures are as wide as before."""
+    """A few pages of A4, in light colors, with what was unfolded; afterwards all is as before."""
     tab.page.emulate_media(color_scheme="dark")
     show(tab, file)
+    tab.page.evaluate("all('details').forEach((fold) => { fold.open = false; })")
+    tab.page.click("#kernels > summary")
     width = f"document.querySelector('{TIMELINE} svg').getBoundingClientRect().width"
     before = tab.page.evaluate(width)
     pages = re.findall(rb"/Type /Page\b", tab.page.pdf(prefer_css_page_size=True))
@@ -271,8 +275,9 @@ def test_paper_has_the_headline_the_findings_and_the_key_tables(tab: Any, file: 
             ".card",
             TIMELINE,
             "#what-helps",
-            "#kernels h3",
             "#kernels .figure",
+            "#devices .fact",
+            "#devices .figure",
         )
     }
     color = tab.page.evaluate("getComputedStyle(document.body).color")
@@ -280,7 +285,7 @@ def test_paper_has_the_headline_the_findings_and_the_key_tables(tab: Any, file: 
     tab.page.emulate_media(media="screen")
 
     assert len(pages) <= 5
-    assert [name for name, is_shown in shown.items() if not is_shown] == ["#kernels .figure"]
+    assert [name for name, is_shown in shown.items() if not is_shown] == ["#devices .figure"]
     assert color == "rgb(0, 0, 0)"
     tab.until(f"{width} === {before}")
 
@@ -288,7 +293,8 @@ def test_paper_has_the_headline_the_findings_and_the_key_tables(tab: Any, file: 
 def test_a_narrow_screen_scrolls_only_within_tables(tab: Any, file: Path) -> None:
     """390 pixels, as a telephone has."""
     tab.page.set_viewport_size({"width": 390, "height": 800})
+    tab.page.goto(file.as_uri())
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == 390
     show(tab, file)
-    tab.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
 
     assert tab.page.evaluate("document.documentElement.scrollWidth") == 390

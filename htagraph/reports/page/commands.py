@@ -57,16 +57,6 @@ class Commands:
         """
         return f"htagraph {verb} {self.source}{self.window}"
 
-    def on_step(self, step: str) -> str:
-        """Command that reports on one step.
-
-        Examples
-        --------
-        >>> Commands("/runs/trace.json", " -w 5").on_step("forward pass")
-        "htagraph report /runs/trace.json -w 'forward pass'"
-        """
-        return f"htagraph report {self.source} -w {quote(step)}"
-
 
 def shell_path(path: Path) -> str:
     """A path that is valid in every folder, or a URL, as a shell takes it."""

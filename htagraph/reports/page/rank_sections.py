@@ -46,7 +46,7 @@ def _speed_of_light(summary: Summary) -> Section:
     panels = (
         Panel("time-at-roof", drawing(plots.time_at_roof, by_shape), by_shape, answers.ROOFLINE),
         Panel(
-            "speed-of-light", None, gains, answers.SPEED_OF_LIGHT, "What operators save at the roof"
+            "gains-at-roof", None, gains, answers.SPEED_OF_LIGHT, "What operators save at the roof"
         ),
         Panel("mfu", None, graph.mfu(), answers.MFU, "Model FLOPs utilization"),
     )
