@@ -153,8 +153,8 @@ def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsy
     (folder,) = tmp_path.glob("report*")
 
     assert "2 ranks · " in said
-    assert "1. Rank 1 is late and keeps the others waiting" in said
-    assert "Late ranks" not in said
+    assert "Rank 1 is late: it costs " in said
+    assert "The critical path by rank" not in said
     assert noticed == ""
     assert folder.name.startswith("report-step4.")
     assert f"The report: {folder}" in said

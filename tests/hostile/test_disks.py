@@ -76,7 +76,7 @@ def test_an_old_report_in_a_read_only_folder_stays(trace: Path, tmp_path: Path) 
 
 @needs_mounts
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(trace: Path, tmp_path: Path) -> None:
-    """12 kB are less than its files: the answer, a line, the old file, no part of a new one."""
+    """12 kB are less than its files: the answer, a line, the old file, and whole ones only."""
     small = f"mount -t tmpfs -o size=12k tmpfs {tmp_path}; printf old > {tmp_path}/critical.pftrace"
     look = f'"$@" || code=$?; ls -A {tmp_path}; cat {tmp_path}/critical.pftrace; exit $code'
     run = confined(
@@ -91,11 +91,11 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(trace: Path, tmp_path:
     )
 
     assert said(run) == (
-        f"error: {tmp_path}/critical.dot: cannot be written: No space left on device. "
+        f"error: {tmp_path}/summary.md: cannot be written: No space left on device. "
         "Hint: check the free space and the permissions of the folder."
     )
-    assert "What limits the whole trace" in run.stdout
-    assert run.stdout.splitlines()[-2:] == ["critical.pftrace", "old"]
+    assert "1. GPU compute " in run.stdout
+    assert run.stdout.splitlines()[-3:] == ["critical.dot", "critical.pftrace", "old"]
 
 
 @needs_mounts

@@ -74,8 +74,8 @@ def test_too_little_memory_is_not_called_a_full_disk(most: int) -> None:
 
 @pytest.mark.parametrize("most", [8, 20, 40])
 def test_too_few_files_are_said_once(most: int, job: Path) -> None:
-    """Of 64 ranks, each said so."""
-    found = run("n", most, "report", str(job), "--no-files")
+    """Of 64 ranks, each said so. Four workers, however many cores there are."""
+    found = run("n", most, "report", str(job), "--no-files", "--workers", "4")
 
     assert found == (1, f"error: {_HINTS['n'].format(most)}\n")
 
@@ -86,7 +86,8 @@ def test_too_few_files_are_said_once(most: int, job: Path) -> None:
 @pytest.mark.parametrize("most", [3, 10, 14])
 def test_too_few_processes_end_the_command(most: int, job: Path) -> None:
     """It waited for ever for a thread that could not be started."""
-    found = run("u", most, "report", str(job), "--no-files", as_user=True)
+    command = ("report", str(job), "--no-files", "--workers", "4")
+    found = run("u", most, *command, as_user=True)
 
     assert found == (1, f"error: {_HINTS['u'].format(most)}\n")
 
