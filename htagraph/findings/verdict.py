@@ -435,8 +435,8 @@ class Verdict:
         Its length.
     n_steps : int
         Steps that tile it; 0 for none.
-    thing : {"run", "job", "step"}
-        What it is a window of.
+    is_job : bool
+        It is a window of several ranks.
     apart : tuple of (str, int)
         Time that nothing in the run can be blamed for, in ns by cause. With `path_ns` of all
         findings it adds up to the window.
@@ -466,7 +466,7 @@ class Verdict:
     window: str = "the window"
     dur_ns: int = 0
     n_steps: int = 0
-    thing: Literal["run", "job", "step"] = "run"
+    is_job: bool = False
     apart: tuple[tuple[str, int], ...] = ()
     pair: Pair | None = None
     is_hidden: bool = False
@@ -574,6 +574,11 @@ class Verdict:
             return self.damage
         ask = f"And {human_count(more, 'more sentence')}: htagraph ask damage."
         return (*self.damage[:_N_DAMAGED], ask)
+
+    @property
+    def thing(self) -> str:
+        """What it is about: a job, a step, or a run."""
+        return "job" if self.is_job else "step" if self.n_steps == 1 else "run"
 
     @property
     def step_ns(self) -> float:

@@ -54,11 +54,8 @@ def find_job_bounds(
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
         first = next(iter(ranks))
-        return Verdict(
-            (),
-            f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}",
-            window=path.window_name,
-            dur_ns=path.dur_ns,
+        return _nothing_said(
+            path, f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}"
         )
     context = Context.of_job(
         [rank.context for rank in ranks],
@@ -67,7 +64,7 @@ def find_job_bounds(
     n_events = max(rank.n_events for rank in ranks)
     few = too_little(path.attributed_time, n_events, has_device=context.has_device)
     if few:
-        return Verdict((), few, window=path.window_name, dur_ns=path.dur_ns)
+        return _nothing_said(path, few)
     lost = _lost_share_by_rank(path)
     if sum(lost.values()) > LOST_LIMIT:
         most = max(lost, key=lambda rank: lost[rank])
@@ -76,7 +73,7 @@ def find_job_bounds(
             "of that; by itself:"
         )
         command = _report_on(path.timeline.graphs.summaries[most])
-        return Verdict((), f"{said} {command}", window=path.window_name, dur_ns=path.dur_ns)
+        return _nothing_said(path, f"{said} {command}")
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
@@ -87,7 +84,7 @@ def find_job_bounds(
     if pipeline is not None:
         attributed = charge_pipeline(attributed, pipeline)
     verdict = charged(attributed, path.window_name, path.dur_ns, told)
-    verdict = replace(verdict, n_steps=path.n_steps, thing="job")
+    verdict = replace(verdict, n_steps=path.n_steps, is_job=True)
     if verdict.withheld:
         return replace(verdict, withheld=f"{verdict.withheld} {_next_job_command(path)}")
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)].head(
@@ -104,6 +101,13 @@ def find_job_bounds(
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, trials, advise)
     return verdict
+
+
+def _nothing_said(path: JobPath, why: str) -> Verdict:
+    """No verdict on the window of a path."""
+    return Verdict(
+        (), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True
+    )
 
 
 def _told(
