@@ -70,8 +70,10 @@ class Saving(NamedTuple):
         return self.high_ns - self.low_ns
 
     def __str__(self) -> str:
-        """The interval, for people."""
+        """The interval, for people; only its upper end if it may be that nothing is saved."""
         ends = [human_duration(end_ns) for end_ns in (self.low_ns, self.high_ns)]
+        if self.low_ns <= 0 < self.high_ns:
+            return f"at most {ends[1]}"
         return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
