@@ -23,8 +23,6 @@ from htagraph.replay.draft import Draft, weights
 from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
-__all__ = ["Rehearsal", "Run", "Saving"]
-
 
 class Saving(NamedTuple):
     """Time that a change saves; negative if it costs time.

@@ -26,8 +26,6 @@ from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
 from htagraph.writers.output_file import output_file
 
-__all__ = ["microseconds", "with_added", "write_chrome_json"]
-
 _PIECE = 4 << 20
 """Bytes copied at once (chosen)."""
 
