@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from htagraph.cache import Entry, entry_of
 from htagraph.compiler.classes import ClassRule
-from htagraph.errors import IncompleteTraceWarning, OutputError, TraceFormatError
 from htagraph.graph import TraceGraph
-from htagraph.model.archive import VERSION, pack_recording
+from htagraph.model.archive import VERSION, Arrays, pack, pack_recording
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, listening
-from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.rank_paths import file_of
 from htagraph.readers.storage import n_bytes_of, path_of
 from htagraph.trace import Trace, load
-from htagraph.writers.output_file import new_folder
 
 __all__ = [
     "Compiled",
     "LoadOptions",
     "compiled",
-    "is_trusted",
     "kept_file",
     "load_graph",
     "opened",
-    "saved",
+    "packed",
 ]
 
 _SMALL_BYTES = 4 << 20
@@ -100,8 +96,8 @@ def load_graph(
 
     A cached graph is valid as long as the file, its companions, the options and htagraph itself are
     unchanged: a file is identified by its path, size and times of change, and by its first and last
-    bytes. Damaged entries are replaced. Nothing in a cached file is executed, and one of another
-    user is not used (`is_trusted`).
+    bytes. Entries that are damaged or of another trace are replaced. Nothing in a cached file is
+    executed, one of another user is not used, and links in the folder are not followed.
 
     Parameters
     ----------
@@ -164,44 +160,31 @@ def compiled(
     if found is not None:
         return found
     made = options.made(path, beside)
-    try:
-        new_folder(folder, hint="choose another cache.")
-        saved(made, kept)
-    except OutputError as exc:
-        warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
+    kept.write_or_warn(packed(made))
     return made
 
 
-def kept_file(path: Path, beside: Sequence[Path], folder: Path, options: LoadOptions) -> Path:
+def kept_file(path: Path, beside: Sequence[Path], folder: Path, options: LoadOptions) -> Entry:
     """The cache entry of a trace and its graph: one per state of its files, and options."""
     return entry_of((path, *beside), folder, f"{VERSION} {options}")
 
 
-def opened(kept: Path, path: Path) -> Compiled | None:
-    """The cached trace and graph of the trace in `path`; None if absent, damaged or not trusted."""
-    if not is_trusted(kept):
-        return None
-    from htagraph.readers.graph_file import read_compiled  # noqa: PLC0415  only where kept
+def opened(kept: Entry, path: Path) -> Compiled | None:
+    """The cached trace and graph of the trace in `path`; None if not there, or not to be used."""
 
-    try:
-        dag, recording = read_compiled(kept, path)
-    except TraceFormatError:
-        return None
-    return Compiled(Trace(recording), TraceGraph(dag, None, recording.rank, recording.origin))
+    def of(arrays: Arrays) -> Compiled:
+        from htagraph.readers.graph_file import compiled_of  # noqa: PLC0415  only where kept
+
+        dag, recording = compiled_of(arrays, path)
+        return Compiled(Trace(recording), TraceGraph(dag, None, recording.rank, recording.origin))
+
+    return kept.read(of)
 
 
-def saved(made: Compiled, kept: Path) -> Path:
-    """Write a trace and its graph to one file; the graph alone can be opened from it as well.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written.
-    """
+def packed(made: Compiled) -> Arrays:
+    """A trace and its graph, as arrays to keep; the graph alone can be made of them as well."""
     from htagraph.readers.graph_file import arg_places  # noqa: PLC0415  only where kept
-    from htagraph.writers.graph_file import write_graph  # noqa: PLC0415
 
     recording, dag = made.trace.recording, made.graph.dag
-    more = {**pack_recording(recording, dag), **arg_places(recording.origin)}
-    write_graph(kept, dag, rank=recording.rank, origin=recording.origin, more=more)
-    return owned(kept)
+    graph = pack(dag, rank=recording.rank, origin=recording.origin)
+    return {**graph, **pack_recording(recording, dag), **arg_places(recording.origin)}

@@ -116,11 +116,16 @@ class HTAGraphError(Exception):
 
     def __str__(self) -> str:
         """Message and hint; `KeyError` would quote them."""
-        return self.message if self.hint is None else f"{self.message} Hint: {self.hint}"
+        return self.message if self.hint is None else f"{_ended(self.message)} Hint: {self.hint}"
 
     def __reduce__(self) -> tuple[Callable[..., HTAGraphError], tuple[object, ...]]:
         """Pickle for another process: `args` alone does not fit the constructors."""
         return _restored, (type(self), self.args, self.__dict__)
+
+
+def _ended(message: str) -> str:
+    """A message as a sentence: names and paths that it ends with have no full stop."""
+    return message if message.endswith((".", "?", "!", ":")) else f"{message}."
 
 
 def _restored(

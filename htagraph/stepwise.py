@@ -15,19 +15,20 @@ usual delays, recurring waits) is learned before, from as many parts as memory a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.cache import Entry, entry_of
 from htagraph.compiled import LoadOptions
 from htagraph.compiler.passes import compile_events, learnt_from
 from htagraph.compiler.structure import Learnt
@@ -45,6 +46,7 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.lost_records import holes_in_words
 from htagraph.lookup.steady_steps import FEWEST_ALIKE
 from htagraph.lookup.steps import find_steps
+from htagraph.model.archive import Arrays
 from htagraph.model.arrays import I64, U8
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
@@ -56,9 +58,7 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.path import BreakdownKey, CriticalPath
-from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
-from htagraph.readers.graph_file import BROKEN, arrays_in
 from htagraph.readers.kineto.event_args import ArgsIndex
 from htagraph.readers.kineto.file_index import FileIndex, Zones
 from htagraph.readers.kineto.header import base_time_of
@@ -66,7 +66,6 @@ from htagraph.readers.memory_need import free_bytes
 from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
 from htagraph.trace import kept_index
-from htagraph.writers.graph_file import write_arrays
 
 Arrays = dict[str, npt.NDArray[Any]]
 _Kept = TypeVar("_Kept")
@@ -366,7 +365,7 @@ class _Run:
             if parts and parts[0].begins:
                 parts.insert(0, parts[0].before)
                 continue
-            if (found := self._kept(number, _Part.of)) is None:
+            if (found := self._entry(number).read(_Part.of)) is None:
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
                 found = self._found(number, parts)
                 self._keep(number, found.arrays())
@@ -374,21 +373,13 @@ class _Run:
         begin_stage("Judging all parts")
         return self._together(parts, _merged(parts))
 
-    def _entry(self, number: int | str) -> Path:
+    def _entry(self, number: int | str) -> Entry:
         kind = f"part {number} of {self.part_bytes} bytes {self.options}"
         return entry_of((self.index.path,), self.folder, kind)
 
-    def _kept(self, number: int | str, of: Callable[[Arrays], _Kept]) -> _Kept | None:
-        """What an earlier call has found of a part; None if it is not there, or broken."""
-        entry = self._entry(number)
-        if is_trusted(entry):
-            with suppress(*BROKEN):
-                return of(arrays_in(entry))
-        return None
-
     def _keep(self, number: int | str, found: Arrays) -> None:
         with suppress(OutputError):  # `kept_index` has warned
-            owned(write_arrays(self._entry(number), found))
+            self._entry(number).write(found)
 
     @property
     def learned_from(self) -> range:
@@ -401,7 +392,7 @@ class _Run:
         """What all parts learn from some; None if there is one, or no device."""
         if self.n_parts == 1 or not self.learned_from:
             return None
-        if (kept := self._kept("all", _learnt_of)) is not None:
+        if (kept := self._entry("all").read(_learnt_of)) is not None:
             return kept
         begin_stage("Learning from several parts")
         windows = [(self.starts_ns[some], self._end_ns(some)) for some in self.learned_from]

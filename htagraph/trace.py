@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -15,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.cache import entry_of
 from htagraph.compiler.classes import ClassRule
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import (
-    IncompleteTraceWarning,
-    OutputError,
     QueryError,
     WindowNotFoundError,
 )
@@ -34,7 +31,6 @@ from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
 from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.cache_entries import entry_of, is_trusted, owned
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY, LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
@@ -44,7 +40,6 @@ from htagraph.readers.rank_paths import name_of
 from htagraph.readers.storage import is_file, is_remote, path_of
 from htagraph.writers.answering import answers
 from htagraph.writers.notebook_cell import table_html
-from htagraph.writers.output_file import new_folder
 
 if TYPE_CHECKING:
     from htagraph.readers.kineto.file_index import FileIndex
@@ -356,20 +351,13 @@ def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:
 
 def kept_index(path: Path, folder: Path) -> FileIndex:
     """The index of a file, from a cache folder if it has it."""
-    from htagraph.readers.graph_file import BROKEN, arrays_in  # noqa: PLC0415  only where kept
-    from htagraph.readers.kineto.file_index import FileIndex  # noqa: PLC0415
-    from htagraph.writers.graph_file import write_arrays  # noqa: PLC0415
+    from htagraph.readers.kineto.file_index import FileIndex  # noqa: PLC0415  only where kept
 
     kept = entry_of((path,), folder, "index")
-    if is_trusted(kept):
-        with suppress(*BROKEN):
-            return FileIndex.of(path, arrays_in(kept))
+    if (found := kept.read(partial(FileIndex.of, path))) is not None:
+        return found
     made = FileIndex.made(path)
-    try:
-        new_folder(folder, hint="choose another cache.")
-        owned(write_arrays(kept, made.arrays()))
-    except OutputError as exc:
-        warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
+    kept.write_or_warn(made.arrays())
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 import htagraph as hg
+from htagraph.cache import Entry
 from htagraph.cli.main import main
-from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file, saved
+from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file, packed
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
@@ -114,6 +116,11 @@ def _truncated(content: bytes) -> bytes:
     return content[: len(content) // 2]
 
 
+def _unquoted(content: bytes) -> bytes:
+    """The first header of an array, which numpy evaluates, is no expression."""
+    return content.replace(b"{'descr'", b"{'''descr", 1)
+
+
 def _with(**changed: object) -> Callable[[bytes], dict[str, object]]:
     return lambda _: changed
 
@@ -122,6 +129,7 @@ def _with(**changed: object) -> Callable[[bytes], dict[str, object]]:
     "tamper",
     [
         _truncated,
+        _unquoted,
         _with(**{"edges.tail": np.array([2**31 - 1], dtype=np.int32)}),
         _with(**{"recording.moved": np.array([10**9]), "recording.moved_ns": np.array([1])}),
         _with(**{"recording.moved_ns": np.array([0.5])}),
@@ -133,11 +141,11 @@ def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper
     """Nothing in it is believed that does not hold of every graph."""
     made = compiled(trace, (), LoadOptions(), folder=tmp_path / "kept")
     kept = kept_file(trace, (), tmp_path / "kept", LoadOptions())
-    changed = tamper(kept.read_bytes())
+    changed = tamper(kept.path.read_bytes())
     if isinstance(changed, bytes):
-        kept.write_bytes(changed)
+        kept.path.write_bytes(changed)
     else:
-        np.savez(kept, **{**np.load(kept), **changed})
+        kept.write({**np.load(kept.path), **changed})
 
     assert _n_reads(trace, tmp_path / "kept") == 1
     _assert_equal(made, compiled(trace, (), LoadOptions(), folder=tmp_path / "kept"))
@@ -145,11 +153,79 @@ def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper
 
 
 def _of_another_trace(trace: Path, folder: Path) -> tuple[Path, Path]:
-    """The folder of a cache, in which a valid graph of another trace has the name of this one."""
+    """The folder of a cache, in which a graph of another trace is sealed as the one of this."""
     kept = kept_file(trace, (), folder, LoadOptions())
     other = simulate(training_rank(steps=1, seed=5)).write(folder / "other.json")
-    saved(LoadOptions().made(other), kept)
-    return folder, kept
+    kept.write(packed(LoadOptions().made(other)))
+    return folder, kept.path
+
+
+def test_entries_that_changed_names_are_made_again(tmp_path):
+    """An entry knows its trace: of two that were exchanged, none answers for the other."""
+    folder = tmp_path / "kept"
+    traces = [
+        simulate(training_rank(steps=steps)).write(tmp_path / f"{steps}.json") for steps in (1, 2)
+    ]
+    lengths = [hg.load_graph(trace, cache=folder).dur_ns for trace in traces]
+    one, other = (kept_file(trace, (), folder, LoadOptions()).path for trace in traces)
+    one.rename(folder / "aside")
+    other.rename(one)
+    (folder / "aside").rename(other)
+
+    assert lengths[0] != lengths[1]
+    assert [hg.load_graph(trace, cache=folder).dur_ns for trace in traces] == lengths
+    assert [_n_reads(trace, folder) for trace in traces] == [0, 0]
+
+
+def test_arrays_of_another_entry_do_not_fit_its_seal(tmp_path):
+    """Each part is whole, and from an entry of the same key."""
+    entries = [Entry(tmp_path / name, "key") for name in ("one", "other")]
+    for value, entry in enumerate(entries):
+        entry.write({"a": np.array([value]), "b": np.array([value])})
+    one, other = (entry.path.read_bytes() for entry in entries)
+    half = one.index(b"b.npy")
+    entries[0].path.write_bytes(one[:half] + other[half:])
+
+    assert entries[0].read(dict) is None
+    assert entries[1].read(dict) == {"a": [1], "b": [1]}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission")
+@pytest.mark.parametrize("target", ["mine.txt", "absent.txt"])
+def test_a_link_under_the_name_of_an_entry_is_replaced_not_followed(trace, tmp_path, target):
+    """Another user of the folder could have a file of ours overwritten, or written."""
+    mine, folder = tmp_path / "mine.txt", tmp_path / "kept"
+    mine.write_text("mine")
+    kept = kept_file(trace, (), folder, LoadOptions()).path
+    folder.mkdir()
+    kept.symlink_to(tmp_path / target)
+
+    assert [_n_reads(trace, folder) for _ in range(2)] == [1, 0]
+    assert mine.read_text() == "mine"
+    assert not (tmp_path / "absent.txt").exists()
+    assert not kept.is_symlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission")
+def test_an_entry_behind_a_link_is_not_read(trace, tmp_path):
+    """What it points to may be changed by whoever made the link."""
+    folder = tmp_path / "kept"
+    hg.load_graph(trace, cache=folder)
+    kept = kept_file(trace, (), folder, LoadOptions()).path
+    kept.rename(tmp_path / "elsewhere")
+    kept.symlink_to(tmp_path / "elsewhere")
+
+    assert [_n_reads(trace, folder) for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_under_the_name_of_an_entry_is_replaced(trace, tmp_path):
+    """Whoever opens it waits for the other end."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    os.mkfifo(kept_file(trace, (), folder, LoadOptions()).path)
+
+    assert [_n_reads(trace, folder) for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners")

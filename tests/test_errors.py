@@ -44,3 +44,10 @@ def test_an_error_comes_from_another_process_as_it_was(error: errors.HTAGraphErr
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301  our own
         assert type(again) is type(error)
         assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+@pytest.mark.parametrize("message", ["no file", "no file.", "which file?"])
+def test_a_hint_follows_the_end_of_a_sentence(message: str) -> None:
+    """Messages may end with a name or a path."""
+    said = str(errors.QueryError(message, hint="give one."))
+    assert said == f"{message.removesuffix('.')}{'' if message[-1] == '?' else '.'} Hint: give one."

@@ -81,7 +81,7 @@ def complain(error: HTAGraphError) -> None:
     console = notices()
     text = str(error)
     if isinstance(error, CaptureNotChosenError):
-        text = f"{error.message} Hint: {error.hint}"
+        text = HTAGraphError.__str__(error)
         console.print(error.listing, markup=False)
     # At once, or the output of a worker may come between.
     console.print(Text.assemble(("error:", "bold red"), " ", " ".join(text.split())))

@@ -1,20 +1,25 @@
 """Server of `htagraph view`: on loopback, one trace, for the Perfetto UI alone.
 
-``/trace/NAME``
+Every user of the machine can connect, so what is of the trace is behind a random token:
+
+``/TOKEN/trace/NAME``
     The trace.
-``/?ts=START_NS&dur=DUR_NS``
+``/TOKEN/?ts=START_NS&dur=DUR_NS``
     Redirects to the UI with the trace open at that time. Times are those of the file: 0 is
     ``path.origin_ns``.
-``/report.html``
-    The page of the report on the trace, if there is one. It links to ``/?ts=...``.
+``/TOKEN/report.html``
+    The page of the report on the trace, if there is one. It links to ``./?ts=...``.
+``/TOKEN/``
+    Redirects to the UI with the trace open.
 ``/`` and all else
-    The UI, if it is installed; otherwise ``/`` redirects to the online UI.
+    The UI, if it is installed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import secrets
 import socketserver
 import threading
 from collections.abc import Sequence
@@ -139,6 +144,9 @@ class TraceServer(ThreadingHTTPServer):
     # That of HTTPServer asks a name server what the machine is called, which may take seconds.
     server_bind = socketserver.TCPServer.server_bind
     daemon_threads = True
+    request_queue_size = 1024
+    """Connections that wait for a thread. Pinned by
+    `test_serving.py::test_many_connections_at_once_are_all_answered`."""
 
     def __init__(
         self,
@@ -160,13 +168,14 @@ class TraceServer(ThreadingHTTPServer):
                 hint="stop the other `htagraph view`"
                 + (", or choose another --port." if ui else "."),
             ) from exc
+        self.token = secrets.token_urlsafe()
         self.home = f"http://{_LOOPBACK}:{self.server_address[1]}"
         self.origin = self.home if ui else _UI
-        self.page_url = self.home + _PAGE if page else ""
+        self.page_url = f"{self.home}/{self.token}{_PAGE}" if page else ""
 
     def url(self, view: View | None = None) -> str:
         """Address of the UI with the trace open; it tells the format by the ending of the name."""
-        trace = f"{self.home}/trace/{quote(self.trace.name)}"
+        trace = f"{self.home}/{self.token}/trace/{quote(self.trace.name)}"
         parameters = {"url": trace, **(view or self.view).parameters}
         return f"{self.origin}/#!/?{urlencode(parameters, quote_via=quote)}"
 
@@ -195,14 +204,21 @@ class _Handler(SimpleHTTPRequestHandler):
         is_host = self.headers.get("Host") in (f"{_LOOPBACK}:{port}", f"localhost:{port}")
         if not is_host or origin != self.server.origin:
             return self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may read this.")
-        if at := _AT.fullmatch(self.path):
+        asked = self._asked(self.path)
+        if at := _AT.fullmatch(asked):
             start_ns, dur_ns = int(at[1]), int(at[2] or 0)
             end_ns, view = start_ns + dur_ns, self.server.view
             shown = replace(view, start_ns=start_ns, end_ns=end_ns, selects=True, findings=())
             return self._redirect(self.server.url(shown))
-        if self.path == "/" and not self.server.ui:
+        if asked == "/":
             return self._redirect(self.server.url())
         return super().send_head()
+
+    def _asked(self, path: str) -> str:
+        """What follows the token in an address; empty without it."""
+        token, slash, rest = path.removeprefix("/").partition("/")
+        is_right = secrets.compare_digest(token.encode(), self.server.token.encode())
+        return slash + rest if is_right else ""
 
     def _redirect(self, url: str) -> None:
         self.send_response(HTTPStatus.FOUND)
@@ -211,9 +227,10 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         """File of an address: the trace, the page, or one of the UI."""
-        if unquote(path) == f"/trace/{self.server.trace.name}":
+        asked = self._asked(path)
+        if unquote(asked) == f"/trace/{self.server.trace.name}":
             return str(self.server.trace)
-        if path == _PAGE and self.server.page:
+        if asked == _PAGE and self.server.page:
             return str(self.server.page)
         if self.server.ui is None:
             return ""  # no file has this name

@@ -46,6 +46,9 @@ _MOST_BYTES = 1 << 26
 Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
 """
 
+_VERSION = 1
+"""Of a stored profile; changes whenever a number changes its meaning."""
+
 _SCHEMA = b'"schema": "htagraph.'
 
 
@@ -299,7 +302,7 @@ class RunProfile:
 
     def document(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = {"version": _VERSION, **msgspec.to_builtins(self)}
         plain |= {
             name: list(plain[name]) for name in ("kinds", "parts", "steps_ns", "left_out", "damage")
         }
@@ -349,7 +352,7 @@ class RunProfile:
         try:
             document = json.loads(_content(Path(path)), parse_int=_integer)
             json.dumps(document, ensure_ascii=False).encode()  # raises on half a surrogate pair
-            return msgspec.convert(document["profile"], cls)
+            return msgspec.convert(_of_this_version(document["profile"]), cls)
         except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
             said = "it has no profile" if isinstance(exc, KeyError) else str(exc)
             raise TraceFormatError(f"not a baseline: {said}.", path=path, hint=hint) from exc
@@ -357,6 +360,14 @@ class RunProfile:
     def __repr__(self) -> str:
         """Say what is compared."""
         return f"RunProfile({self.facts})"
+
+
+def _of_this_version(stored: object) -> dict[str, Any]:
+    """A stored profile whose numbers mean what they do here."""
+    profile = msgspec.convert(stored, dict[str, Any])
+    if (version := profile.get("version")) != _VERSION:
+        raise ValueError(f"it is of version {version}, and this htagraph reads {_VERSION}")
+    return profile
 
 
 def _integer(digits: str) -> int:

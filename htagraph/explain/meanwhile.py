@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import Cover, union
+from htagraph.algorithms.intervals import sum_by_code, union
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import alphabetical
 
 _MOST = 2
 """A thread ran meanwhile if its operators take more than one part in so many of the time
@@ -26,6 +26,7 @@ def meanwhile(dag: Dag, lane: I64, start_ns: I64, end_ns: I64) -> Texts:
     Parameters
     ----------
     lane, start_ns, end_ns : ndarray of shape (n,), dtype=int64
+        Stretches that do not overlap, in order.
 
     Returns
     -------
@@ -42,30 +43,43 @@ def meanwhile(dag: Dag, lane: I64, start_ns: I64, end_ns: I64) -> Texts:
     >>> meanwhile(dag, np.array([0]), np.array([3_000]), np.array([12_000])).tolist()
     ['thread 2 ran work']
     """
-    events = dag.events
-    found = np.full(len(lane), "", dtype=object)
-    if not len(lane):
-        return found
+    events, n_lanes, n_names = dag.events, len(dag.events.lanes), len(dag.events.symbols)
     is_op = events.kind == EventKind.OP
     top = np.flatnonzero(is_op & ~gather(is_op, dag.parent, default=False))
-    others = set(distinct(events.lane[top]).tolist())
-    if (lane == lane[0]).all():
-        others -= {int(lane[0])}
-    most_ns = (end_ns - start_ns) // _MOST
+    row = np.searchsorted(end_ns, events.end_ns[top])  # the stretch in which it ends
+    top, row = top[row < len(lane)], row[row < len(lane)]
+    inside = (start_ns[row] < events.end_ns[top]) & (lane[row] != events.lane[top])
+    op, row = top[inside], row[inside]
+    other, since_ns = events.lane[op].astype(np.int64), np.maximum(events.ts_ns[op], start_ns[row])
+    busy = union(row * n_lanes + other, since_ns, events.end_ns[op])
+    pairs, busy_ns = _summed(busy.group, busy.end - busy.start)
+    stretch, thread = np.divmod(pairs, n_lanes)
+    most = _largest_of(stretch, busy_ns, thread)
+    most = most[busy_ns[most] > (end_ns - start_ns)[stretch[most]] // _MOST]
     busiest = np.full(len(lane), -1)
-    for other in sorted(others):
-        own = top[events.lane[top] == other]
-        busy = union(np.zeros(len(own), np.int64), events.ts_ns[own], events.end_ns[own])
-        ends_ns = np.sort(events.end_ns[own])
-        ended_ns = gather(ends_ns, np.searchsorted(ends_ns, end_ns, side="right") - 1, 0)
-        within_ns = Cover(busy.start, busy.end).within(start_ns, np.maximum(start_ns, ended_ns))
-        within_ns[lane == other] = 0
-        busiest[within_ns > most_ns] = other
-        most_ns = np.maximum(most_ns, within_ns)
-    for other in distinct(busiest[busiest >= 0]).tolist():
-        rows, own = np.flatnonzero(busiest == other), top[events.lane[top] == other]
-        stretches = union(np.zeros(len(rows), np.int64), start_ns[rows], end_ns[rows])
-        ran_ns = Cover(stretches.start, stretches.end).within(events.ts_ns[own], events.end_ns[own])
-        most = int(np.bincount(events.name[own], ran_ns).argmax())
-        found[rows] = f"thread {events.lanes.tid[other]} ran {events.symbols.texts[most]}"
+    busiest[stretch[most]] = thread[most]
+    told = np.flatnonzero(busiest[row] == other)
+    pairs, ran_ns = _summed(
+        other[told] * n_names + events.name[op[told]], events.end_ns[op[told]] - since_ns[told]
+    )
+    thread, name = np.divmod(pairs, n_names)
+    most = _largest_of(thread, ran_ns, alphabetical(events.symbols.array[name])[1])
+    said = np.full(n_lanes + 1, "", dtype=object)
+    said[thread[most]] = [
+        f"thread {events.lanes.tid[thread]} ran {events.symbols.texts[name]}"
+        for thread, name in zip(thread[most].tolist(), name[most].tolist(), strict=True)
+    ]
+    found: Texts = said[busiest]
     return found
+
+
+def _summed(code: I64, value: I64) -> tuple[I64, I64]:
+    """The codes that occur, and the sum of the values of each."""
+    codes, place = np.unique(code, return_inverse=True)
+    return codes, sum_by_code(place, value, len(codes))
+
+
+def _largest_of(group: I64, value: I64, tie: I64) -> I64:
+    """Row of the largest value of each group; of equal ones, that of the lowest tie."""
+    order = np.lexsort((tie, -value, group))
+    return order[np.diff(group[order], prepend=-1) > 0]

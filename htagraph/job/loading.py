@@ -134,7 +134,7 @@ def load_job(
     ordered, kept = _of_common_steps({rank: summaries[rank] for rank in sorted(summaries)})
     if kept is not None:
         warnings.warn(str(kept), IncompleteTraceWarning, stacklevel=2)
-    unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
+    unkept = [rank for rank, summary in ordered.items() if not summary.graph.path.is_file()]
     if unkept and executor is None:  # else it may be seen there
         warnings.warn(
             f"no graph of rank {listed(unkept)} can be saved in {folder}, which may be "

@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.compiled import LoadOptions, is_trusted, opened, saved
+from htagraph.cache import Entry
+from htagraph.compiled import LoadOptions, opened, packed
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -54,6 +55,7 @@ from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.find_window import WHOLE, annotations_like_words
 from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.model.archive import Arrays
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.damage import Damage
@@ -89,7 +91,7 @@ OnError = Literal["raise", "skip"]
 class _Files(NamedTuple):
     """A rank's compiled graph, its trace, and the files of other instruments."""
 
-    graph: Path
+    graph: Entry
     trace: Path
     beside: tuple[Path, ...]
 
@@ -104,7 +106,7 @@ class RankSummary:
         Where the number of the rank was found.
     beside : tuple of Path
         Files of other instruments that were added.
-    graph : Path
+    graph : Entry
         The compiled graph.
     host : str
         Empty where not recorded.
@@ -146,7 +148,7 @@ class RankSummary:
     rank_source: str
     path: Path
     beside: tuple[Path, ...]
-    graph: Path
+    graph: Entry
     world_size: int | None
     host: str
     n_events: int
@@ -238,7 +240,7 @@ def _ends_of(dag: Dag, windows: Sequence[Window], kernels: I64) -> tuple[RankEnd
 def prepare_rank(
     path: Path,
     beside: tuple[Path, ...],
-    graph_file: Path,
+    graph_file: Entry,
     reading: LoadOptions,
     most_collectives: int | None = None,
 ) -> RankSummary:
@@ -251,7 +253,7 @@ def prepare_rank(
     if found is None:
         found = reading.made(path, beside)
         with suppress(OutputError):  # each visit then compiles again
-            saved(found, kept)
+            kept.write(packed(found))
     trace, graph = found
     graph = graph.window(WHOLE)
     collectives = graph.collectives()
@@ -315,9 +317,10 @@ class Request(NamedTuple):
     work: Work
 
 
-def _on_this_machine(graph: Path) -> Path:
+def _on_this_machine(graph: Entry) -> Entry:
     """Where a graph is kept: on machines that do not see the job's folder, in one of the worker."""
-    return graph if graph.parent.is_dir() else _folder_of_worker(graph.parent).path / graph.name
+    folder = graph.folder
+    return graph if folder.is_dir() else graph._replace(folder=_folder_of_worker(folder).path)
 
 
 @lru_cache(maxsize=2)  # of the last jobs: a worker may live for weeks
@@ -328,12 +331,19 @@ def _folder_of_worker(_job: Path) -> OwnFolder:
 def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: kept, or compiled where it is not; workers need not share a disk."""
     kept = _on_this_machine(files.graph)
-    if is_trusted(kept):
-        return TraceGraph.open(kept)
+    if (found := kept.read(_graph)) is not None:
+        return found
     made = reading.made(files.trace, files.beside)
     with suppress(OutputError):
-        saved(made, kept)
+        kept.write(packed(made))
     return made.graph
+
+
+def _graph(arrays: Arrays) -> TraceGraph:
+    from htagraph.readers.graph_file import graph_of  # noqa: PLC0415  only where kept
+
+    dag, rank, origin = graph_of(arrays)
+    return TraceGraph(dag, None, rank, origin)
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.cache import Entry
 from htagraph.explain.differences import path_diff
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Workers
@@ -20,6 +20,7 @@ from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.readiness import first_anchor
+from htagraph.model.archive import pack
 from htagraph.model.dag import Dag
 from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
 from htagraph.model.units import human_duration
@@ -112,11 +113,11 @@ class JobScenario:
             rank: _summary(
                 graphs.summaries[rank],
                 _graph(one, self._run[rank], rehearsal.merged.members[rank], windows[rank], rank),
-                folder.path / f"{rank}.npz",
+                Entry(folder.path, str(rank)),
             )
             for rank, one in rehearsal.ranks.items()
         }
-        n_bytes = sum(one.graph.stat().st_size for one in summaries.values())
+        n_bytes = sum(one.graph.path.stat().st_size for one in summaries.values())
         workers = Workers(n_tasks=len(summaries), n_bytes=n_bytes)  # others may not see the folder
         changed = RankGraphs(summaries, workers, graphs.reading, graphs.on_error, folder)
         timeline = Timeline(changed, self.before.timeline.fitted.moved())
@@ -177,12 +178,12 @@ def _graph(one: RankReplay, run: Run, members: Members, window: Window, rank: in
     return TraceGraph(dag, window, rank)
 
 
-def _summary(before: RankSummary, graph: TraceGraph, file: Path) -> RankSummary:
-    """The summary of a rank of the changed run, whose graph is saved to a file."""
-    graph.save(file)
+def _summary(before: RankSummary, graph: TraceGraph, kept: Entry) -> RankSummary:
+    """The summary of a rank of the changed run, whose graph is kept."""
+    kept.write(pack(graph.dag, rank=graph.rank, origin=graph.origin))
     return replace(
         before,
-        graph=file,
+        graph=kept,
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.interval.start_ns)),
         collectives=_collectives(before.collectives, graph.dag),
         ends=rank_ends(graph).later(before.n_left_out),

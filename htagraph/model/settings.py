@@ -32,7 +32,7 @@ def project_settings(folder: Path) -> ProjectSettings | None:
         return None
     try:
         tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise ValueError(f"{file}: {exc}") from exc
     table = tool.get("htagraph", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):

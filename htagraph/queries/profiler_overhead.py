@@ -37,6 +37,8 @@ _FLUSH = re.compile(r"(?i)flush")
 """Overhead that is also on threads of the profiler, which the file may not name."""
 _NO_PROCESS = -1
 """Process of the row to which Kineto assigns all overhead."""
+_NEVER_NS = np.iinfo(np.int64).min
+"""Before all times."""
 _HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 _CALLS = (EventKind.OP, EventKind.RUNTIME)
 
@@ -133,28 +135,30 @@ def _lanes(dag: Dag, found: Clipped) -> I64:
             unnamed[one] = not alike
     is_flush = events.named(events.symbols.searched(_FLUSH))[found.event]
     lane, asked = own[lane], np.flatnonzero(unnamed[lane] & ~is_flush)
-    lane[asked] = _only_thread_in_a_call(dag, threads, found.take(asked))
+    lane[asked] = _only_thread_in_a_call(dag, found.take(asked))
     return lane
 
 
-def _only_thread_in_a_call(dag: Dag, threads: I64, found: Clipped) -> I64:
-    """The thread that is in one operator or call from start to end; -1 for none or several."""
+def _only_thread_in_a_call(dag: Dag, found: Clipped) -> I64:
+    """The thread that is in one operator or call from start to end; -1 for none or several.
+
+    Of all that have begun, the last end and the last one of another thread are running maxima.
+    """
     events = dag.events
-    n_threads, only = np.zeros(len(found.event), np.int64), np.full(len(found.event), -1, np.int64)
-    if not len(found.event):
-        return only
     calls = np.flatnonzero(among(events.kind, _CALLS))
-    calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
-    ends = np.searchsorted(events.lane[calls], threads, side="right")
-    begins = np.searchsorted(events.lane[calls], threads)
-    for thread, begin, end in zip(threads.tolist(), begins.tolist(), ends.tolist(), strict=True):
-        mine = calls[begin:end]
-        until_ns = np.maximum.accumulate(events.end_ns[mine])
-        last = np.searchsorted(events.ts_ns[mine], found.start_ns, side="right") - 1
-        covers = gather(until_ns, last, np.iinfo(np.int64).min) >= found.end_ns
-        n_threads += covers
-        only[covers] = thread
-    return np.where(n_threads == 1, only, -1)
+    calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
+    lane, ends_ns = events.lane[calls], events.end_ns[calls]
+    last_ns = np.maximum.accumulate(np.append(_NEVER_NS, ends_ns))
+    latest = np.maximum.accumulate(np.where(ends_ns > last_ns[:-1], np.arange(len(calls)), 0))
+    leads = gather(lane, latest, -1)
+    is_other = lane != np.append(-1, leads[:-1])
+    next_ns = np.maximum.accumulate(
+        np.where(is_other, np.minimum(ends_ns, last_ns[:-1]), _NEVER_NS)
+    )
+    last = np.searchsorted(events.ts_ns[calls], found.start_ns, side="right") - 1
+    covers = gather(last_ns[1:], last, _NEVER_NS) >= found.end_ns
+    covers &= gather(next_ns, last, _NEVER_NS) < found.end_ns
+    return np.where(covers, gather(leads, last, -1), -1)
 
 
 def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, I64, I64]:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+import re
 import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
-from htagraph.model.archive import unpack, unpack_recording
+from htagraph.model.archive import Arrays, unpack, unpack_recording
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin, Recording
 from htagraph.readers.graph_checks import check_graph, check_places, check_recording
 from htagraph.readers.kineto.event_args import ArgsIndex
+
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '([<>|][biuf]\d)', 'fortran_order': False, "
+    rb"'shape': \(([\d, ]*)\), \} *\n",
+    re.DOTALL,
+)
+"""What `write_array` writes before numbers; numpy's own reader parses it as Python."""
 
 BROKEN = (
     OSError,
@@ -38,27 +46,27 @@ BROKEN = (
 def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
     """A saved graph, its rank, and the file that it was made from."""
     try:
-        return _graph(arrays_in(path))
+        return graph_of(arrays_in(path))
     except BROKEN as exc:
-        raise _no_graph(path, exc) from exc
+        raise TraceFormatError(
+            f"not a valid saved graph: {str(exc) or type(exc).__name__}.",
+            path=path,
+            hint="load the trace, compile it and save it again.",
+        ) from exc
 
 
-def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
-    """A graph that was stored with its recording.
+def compiled_of(arrays: Arrays, source: Path) -> tuple[Dag, Recording]:
+    """A graph that was stored with its recording; one of `BROKEN` if it is none.
 
     Parameters
     ----------
     source : Path
         The trace of both.
     """
-    try:
-        arrays = arrays_in(path)
-        dag, rank, _ = _graph(arrays)
-        check_places(arrays, dag)
-        recording = unpack_recording(arrays, dag, rank)
-        check_recording(recording)
-    except BROKEN as exc:
-        raise _no_graph(path, exc) from exc
+    dag, rank, _ = graph_of(arrays)
+    check_places(arrays, dag)
+    recording = unpack_recording(arrays, dag, rank)
+    check_recording(recording)
     origin = recording.origin
     assert origin is not None
     offset, length = arrays["args.offset"], arrays["args.length"]
@@ -74,7 +82,8 @@ def arg_places(origin: Origin | None) -> dict[str, npt.NDArray[Any]]:
     return {"args.offset": np.empty(0, np.int64), "args.length": np.empty(0, np.int32)}
 
 
-def _graph(arrays: dict[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None]:
+def graph_of(arrays: Arrays) -> tuple[Dag, int, Origin | None]:
+    """A stored graph, its rank, and the file that it was made from; one of `BROKEN` if none."""
     dag, rank, origin = unpack(arrays)
     check_graph(dag)
     if type(rank) is not int or (origin and type(origin.base_time_ns) is not int):
@@ -82,18 +91,20 @@ def _graph(arrays: dict[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None
     return dag, rank, origin
 
 
-def _no_graph(path: str | Path, exc: BaseException) -> TraceFormatError:
-    return TraceFormatError(
-        f"not a valid saved graph: {str(exc) or type(exc).__name__}.",
-        path=path,
-        hint="load the trace, compile it and save it again.",
-    )
+def arrays_in(
+    file: str | Path | BinaryIO, seal: Callable[[Sequence[zipfile.ZipInfo]], bytes] | None = None
+) -> Arrays:
+    """The arrays of a file; uncompressed, so never larger than the file.
 
-
-def arrays_in(path: str | Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file; uncompressed, so never larger than the file."""
-    with zipfile.ZipFile(path) as archive:
+    Parameters
+    ----------
+    seal : callable, optional
+        What the file must be marked with, by its members.
+    """
+    with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
+        if seal and archive.comment != seal(entries):
+            raise ValueError("it is of other files, or not whole")
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise ValueError("it is compressed")
         return {
@@ -102,10 +113,10 @@ def arrays_in(path: str | Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _array(content: bytes) -> npt.NDArray[Any]:
-    file = BytesIO(content)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("an array is of another format")
-    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.hasobject or is_fortran:
+    header = _HEADER.match(content)
+    if header is None:
         raise ValueError("an array is not one of plain numbers")
-    return np.frombuffer(content, dtype, math.prod(shape), file.tell()).reshape(shape)
+    dtype, dims = header.groups()
+    shape = [int(dim) for dim in re.findall(rb"\d+", dims)]
+    values = np.frombuffer(content, dtype.decode(), math.prod(shape), header.end())
+    return values.reshape(shape)

@@ -32,10 +32,11 @@ That of a trace has these keys; later documents of the same version only add som
     skipped         {category: number of events}
     files           {what: path} of the files of the report
     profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
-                    name, unit ("step" or "window"), devices (names, "" for unknown), world_size (0
-                    for unknown), n_ranks, n_steps, kinds [n_steps, n_compared, has_first,
-                    has_last, said] (steps that do the same work: all, and the typical ones;
-                    whether they include those of the trace; why they are outliers, if they are),
+                    version (another one is refused), name, unit ("step" or "window"), devices
+                    (names, "" for unknown), world_size (0 for unknown), n_ranks, n_steps,
+                    kinds [n_steps, n_compared, has_first, has_last, said] (steps that do the same
+                    work: all, and the typical ones; whether they include those of the trace; why
+                    they are outliers, if they are),
                     steps_ns (lengths of typical steps, the first 200), n_odd, left_out [sentence]:
                     steps that are not compared, and why,
                     parts [part, bound, name, kind (a row), calls, total_ns, std_ns, first_ns,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -16,28 +16,27 @@ from htagraph.model.recording import Origin
 from htagraph.writers.output_file import output_file
 
 
-def write_graph(
+def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, origin: Origin | None = None) -> Path:
+    """Write a compiled graph."""
+    return write_arrays(out, pack(dag, rank=rank, origin=origin))
+
+
+def write_arrays(
     out: str | Path,
-    dag: Dag,
+    arrays: Mapping[str, npt.NDArray[Any]],
     *,
-    rank: int = 0,
-    origin: Origin | None = None,
-    more: Mapping[str, npt.NDArray[Any]] | None = None,
+    seal: Callable[[Sequence[ZipInfo]], bytes] | None = None,
 ) -> Path:
-    """Write a compiled graph.
+    """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk.
 
     Parameters
     ----------
-    more : mapping of str to ndarray, optional
-        Arrays to store with those of the graph, under other names.
+    seal : callable, optional
+        What the file is marked with, by its members; for a folder that is shared.
     """
-    return write_arrays(out, {**pack(dag, rank=rank, origin=origin), **(more or {})})
-
-
-def write_arrays(out: str | Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
-    """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk."""
-    with output_file(out) as file, ZipFile(file, "w") as archive:
+    with output_file(out, is_shared=seal is not None) as file, ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.comment = seal(archive.infolist()) if seal else b""
     return Path(out)

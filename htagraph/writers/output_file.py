@@ -20,10 +20,12 @@ _GZIP_LEVEL = 2
 """Compression of ``.gz`` files (chosen): fast, for files of gigabytes."""
 
 
-def _new_file(path: Path) -> BinaryIO:
-    """Create a file with the permissions of the user's umask."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    return os.fdopen(handle, "wb")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+def _new_file(path: Path, mode: int) -> BinaryIO:
+    """Create a file with the permissions that the user's umask leaves of a mode."""
+    return os.fdopen(os.open(path, _NEW, mode), "wb")
 
 
 @contextmanager
@@ -46,14 +48,20 @@ def _end_of_links(path: Path) -> Path:
 
 
 @contextmanager
-def output_file(out: str | Path) -> Iterator[BinaryIO]:
+def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryIO]:
     """File to be written, which appears under its name when the block ends without an error.
 
     The bytes go to a temporary file in the same folder, which replaces `out`, or the target of a
     link, at the end. ``.gz`` files are compressed. A device or a pipe (``/dev/null``) is written
     directly.
+
+    Parameters
+    ----------
+    is_shared : bool, default=False
+        Others can write to the folder: a link or a pipe there is theirs, and is replaced itself;
+        whatever the umask, not all can write to the file.
     """
-    path = _end_of_links(Path(out))
+    path = Path(out) if is_shared else _end_of_links(Path(out))
     if not path.parent.is_dir():
         raise OutputError("the folder does not exist.", path=path, hint=f"mkdir -p {path.parent}")
     if path.is_dir():
@@ -62,8 +70,9 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     remove = partial(temporary.unlink, missing_ok=True)
     atexit.register(remove)  # if the process exits meanwhile
     try:
-        is_special = path.exists() and not path.is_file()
-        with path.open("wb") if is_special else _new_file(temporary) as raw:
+        is_special = not is_shared and path.exists() and not path.is_file()
+        mode = 0o664 if is_shared else 0o666
+        with path.open("wb") if is_special else _new_file(temporary, mode) as raw:
             if path.suffix == ".gz":
                 with _compressed(raw) as packed:
                     yield packed

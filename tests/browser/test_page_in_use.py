@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from tests.synth.training import training_rank
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+TOKEN = "a" * 43
+"""In the address of a page that `htagraph view` serves."""
 TIMELINE = "[data-figure=critical-path-timeline]"
 
 
@@ -48,10 +51,13 @@ def file(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def served(file: Path) -> Iterator[str]:
     """The page as a server of its folder has it."""
+    folder = file.parent / TOKEN
+    folder.mkdir(exist_ok=True)
+    copyfile(file, folder / file.name)
     handler = partial(Quiet, directory=str(file.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/report.html"
+        yield f"http://127.0.0.1:{server.server_port}/{TOKEN}/report.html"
         server.shutdown()
 
 
@@ -160,7 +166,7 @@ def test_the_server_of_the_trace_is_linked_at_the_time(
     start_ns = longest["start_ns"] - summary.path.origin_ns
 
     link = tab.page.get_attribute("#segment .where a", "href")
-    assert link == f"/?ts={start_ns}&dur={longest['dur_ns']}"
+    assert link == f"./?ts={start_ns}&dur={longest['dur_ns']}"
     assert tab.page.query_selector("#segment .where code") is None
     assert {url for url in tab.requests if not url.startswith(("data:", "blob:"))} == {served}
 

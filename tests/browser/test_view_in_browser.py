@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -104,7 +105,8 @@ def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Pat
     ) as command:
         assert command.stdout is not None
         address = command.stdout.readline().strip()
-        link = f"{address.partition('#')[0]}?ts={linked['ts']}&dur={linked['dur_ns']}"
+        (trace,) = parse_qs(address.partition("?")[2])["url"]
+        link = f"{trace.partition('/trace/')[0]}/?ts={linked['ts']}&dur={linked['dur_ns']}"
         for url in (address, link):
             tab.page.goto("about:blank")
             tab.page.goto(url)

@@ -116,6 +116,7 @@ def test_settings_of_a_project_are_used_and_options_win(run, folder, monkeypatch
     [
         ('max_stepp = "1ms"', (), "did you mean 'max-step'?"),
         ("nonsense = 1", (), "one of max-step"),
+        ("a = " + 5_000 * "[" + 5_000 * "]", (), "pyproject.toml: "),
         ("", (), "no limits"),
         ("", ("--max-step", "120"), "give a number and ns, us, ms or s"),
         ("", ("--max-idle", "15"), "give 5% or 0.05"),

@@ -44,10 +44,11 @@ def serving(server: TraceServer) -> Iterator[threading.Thread]:
 
 
 def ask(
-    server: TraceServer, path: str, *, method: str = "GET", **headers: str
+    server: TraceServer, path: str, *, method: str = "GET", token: str | None = None, **headers: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
-    """Send one request exactly as given; return status, headers and content."""
+    """Send one request for a path below the token; return status, headers and content."""
     port = server.server_address[1]
+    path = (f"/{server.token}" if token is None else token) + path
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     client.request(method, path, headers={"Host": f"127.0.0.1:{port}", **headers})
     answer = client.getresponse()
@@ -91,6 +92,53 @@ def test_no_other_file_is_served(trace: Path, path: str, *, with_ui: bool) -> No
     assert (status, b"not for you" in content) == (404, False)
 
 
+@pytest.mark.parametrize("with_ui", [False, True])
+@pytest.mark.parametrize("token", ["", "/", "/wrong", "/%2e%2e", "/\u00e9"])
+@pytest.mark.parametrize("path", ["/trace/rank%200.pftrace", "/report.html", "/?ts=1&dur=1", "/"])
+def test_who_does_not_know_the_token_reads_nothing(
+    trace: Path, path: str, token: str, *, with_ui: bool
+) -> None:
+    """Any user of the machine can connect; neither the trace nor a way to the token is theirs."""
+    ui, page = trace.parent / "ui", trace.parent / "report.html"
+    ui.mkdir()
+    page.write_text("the report")
+    server = TraceServer(trace, View(), port=0, ui=ui if with_ui else None, page=page)
+    port = server.server_address[1]
+    with serving(server), socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        host = f"Host: 127.0.0.1:{port}\r\nConnection: close"
+        client.sendall(f"GET {token}{path} HTTP/1.0\r\n{host}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+    assert answer.split()[1] in (b"404", b"301")
+    assert server.token.encode() not in answer
+    assert b"the report" not in answer
+    assert CONTENT[:256] not in answer
+
+
+def test_two_servers_have_different_tokens(trace: Path) -> None:
+    with TraceServer(trace, View(), port=0) as one, TraceServer(trace, View(), port=0) as other:
+        assert one.token != other.token
+        assert len(one.token) == len(other.token) == 43  # as the page expects
+
+
+def test_many_connections_at_once_are_all_answered(trace: Path) -> None:
+    """Of 500, 45 were dropped: five may wait by default."""
+    server = TraceServer(trace, View(), port=0)
+    port = server.server_address[1]
+    clients = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(300)]
+    asked = (
+        f"HEAD /{server.token}/trace/rank%200.pftrace HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+    )
+    with serving(server):
+        for client in clients:
+            client.sendall(asked.encode())
+        answers = [client.recv(1 << 12)[:12] for client in clients]
+    for client in clients:
+        client.close()
+
+    assert set(answers) == {b"HTTP/1.0 200"}
+
+
 def test_it_listens_on_loopback_alone(trace: Path) -> None:
     """The same port of another address of this machine is free."""
     with TraceServer(trace, View(), port=0) as server, socket.socket() as other:
@@ -115,7 +163,8 @@ def test_a_closed_tab_prints_nothing(trace: Path, capfd: pytest.CaptureFixture[s
     with serving(server):
         with socket.create_connection(server.server_address[:2]) as client:
             host = f"127.0.0.1:{server.server_address[1]}"
-            client.sendall(f"GET /trace/rank%200.pftrace HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            asked = f"/{server.token}/trace/rank%200.pftrace"
+            client.sendall(f"GET {asked} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             client.recv(10)
         assert ask(server, "/nothing")[0] == 404
         time.sleep(0.2)
@@ -130,7 +179,7 @@ def test_the_address_names_the_trace_and_what_to_show(trace: Path) -> None:
     asked = parse_qs(address.fragment.removeprefix("!/?"))
 
     assert f"{address.scheme}://{address.netloc}" == UI
-    assert asked["url"] == [f"{server.home}/trace/rank%200.pftrace"]
+    assert asked["url"] == [f"{server.home}/{server.token}/trace/rank%200.pftrace"]
     assert (asked["visStart"], asked["visEnd"]) == (["1000"], ["2000"])
     assert [command["id"] for command in json.loads(asked["startupCommands"][0])] == [
         "dev.perfetto.PinTracksByRegex",
@@ -170,14 +219,16 @@ def test_a_page_leads_to_a_time_of_the_trace(trace: Path, tmp_path: Path, *, wit
     with serving(server):
         status, headers, _ = ask(server, "/?ts=5000&dur=700")
         report = ask(server, "/report.html")
-        home = ask(server, "/")
+        home = ask(server, "/", token="")
+        private = ask(server, "/")
     address = urlsplit(headers["Location"])
     asked = parse_qs(address.fragment.removeprefix("!/?"))
 
     assert (status, f"{address.scheme}://{address.netloc}") == (302, server.home if with_ui else UI)
     assert [asked[name] for name in ("ts", "dur")] == [["5000"], ["700"]]
     assert (report[0], report[2]) == (200, b"the report")
-    assert (home[0], home[2]) == ((200, b"the UI") if with_ui else (302, b""))
+    assert (home[0], b"the UI" in home[2]) == ((200, True) if with_ui else (404, False))
+    assert (private[0], private[1]["Location"]) == (302, server.url())
 
 
 def test_a_taken_port_is_named(trace: Path) -> None:

@@ -265,3 +265,17 @@ def test_a_baseline_that_was_changed_is_none(tmp_path: Path, part: str, value: s
 
     with pytest.raises(TraceFormatError, match="not a baseline"):
         hg.RunProfile.read(file)
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+def test_a_baseline_of_another_version_is_refused(tmp_path: Path, version: object) -> None:
+    """Its numbers may mean something else."""
+    run = hg.run_profile(hg.Trace.from_events(simulate(training_rank(steps=4)).events))
+    file = run.save(tmp_path / "baseline.json")
+    assert hg.RunProfile.read(file) == run
+    document = json.loads(file.read_text())
+    document["profile"]["version"] = version
+    file.write_text(json.dumps(document))
+
+    with pytest.raises(TraceFormatError, match=f"it is of version {version}, and this htagraph re"):
+        hg.RunProfile.read(file)

@@ -191,14 +191,14 @@ def test_a_file_that_vanishes_after_it_was_found_costs_one_rank(tmp_path: Path) 
     assert job.failures["error"][0].startswith(f"{gone}: no such file or folder. Hint: ")
 
 
-def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> None:
+def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(tmp_path: Path) -> None:
     """A report answers of the others, and names it; other jobs raise."""
-    job, strict = load_job(folder, on_error="skip"), load_job(folder)
+    simulate_job(training_job(ranks=4, steps=2, layers=1, straggler=2)).write(tmp_path)
+    job, strict = load_job(tmp_path, on_error="skip"), load_job(tmp_path)
     for one in (job, strict):
-        one.summaries[2].graph.write_bytes(b"")
-    with pytest.warns(
-        IncompleteTraceWarning, match="rank 2 is left out: .*not a valid saved graph"
-    ):
+        one.summaries[2].graph.path.unlink()
+    job.summaries[2].path.unlink()
+    with pytest.warns(IncompleteTraceWarning, match="rank 2 is left out: .*no such file"):
         summary = JobSummary.of_answering(job, "job")
 
     assert set(summary.path.segments["rank"]) <= {0, 1, 3}
@@ -206,6 +206,15 @@ def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> 
     assert [Path(path).name for path in summary.failures["path"]] == ["rank2.pt.trace.json.gz"]
     with pytest.raises(RankFailedError, match="rank 2: "):
         _ = JobSummary.of_answering(strict, "job").path
+
+
+def test_a_kept_graph_that_is_damaged_is_made_again_at_the_next_visit(folder: Path) -> None:
+    """Whatever happened to the file, the trace is there."""
+    job = load_job(folder)
+    first = [job.graphs.open(rank).dur_ns for rank in job.ranks]
+    job.summaries[2].graph.path.write_bytes(b"")
+
+    assert [job.graphs.open(rank).dur_ns for rank in job.ranks] == first
 
 
 def test_processes_start_when_there_is_work_for_them() -> None:

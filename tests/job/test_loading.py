@@ -345,7 +345,7 @@ def test_a_job_can_be_asked_when_the_files_are_gone(copy: Path) -> None:
 def test_a_worker_that_does_not_see_the_folder_of_the_job_reads_a_trace_once(copy: Path) -> None:
     """As a Dask worker on another machine, which then keeps the compiled graph itself."""
     job = load_job(copy)
-    shutil.rmtree(job.summaries[0].graph.parent)
+    shutil.rmtree(job.summaries[0].graph.folder)
     first = job.map(n_events)
     shutil.rmtree(copy)
 

@@ -47,8 +47,8 @@ OPENED = {
     "zero_ts_half.json": (["k"], ["zero timestamp"]),
 }
 REFUSED = {
-    "empty.json": "the file is empty Hint: was the profiler stopped before it could export?",
-    "no_traceEvents.json": "this JSON has no event list (`traceEvents`) "
+    "empty.json": "the file is empty. Hint: was the profiler stopped before it could export?",
+    "no_traceEvents.json": "this JSON has no event list (`traceEvents`). "
     "Hint: is it a trace of torch.profiler?",
 }
 

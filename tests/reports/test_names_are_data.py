@@ -38,12 +38,14 @@ NASTY = [
     "| a | `b` **c** [d](javascript:alert(1)) <b> $x$ __e__ ~~f~~ ![g](h)",
     'n0 [label="x"]; } digraph { "\\',
     "back\\slash\\N\\",
-    "\u202ereversed\u2066",
+    "\u202ereversed\u2066 \u061c\u200f\u2028",
     "\ud800 lone",
     "[red]markup[/] [/]",
     "%s {0} {name} ${HOME}",
     "",
 ]
+_OF_WRITING = set("\u061c\u200e\u200f\u2028\u202e\u2066")
+"""Characters that turn the direction of writing, or end a line."""
 NAMES = st.one_of(st.sampled_from(NASTY), st.text(max_size=40))
 
 
@@ -120,7 +122,7 @@ def test_no_control_character_reaches_the_terminal(form: Format, name: str) -> N
     """Neither escapes nor returns nor what turns the direction of writing; and all encodes."""
     shown = on_terminal(summary_of(name), form)
     assert {char for char in shown if unicodedata.category(char) in ("Cc", "Cs")} <= {"\n"}
-    assert not set("\u202e\u2066\u2028") & set(shown)
+    assert not _OF_WRITING & set(shown)
     shown.encode()
 
 
@@ -180,3 +182,4 @@ def test_a_name_in_the_page_is_text() -> None:
     nasty, plain = map(Texts, pages)
     assert nasty.tags <= plain.tags | {"p"}
     assert nasty.attributes <= plain.attributes
+    assert not _OF_WRITING & (set(pages[0]) - set(pages[1]))

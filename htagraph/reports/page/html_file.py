@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from htagraph.model.labels import printable
 from htagraph.reports.page.legend import color_rules
 from htagraph.writers.output_file import write_text
 
@@ -40,5 +41,5 @@ def write_html(
         style=f"{resource('page.css')}\n{color_rules()}\n{style}",
         **parts,
     )
-    write_text(out, text)
+    write_text(out, "\n".join(map(printable, text.split("\n"))))
     return Path(out)

@@ -5,7 +5,7 @@ const shown = Object.keys(path.rows).map(Number).sort((a, b) => a - b);
 let current = -1, opener = null;
 
 // The server of `htagraph view` has the trace beside the page, a file has not.
-const isServed = location.protocol === "http:" && location.pathname === "/report.html" &&
+const isServed = location.protocol === "http:" && /^\/[\w-]{43}\/report\.html$/.test(location.pathname) &&
   ["127.0.0.1", "localhost"].includes(location.hostname);
 
 function described(field, text, row) {
@@ -22,7 +22,7 @@ function described(field, text, row) {
 function place(start, dur) {
   const from = start + path.offset;
   if (isServed) {
-    const link = `/?ts=${from}&dur=${dur}`;
+    const link = `./?ts=${from}&dur=${dur}`;
     return [element("a", "Open in Perfetto at this time", { href: link, target: "_blank" })];
   }
   if (!path.file) return [];
