@@ -52,10 +52,8 @@ _POLLED_KERNEL = re.compile(r"(?<!cached_)notify_dispatch")
 
 _PART_OF_WAIT = 8
 """A host that spins continues so near to the end of the kernel, before or after: within as small a
-part of its wait (chosen)."""
-_NEAR_FACTOR = 2
-"""The same, in usual waits: a longer wait is not followed by a longer distance (27 to 67 us before
-the end, where waits of 20 to 28 ms on H800 ended)."""
+part of its wait (chosen). The counter is written in the kernel, not at its end (27 to 67 us before
+it, where waits of 20 to 28 ms on H800 ended)."""
 
 _FEWEST_QUERIES = 20
 """A loop of queries is as many in a row: each may be of another event, but hardly of so many
@@ -172,8 +170,7 @@ def _waits(structure: Structure, known: EdgeTable, quiet: Stretches, beside: _Be
     # The counter is written while the kernel runs: the host may continue before it ends.
     length_ns = (events.node_ts_ns[quiet.until] - events.node_ts_ns[quiet.since])[beside.stretch]
     polled = events.named(events.symbols.searched(_POLLED_KERNEL))[beside.work]
-    most_ns = np.minimum(_NEAR_FACTOR * usual, length_ns // _PART_OF_WAIT)
-    spins = polled & (np.abs(beside.distance_ns) <= most_ns)
+    spins = polled & (np.abs(beside.distance_ns) <= length_ns // _PART_OF_WAIT)
     # What spins on one kernel does not wait for another that happens to end there.
     reads &= ~np.isin(beside.stretch, beside.stretch[polled])
     waits: Bools = spins | (is_prompt & (reads | elapsed))

@@ -31,13 +31,13 @@ class SyncRecords(NamedTuple):
 
 @once
 def sync_records(structure: Structure) -> SyncRecords:
-    """Profiler's sync records that belong to a captured call."""
+    """Profiler's sync records that belong to a captured call and say what it waited for."""
     events = structure.events
     meaning_of = np.zeros(len(events.symbols), dtype=np.int8)
     for name, meaning in _RECORDED.items():
         if (code := events.symbols.code(name)) >= 0:
             meaning_of[code] = meaning
-    record = np.flatnonzero(events.kind == EventKind.SYNC)
+    record = np.flatnonzero((events.kind == EventKind.SYNC) & (meaning_of[events.name] > 0))
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(events.correlation[record], events.correlation[calls])
     record, found = record[found >= 0], found[found >= 0]

@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
+from htagraph.replay.aside import Aside, streams
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events
@@ -41,38 +44,44 @@ class Overlap(Change):
     chosen: Events
 
     def apply(self, draft: Draft) -> None:
-        """Drop the waits for the chosen work, and order the rest of its stream without it."""
-        dag, replay = draft.dag, draft.replay
-        events = dag.events
-        chosen = draft.events(self.chosen) & events.is_device
+        """Let what waited for the chosen work wait for what that had waited for.
+
+        So nothing happens earlier than if the chosen work were removed.
+        """
+        found = draft.once(self, partial(self._find, draft))
+        replay, lag_ns = draft.replay, draft.lag_ns
+        events, floor_ns = draft.dag.events, draft.dag.calibration.stream_floor_ns
+        there = (gather(lag_ns, found.into, 0) != DROPPED) & (lag_ns[found.through] != DROPPED)
+        into, out, tail = found.into[there], found.through[there], found.tail[there]
+        ran = (replay.owner >= 0) | (replay.kind == EdgeKind.SOURCE)
+        runs = gather(ran, into, default=False)  # a wait that is time of its tail, not a gap
+        head = replay.node[replay.head[out]]
+        inherited = EdgeTable.of(
+            replay.rule[out],
+            tail,
+            head,
+            lag_ns=np.where(runs, gather(lag_ns, into), 0)
+            + np.where(replay.owner[out] >= 0, 0, draft.weight_ns[out]),
+            event=np.where(runs, gather(replay.event, into), head >> 1),
+        )
+        gap_ns = events.ts_ns[found.after] - events.end_ns[found.before]
+        in_order = EdgeTable.of(
+            Rule.STREAM_ORDER,
+            2 * found.before + 1,
+            2 * found.after,
+            lag_ns=np.clip(gap_ns, 0, floor_ns),
+            event=found.after,
+        )
+        draft.drop(found.out)
+        draft.add(EdgeTable.concat([inherited, in_order]))
+
+    def _find(self, draft: Draft) -> Aside:
+        """What waits for the chosen work, and for what instead."""
+        chosen = draft.events(self.chosen) & draft.dag.events.is_device
         if not chosen.any():
             hint = "name kernels, as the question kernel_breakdown lists them by name."
             raise QueryError(f"{written(self.chosen)} matches no device work.", hint=hint)
-        head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
-        on_device = events.is_device[head] & events.is_device[tail] & (head != tail)
-        awaited = on_device & np.isin(replay.kind, (EdgeKind.STREAM, EdgeKind.SYNC))
-        awaited &= chosen[tail] & ~chosen[head]
-        rest = np.flatnonzero(events.is_device & ~chosen)
-        rest = rest[np.lexsort((events.ts_ns[rest], events.stream[rest], events.device[rest]))]
-        same = (events.stream[rest][1:] == events.stream[rest][:-1]) & (
-            events.device[rest][1:] == events.device[rest][:-1]
-        )
-        before, after = rest[:-1][same], rest[1:][same]
-        gap_ns = np.full(len(events), -1, dtype=np.int64)
-        order = awaited & (replay.kind == EdgeKind.STREAM)
-        gap_ns[head[order]] = (draft.lag_ns + draft.extra_ns)[order]
-        gap, kept = gap_ns[after], gap_ns[after] >= 0
-        kept &= events.end_ns[before] <= events.ts_ns[after]
-        draft.drop(awaited)
-        draft.add(
-            EdgeTable.of(
-                Rule.STREAM_ORDER,
-                2 * before[kept] + 1,
-                2 * after[kept],
-                lag_ns=gap[kept],
-                event=after[kept],
-            )
-        )
+        return Aside.of(draft.dag, draft.replay, chosen)
 
     def __str__(self) -> str:
         """Write it."""
@@ -128,15 +137,15 @@ class Fuse(Change):
         found = draft.once(self, partial(self._find, draft))
         draft.drop(found.launches)
         draft.clear(found.gaps)
-        draft.release(found.later)
+        draft.release(2 * found.later)
         draft.clear(found.calls)
         draft.drop(found.queue)
 
     def _find(self, draft: Draft) -> _Fused:
         """What is gone."""
         dag, replay = draft.dag, draft.replay
-        streams = replay.once("streams", partial(_streams, dag))
-        later = _later_members(*streams, *(draft.events(one) for one in self.chosen))
+        in_order = replay.once("streams", partial(streams, dag))
+        later = _later_members(*in_order, *(draft.events(one) for one in self.chosen))
         if not later.any():
             hint = "the question kernel_patterns lists sequences that recur."
             raise QueryError(f"{self}: no such kernels follow each other.", hint=hint)
@@ -180,18 +189,6 @@ def fuse(*chosen: Events) -> Fuse:
     if not chosen:
         raise QueryError("fuse needs at least one name.", hint="fuse('add', 'mul').")
     return Fuse(chosen)
-
-
-def _streams(dag: Dag) -> tuple[I64, Bools]:
-    """Device work by stream, and whether each runs on the stream of the one before."""
-    events = dag.events
-    work = np.flatnonzero(events.is_device)
-    work = work[np.lexsort((events.ts_ns[work], events.stream[work], events.device[work]))]
-    same = np.zeros(len(work), dtype=bool)
-    same[1:] = (events.stream[work[1:]] == events.stream[work[:-1]]) & (
-        events.device[work[1:]] == events.device[work[:-1]]
-    )
-    return work, same
 
 
 def _later_members(work: I64, same: Bools, *members: Bools) -> Bools:

@@ -241,10 +241,13 @@ class Draft:
         self.lag_ns[rows] = DROPPED
         self.extra_ns[rows] = 0
 
-    def release(self, work: I64) -> None:
-        """Let some device work start as soon as its stream allows."""
+    def release(self, nodes: I64) -> None:
+        """Let some nodes happen as soon as the edges into them allow, if there are any."""
+        places, offsets = self.replay.places[nodes], self.replay.offsets
+        places = places[places >= 0]
+        places = places[offsets[places] < offsets[places + 1]]
         self.release_ns = self.release_ns.copy()
-        self.release_ns[self.replay.places[2 * work]] = self.replay.first_ns
+        self.release_ns[places] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch.
@@ -264,6 +267,7 @@ class Draft:
         waits = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
         self.drop(into[~starts & np.isin(kind, waits)])
         events = np.flatnonzero(chosen)
+        self.release(2 * events + 1)
         self._at_once(np.concatenate([2 * events, 2 * events + 1]))
 
     def no_waits(self, rows: I64 | Bools) -> None:

@@ -232,7 +232,7 @@ class Replay:
         extra = np.concatenate([extra_ns, np.zeros(len(more), dtype=np.int64)])[order]
         wider = replace(
             self,
-            offsets=_offsets(heads, len(self.node)),
+            offsets=offsets_of(heads, len(self.node)),
             tail=np.concatenate([self.tail, place[more.tail].astype(np.int32)])[order],
             head=heads[order].astype(np.int32),
             lag_ns=lag,
@@ -251,7 +251,7 @@ def _within(first: I64, at: I64) -> I64:
     return ranges(first[at], first[at + 1] - first[at])
 
 
-def _offsets(head: npt.NDArray[np.integer], n_nodes: int) -> I64:
+def offsets_of(head: npt.NDArray[np.integer], n_nodes: int) -> I64:
     """Where the edges into each position begin, of edges sorted by head."""
     counts = np.bincount(head, minlength=n_nodes)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -275,7 +275,7 @@ def replay_of(dag: Dag) -> Replay:
     order = forward[np.argsort(head[forward], kind="stable")]
     node = dag.order.astype(np.int64)
     ts_ns = dag.events.node_ts_ns[node]
-    offsets = _offsets(head[order], len(node))
+    offsets = offsets_of(head[order], len(node))
     release = np.full(len(node), ts_ns[0] if len(ts_ns) else 0, dtype=np.int64)
     rooted = offsets[1:] == offsets[:-1]
     release[rooted] = ts_ns[rooted]

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from htagraph.compiler.passes import compile_events
+from htagraph.model.symbols import SymbolTable
 from htagraph.synth import timeline
 
 
@@ -214,3 +215,15 @@ def test_the_record_of_a_wait_may_come_before_its_call_in_the_file(arrows):
     dag = compile_events(replace(events, **turned))
 
     assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]
+
+
+def test_a_record_whose_name_means_nothing_leaves_the_meaning_of_its_call(rules):
+    """The profiler calls a wait "Unknown": the call still is one for the device."""
+    events = timeline("""
+        cpu 1    |[launch >a][sync @*                  ]
+        stream 7 |     [k1 <a         ]
+    """)
+    unknown = [text.replace("Context Sync", "Unknown") for text in events.symbols.texts]
+    dag = compile_events(replace(events, symbols=SymbolTable(unknown)))
+
+    assert rules(dag, "sync") == {"cudaDeviceSynchronize>": "call semantics"}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import rustworkx
 
 import htagraph as hg
+from htagraph.errors import QueryError
 from htagraph.explain.segment_causes import main_causes
 from htagraph.explain.segments import segment_labels
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.damage import HOLES
+from htagraph.model.kinds import KernelClass
+from htagraph.replay.changes import Remove
+from htagraph.replay.device_changes import Overlap
+from htagraph.replay.event_groups import LOADERS, of_class
+from htagraph.replay.host_changes import Prefetch
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.writers.dot import path_groups
 from tests.real_traces import TRACES, cases, located
@@ -20,6 +28,11 @@ MAX_EDGES = 60_000
 
 _MANY = ("captures/jobs/", "captures/pipelines/")
 """Ranks that are like each other."""
+ASIDE = [
+    (Prefetch(), Remove(LOADERS)),
+    *((Overlap(of_class(one)), Remove(of_class(one))) for one in KernelClass),
+]
+"""Changes that move work aside, and the same work gone."""
 
 pytestmark = pytest.mark.parametrize(
     "graph",
@@ -85,6 +98,23 @@ def test_a_replay_without_changes_gives_back_every_timestamp(graph: hg.TraceGrap
         assert np.array_equal(
             replayed(reading.replay), graph.dag.events.node_ts_ns[graph.dag.order]
         )
+
+
+def test_work_moved_aside_saves_no_more_than_if_it_were_gone(graph: hg.TraceGraph) -> None:
+    """Copies, communication and computation on streams of their own, and batches that workers load.
+
+    Of the whole trace that is a law. A window that opens later is shorter if it opens later, too,
+    so there it just holds: in what is judged, by every reading.
+    """
+    for window in (graph.window("trace"), graph.judged):
+        rehearsal = Rehearsal(graph.dag, window.interval)
+        for moved, gone in ASIDE:
+            for reading in rehearsal.readings:
+                with suppress(QueryError):
+                    left_ns = rehearsal.dur_ns(rehearsal.run([moved], reading).times_ns)
+                    least_ns = rehearsal.dur_ns(rehearsal.run([gone], reading).times_ns)
+
+                    assert left_ns >= least_ns
 
 
 def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:

@@ -10,13 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import htagraph as hg
+from htagraph.algorithms.intervals import union
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.queues import queues
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.questions import QUESTIONS
 from htagraph.replay.changes import Change, Remove, Scale
+from htagraph.replay.device_changes import Overlap
 from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.retimed import retimed
@@ -75,6 +78,28 @@ def test_without_an_event_nothing_happens_later_than_if_it_took_no_time(events, 
 
         assert (removed <= instant).all()
         assert (instant <= rehearsal.replay.ts_ns).all()
+
+
+@given(events=any_events, group=groups)
+def test_moving_work_aside_saves_no_more_than_removing_it(events, group):
+    """Nothing happens earlier, and the moved work of each stream takes the time it took."""
+    rehearsal = rehearsal_of(events, group)
+    chosen = group.find(rehearsal.dag) & events.is_device
+    assume(chosen.any())
+    for reading in rehearsal.readings:
+        moved = rehearsal.run([Overlap(group)], reading).times_ns
+        removed = rehearsal.run([Remove(group)], reading).times_ns
+
+        assert (removed <= moved).all()
+        assert (moved <= rehearsal.replay.ts_ns).all()
+        assert rehearsal.dur_ns(moved) >= busiest_ns(rehearsal.dag, chosen)
+
+
+def busiest_ns(dag: Dag, chosen: np.ndarray) -> int:
+    """For how long the busiest stream runs some work."""
+    events, stream = dag.events, queues(dag, "stream").of_event[chosen]
+    runs = union(stream, events.ts_ns[chosen], events.end_ns[chosen])
+    return int(np.bincount(runs.group, runs.end - runs.start).max())
 
 
 @given(events=any_events, by=st.sampled_from([0.0, 0.5, 2.0]))
