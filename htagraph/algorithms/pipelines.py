@@ -41,6 +41,8 @@ class Schedule(NamedTuple):
         end of the action that it needs until it could begin.
     release_ns : ndarray, unit=ns
         Earliest begin: that recorded for the first action of each worker.
+    early_ns : ndarray, unit=ns
+        How long it began before the end of the action whose result it needs, by the clocks.
     """
 
     order: I64
@@ -50,6 +52,7 @@ class Schedule(NamedTuple):
     lag_ns: I64
     transfer_ns: I64
     release_ns: I64
+    early_ns: I64
 
     def ends(self, dur_ns: I64 | None = None, transfer_ns: I64 | None = None) -> I64:
         """When each action ends, by position, if actions or transfers took other times.
@@ -68,7 +71,7 @@ class Schedule(NamedTuple):
         Examples
         --------
         >>> none, dur = np.full(2, -1), np.array([10, 4])
-        >>> both = Schedule(np.arange(2), none, none, dur, none, none, np.zeros(2, np.int64))
+        >>> both = Schedule(np.arange(2), none, none, dur, none, none, 0 * dur, 0 * dur)
         >>> both.slack(np.array([10, 10])).tolist()
         [0, 6]
         """
@@ -139,12 +142,13 @@ def schedule_of(
     worker, run, stage, phase, micro_batch, begin, end, waited = (one[order] for one in columns)
     place = np.arange(len(order))
     if not len(order):
-        return Schedule(order, place, place, end - begin, begin, begin, begin)
+        return Schedule(order, place, place, *[begin] * 5)
     by_worker = np.lexsort((place, worker))
     before = np.full(len(order), -1, dtype=np.int64)
     follows = np.diff(worker[by_worker]) == 0
     before[by_worker[1:][follows]] = by_worker[:-1][follows]
     needs = _needed(run, stage, phase, micro_batch)
+    early = np.where(needs >= 0, np.maximum(gather(end, needs, 0) - begin, 0), 0)
     needs = np.where(needs < place, needs, -1)
     since = begin - gather(end, needs, 0)
     # An input that was there before the worker waited is not what it waited for.
@@ -155,7 +159,7 @@ def schedule_of(
     waited = np.where(is_input, waited, 0)
     lag = np.where(before >= 0, begin - gather(end, before, 0) - waited, 0)
     release = np.where(before >= 0, begin.min(), begin - waited)
-    return Schedule(order, before, needs, end - begin, lag, transfer, release)
+    return Schedule(order, before, needs, end - begin, lag, transfer, release, early)
 
 
 def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule | None:
@@ -184,7 +188,7 @@ def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule |
     at = np.full(len(order) + 1, -1, dtype=np.int64)
     at[order] = place
     none = np.zeros_like(place)
-    return Schedule(order.astype(np.int64), at[before[order]], at[needs[order]], *[none] * 4)
+    return Schedule(order.astype(np.int64), at[before[order]], at[needs[order]], *[none] * 5)
 
 
 def _usual_transfer(kind: I64, since: I64, is_known: Bools) -> I64:

@@ -69,9 +69,8 @@ class Pipeline:
     @cached_property
     def contradicted(self) -> I64:
         """Steps in which an action began before the one that it needs had ended, by the clocks."""
-        one = self.schedule
-        early = (one.needs >= 0) & (one.transfer_ns < -ONE_HOST_NS)
-        return np.unique(self.column("step")[one.order[early]])
+        early = self.schedule.early_ns > ONE_HOST_NS
+        return np.unique(self.column("step")[self.schedule.order[early]])
 
     @property
     def n_stages(self) -> int:

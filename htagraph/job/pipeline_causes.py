@@ -216,6 +216,8 @@ class PipelineCauses:
     def _ask_transfer(self) -> None:
         """Transfers that take longer than most."""
         rows = np.flatnonzero(self.schedule.needs >= 0)
+        if not len(rows):
+            return  # all actions are shorter than the clocks are uncertain
         transfer = self.schedule.transfer_ns
         usual = int(np.median(transfer[rows]))
         worst = rows[int(transfer[rows].argmax())]

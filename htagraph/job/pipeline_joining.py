@@ -110,17 +110,21 @@ def _in_common_time(
 
 
 def _with_stages(acts: pd.DataFrame) -> pd.DataFrame:
-    """Actions with stage and replica; none where some ranks name stages and others do not."""
+    """Actions with stage and replica; none where only some ranks name stages, or begin in turn."""
     is_named = acts["stage"] >= 0
     if is_named.all():
         held = acts[["rank", "stage"]].drop_duplicates().sort_values(["rank", "stage"])
         own = held["stage"].astype(str).groupby(held["rank"]).agg(", ".join)
         replica = own.groupby(own).cumcount()
         return acts.assign(replica=acts["rank"].map(replica).to_numpy(np.int64))
+    none = acts.iloc[:0].assign(replica=np.empty(0, dtype=np.int64))
     if is_named.any():
-        return acts.iloc[:0].assign(replica=np.empty(0, dtype=np.int64))
+        return none
     begun = acts[acts["phase"] == FORWARD].groupby(["step", "rank"])["begin_ns"].min()
-    place = begun.groupby("step").rank().groupby("rank").median().rank(method="first") - 1
+    usual = begun.groupby("step").rank().groupby("rank").median()
+    if usual.duplicated().any():  # ranks that take turns are no stages
+        return none
+    place = usual.rank() - 1
     stage = acts["rank"].map(place).fillna(-1).astype(np.int64)
     return acts.assign(stage=stage, replica=np.int64(0))
 

@@ -1,7 +1,7 @@
 """Breaks jobs.
 
 Ranks of simulated jobs are damaged as `tests.fuzzing.traces` damages traces; ranks also vanish, are
-cut off, are of another job, or claim to be others. Whatever is left is asked for its path across
+cut off, are of another job, claim to be others, or are exchanged. Whatever is left is asked for its path across
 ranks and for everything else, and gives an answer, or an error of the package.
 """
 
@@ -25,6 +25,7 @@ from htagraph.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
 from tests.fuzzing.traces import damaged
+from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -43,6 +44,7 @@ def sources() -> tuple[tuple[dict[str, Any], ...], ...]:
         training_job(ranks=2, steps=2, layers=1, straggler=1),
         training_job(ranks=3, steps=1, layers=2, max_offset_ns=3_000_000),
         training_job(ranks=4, steps=2, layers=1, straggler=2, delay_ns=5_000_000),
+        training_job(ranks=2, steps=2, layers=1, pipeline=2, micro_batches=2),
     )
     found = []
     for job in jobs:
@@ -50,7 +52,8 @@ def sources() -> tuple[tuple[dict[str, Any], ...], ...]:
             simulate_job(job).write(folder)
             files = sorted(Path(folder).iterdir())
             found.append(tuple(load_document(file) for file in files))
-    return tuple(found)
+    zoo = sorted((CAPTURES / "jobs" / "zoo_2").glob("rank*.gz"))
+    return (*found, tuple(load_document(file) for file in zoo))
 
 
 def load_document(file: Path) -> dict[str, Any]:
@@ -64,6 +67,10 @@ def mutated(rng: random.Random) -> bytes:
     documents = [json.loads(json.dumps(each)) for each in rng.choice(sources())]
     if rng.random() < 0.1:
         documents.append(json.loads(json.dumps(rng.choice(rng.choice(sources())))))
+    if rng.random() < 0.1:
+        told = [document.get("distributedInfo") for document in documents]
+        for document, other in zip(documents, rng.sample(told, len(told)), strict=True):
+            document["distributedInfo"] = other
     texts = []
     for document in documents:
         if rng.random() < 0.5:

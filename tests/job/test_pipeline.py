@@ -82,3 +82,14 @@ def test_a_step_is_contradicted_if_an_action_begins_before_its_input_ended() -> 
     moved = acts.assign(begin_ns=acts["begin_ns"] - 5_000_000 * early)
     assert pipeline.contradicted.tolist() == []
     assert replace(pipeline, actions=moved).contradicted.tolist() == [1]
+
+
+def test_a_step_is_contradicted_if_an_action_ends_before_its_input() -> None:
+    """In step 1, stage 1 is done with its first forward before stage 0 begins it."""
+    pipeline = drawn(2, 2, usual)
+    acts = pipeline.actions
+    first = (acts["step"] == 1) & (acts["phase"] == "F") & (acts["micro_batch"] == 0)
+    late = first & (acts["stage"] == 0)
+    moved = acts.assign(end_ns=acts["end_ns"] + 500_000_000 * late)
+
+    assert replace(pipeline, actions=moved).contradicted.tolist() == [1]
