@@ -67,8 +67,6 @@ from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
 from htagraph.trace import kept_index
 
-Arrays = dict[str, npt.NDArray[Any]]
-_Kept = TypeVar("_Kept")
 
 PART_BYTES = 256 << 20
 """Bytes of text in a part: 0.7 million events, which take 0.8 GB of memory, and three times as much
