@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from time import process_time
 
@@ -158,7 +159,7 @@ Collective = tuple[str, int, str] | tuple[str, int, str, str]
 def write(
     folder: Path,
     rank: int,
-    entered: list[Collective],
+    entered: Sequence[Collective],
     *,
     states: str = "",
     groups: dict[str, list[int]] | None = None,
