@@ -19,8 +19,6 @@ from htagraph.writers.output_file import new_folder
 if TYPE_CHECKING:  # `import htagraph` does without zipfile
     from zipfile import ZipInfo
 
-__all__ = ["Entry", "entry_of"]
-
 _ENDS = 1 << 16
 """Bytes at each end of a file that identify it in a cache (chosen)."""
 

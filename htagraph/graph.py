@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from htagraph.explain.default_window import DefaultWindow
     from htagraph.findings.verdict import Verdict
 
-__all__ = ["TraceGraph"]
-
 _N_DAMAGED = 2
 """Sentences on damage below an answer: chosen, `damage` has all."""
 

@@ -67,9 +67,6 @@ from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
 from htagraph.trace import kept_index
 
-__all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
-
-
 PART_BYTES = 256 << 20
 """Bytes of text in a part: 0.7 million events, which take 0.8 GB of memory, and three times as much
 if the parts around it are read as well. Parts of half the size learn less and read more twice. A

@@ -20,8 +20,6 @@ from htagraph.model.recording import Origin, Recording
 from htagraph.readers.graph_checks import check_graph, check_places, check_recording
 from htagraph.readers.kineto.event_args import ArgsIndex
 
-__all__ = ["BROKEN", "arg_places", "arrays_in", "compiled_of", "graph_of", "read_graph"]
-
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '([<>|][biuf]\d)', 'fortran_order': False, "
     rb"'shape': \(([\d, ]*)\), \} *\n",

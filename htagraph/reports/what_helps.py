@@ -18,14 +18,6 @@ from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.predictions import Trials
 
-__all__ = [
-    "ALONE",
-    "NOT_REPLAYED",
-    "UNCHANGED",
-    "clocks_in_words",
-    "first_changes",
-]
-
 ALONE = "What the run is shorter by with each change alone, replayed. Savings do not add up."
 NOT_REPLAYED = (
     "This job has too many events to be replayed for a report; htagraph what-if handles larger "

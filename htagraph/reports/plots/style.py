@@ -24,13 +24,6 @@ from htagraph.reports.plots.drawing import Drawing
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = [
-    "BOUND_COLORS", "CAUSE_COLORS", "CLASS_COLORS", "LEGIBLE_PX", "TimeUnit", "bars", "color_of",
-    "durations_axis", "hatched", "label", "named_rows", "new_figure", "no_figure", "of_frame",
-    "of_path", "percent", "series_line", "series_marker", "step_lines", "stepped",
-    "time_axis", "track_labels", "translucent",
-]  # fmt: skip
-
 _P = ParamSpec("_P")
 
 BOUND_COLORS = {bound.label: color for bound, color in COLORS.items()}
