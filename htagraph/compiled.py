@@ -17,16 +17,6 @@ from htagraph.readers.rank_paths import file_of
 from htagraph.readers.storage import n_bytes_of, path_of
 from htagraph.trace import Trace, load
 
-__all__ = [
-    "Compiled",
-    "LoadOptions",
-    "compiled",
-    "kept_file",
-    "load_graph",
-    "opened",
-    "packed",
-]
-
 _SMALL_BYTES = 4 << 20
 """Files up to this size are read with their Python stacks.
 

@@ -104,6 +104,36 @@ def test_twenty_times_as_many_cost_less_than_a_hundred_times_as_much(
     assert seconds_for(made(20_000)) < 100 * seconds_for(made(1_000))
 
 
+def threads_meanwhile(n: int) -> list[Event]:
+    """A thread runs code that is not recorded, while new threads run one operator each."""
+    events = [op("op", 100 * k, 60, tid=k) for k in range(2, n)]
+    events += [op("main", 100 * k + 90, 5) for k in range(1, n + 1)]
+    overhead = {"cat": "overhead", "pid": -1, "tid": 0}
+    return events + [op("Resource", 100 * k + 3, 2, **overhead) for k in range(2, n)]
+
+
+def seconds_to_explain(events: list[Event]) -> float:
+    """CPU time to say what the path was, and what else ran; the graph is there."""
+    graph = hg.load(json.dumps(events).encode()).compile()
+    found: list[int] = []
+
+    def explain() -> None:
+        texts = graph.critical_path().attributed_time["meanwhile"]
+        found.append(int((texts != "").sum()))
+        found.append(int(graph.profiler_overhead()["n_placed"].sum()))
+
+    seconds = cpu_seconds(explain)
+    assert min(found) > len(events) / 4  # it was asked
+    return seconds
+
+
+def test_what_threads_ran_meanwhile_is_found_at_once_for_all() -> None:
+    """Each was compared with all events: 16 times as long for four times as many."""
+    assert seconds_to_explain(threads_meanwhile(20_000)) < 30 * seconds_to_explain(
+        threads_meanwhile(1_000)
+    )
+
+
 @pytest.mark.slow
 def test_a_long_name_takes_its_own_room_only() -> None:
     """One of 3 MB took 3.9 GB: each of 300 others took as much in an array of text."""
