@@ -105,9 +105,7 @@ def find_job_bounds(
 
 def _nothing_said(path: JobPath, why: str) -> Verdict:
     """No verdict on the window of a path."""
-    return Verdict(
-        (), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True
-    )
+    return Verdict((), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True)
 
 
 def _told(
