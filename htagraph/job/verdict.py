@@ -36,8 +36,6 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
 from htagraph.replay.predictions import Trials
 
-__all__ = ["find_job_bounds"]
-
 
 def find_job_bounds(
     path: JobPath,
