@@ -1,8 +1,8 @@
 """Breaks jobs.
 
-Ranks of simulated jobs are damaged as `tests.fuzzing.traces` damages traces; ranks also vanish, are
-cut off, are of another job, claim to be others, or are exchanged. Whatever is left is asked for its
-path across ranks and for everything else, and gives an answer, or an error of the package.
+Ranks of jobs are damaged as `tests.fuzzing.traces` damages traces; ranks also vanish, are cut off,
+are of another job, claim to be others, or are exchanged. Whatever is left is asked for its path
+across ranks and for everything else, and gives an answer, or an error of the package.
 """
 
 from __future__ import annotations
