@@ -50,8 +50,11 @@ _COMMAND = re.compile(
 )
 _LANGUAGES = ("bash", "console", "python")
 _ROOT = Path(__file__).parents[1]
-_REAL_JOB = Path("tests/data/captures/jobs/ddp_sleep_4")
-_REAL_HANG = Path("tests/data/captures/flight_recorder/hangs/other_order")
+_REAL = (
+    "tests/data/captures/jobs/ddp_sleep_4",
+    "tests/data/captures/flight_recorder/hangs/other_order",
+    "tests/data/captures/pipelines/pp4_1f1b_slow",
+)
 WIDTH = "100"
 """Columns of the terminal of documents."""
 
@@ -168,14 +171,14 @@ def _run(command: str) -> str:
 
 
 def write_captures(folder: Path) -> None:
-    """Write the traces that documents name: the demo's, a rank's, a job's, and a real job."""
+    """Write the traces that documents name: the demo's, a rank's, a job's, and real jobs."""
     runs = folder / "htagraph-demo"
     runs.mkdir()
     for fault in PLANTED:
         shutil.copy(demo_trace(fault), runs)
     shutil.copytree(demo_trace("job"), runs / "job")
     shutil.copytree(demo_trace("job"), folder / "traces")
-    for real in (_REAL_JOB, _REAL_HANG):
+    for real in _REAL:
         shutil.copytree(_ROOT / real, folder / real)
     simulate(training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
 
