@@ -130,7 +130,10 @@ def _own_lags(dag: Dag, replay: Replay, share: float | None) -> I64:
 
 
 def _gaps_wait(dag: Dag, replay: Replay) -> Replay | None:
-    """Replay in which host gaps wait for the last device work that ended in them."""
+    """Replay in which host gaps wait for the last device work that ended in them.
+
+    Not what ends at the very end of a gap: which of two at one time is first, only the file says.
+    """
     events = dag.events
     is_gap = (replay.event < 0) | (gather(events.kind, replay.event) == EventKind.ANNOTATION)
     usual_ns = max(dag.calibration.launch_usual_ns, dag.calibration.stream_usual_ns)
@@ -138,12 +141,11 @@ def _gaps_wait(dag: Dag, replay: Replay) -> Replay | None:
     work = np.flatnonzero(events.is_device)
     if not len(rows) or not len(work):
         return None
-    work = work[np.argsort(events.end_ns[work], kind="stable")]
+    work = work[np.lexsort((events.tiebreak[work], events.end_ns[work]))]
     until_ns = replay.ts_ns[replay.head[rows]]
-    last = np.searchsorted(events.end_ns[work], until_ns, side="right") - 1
+    last = np.searchsorted(events.end_ns[work], until_ns) - 1
     left_ns = until_ns - events.end_ns[work[np.maximum(last, 0)]]
     waits = (last >= 0) & (left_ns <= usual_ns + _NEAR * replay.lag_ns[rows])
-    waits &= replay.places[2 * work[np.maximum(last, 0)] + 1] < replay.head[rows]
     rows, work, left_ns = rows[waits], work[last[waits]], left_ns[waits]
     if not len(rows):
         return None

@@ -10,6 +10,8 @@ from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, readings
 from htagraph.replay.replay import replay_of
 from htagraph.synth import timeline
+from tests.event_rows import taken
+from tests.real_traces import located
 
 
 def _compiled(drawing: str) -> hg.TraceGraph:
@@ -26,6 +28,29 @@ def test_a_gap_may_wait_for_work_that_ends_in_its_last_tenth(left_us, waits):
     found = {reading.assumption for reading in readings(graph.dag, replay_of(graph.dag))}
 
     assert (Assumption.GAPS_WAIT in found) is waits
+
+
+def test_what_ends_with_a_gap_is_judged_alike_in_any_order_of_the_file():
+    """A kernel that ends at the very time at which the gap does: the file says which is first."""
+    kernel = "[gemm <a".ljust(1_004) + "]"
+    events = timeline(f"cpu 1 |[launch >a]{' ' * 1_000}[aten::b]\nstream 7 |      {kernel}")
+    assert events.end_ns[events.is_device].max() in events.ts_ns
+    found = []
+    for order in (np.arange(len(events)), np.arange(len(events))[::-1]):
+        dag = hg.Trace.from_events(taken(events, order)).compile().dag
+        found.append([reading.assumption for reading in readings(dag, replay_of(dag))])
+
+    assert found[0] == found[1]
+
+
+@pytest.mark.public("hta/trace_diff/control/control.json.gz")
+def test_a_saving_has_the_same_interval_in_any_order_of_the_file():
+    """The upper ends differed by 44 us."""
+    trace = hg.load(located("hta/trace_diff/control/control.json.gz"))
+    order = np.random.default_rng(1).permutation(len(trace.recording.events))
+    again = hg.Trace.from_events(taken(trace.recording.events, order))
+
+    assert again.compile().opportunities().equals(trace.compile().opportunities())
 
 
 @pytest.mark.parametrize(("n_bound", "expected_us"), [(4, 6), (6, 10)])
