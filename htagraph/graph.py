@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from htagraph.explain.default_window import DefaultWindow
     from htagraph.findings.verdict import Verdict
 
-__all__ = ["TraceGraph"]
-
 _N_DAMAGED = 2
 """Sentences on damage below an answer: chosen, `damage` has all."""
 
@@ -443,12 +441,12 @@ class TraceGraph(Questions):
 
     def __repr__(self) -> str:
         """Summary in one line."""
-        where = "" if self.asked in (None, self.dag.span) else f"{self.asked.name}, "
+        steps = human_count(self.n_steps or len(self.steps), "step")
+        name = "" if self.asked in (None, self.dag.span) else self.asked.name
+        where = f"{name}, " if name not in ("", steps) else ""
         return (
             f"TraceGraph(rank={self.rank}, {where}{human_count(len(self._event_rows), 'event')}, "
-            f"{human_count(len(self._edge_rows), 'edge')}, "
-            f"{human_count(self.n_steps or len(self.steps), 'step')}, "
-            f"{human_duration(self.dur_ns)})"
+            f"{human_count(len(self._edge_rows), 'edge')}, {steps}, {human_duration(self.dur_ns)})"
         )
 
     def _repr_html_(self) -> str:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from htagraph.replay.rehearsal import Rehearsal
     from htagraph.writers.path_tracks import DrawnPath
 
-__all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
-
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
 

@@ -16,16 +16,6 @@ import pandas as pd
 from htagraph.errors import QueryError, one_of
 from htagraph.synonyms import targets_of
 
-__all__ = [
-    "ARGS_READERS",
-    "QUESTIONS",
-    "Question",
-    "Questions",
-    "check_options",
-    "question_of",
-    "unknown_question",
-]
-
 Question = Callable[..., "pd.DataFrame"]
 """A function of a graph's data, a window and options."""
 

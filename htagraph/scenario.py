@@ -23,8 +23,6 @@ from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
 
-__all__ = ["Scenario", "what_if"]
-
 
 @dataclass(frozen=True, repr=False)
 class Scenario:

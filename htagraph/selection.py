@@ -29,8 +29,6 @@ from htagraph.writers.answering import answers
 if TYPE_CHECKING:
     from htagraph.algorithms.reach import PyDiGraph
 
-__all__ = ["Selection", "collective", "hop", "kernel", "launch", "op"]
-
 Via = str | tuple[str, ...] | None
 
 

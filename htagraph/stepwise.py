@@ -68,8 +68,6 @@ from htagraph.replay.excerpt import cut_out
 from htagraph.trace import kept_index
 from htagraph.writers.graph_file import write_arrays
 
-__all__ = ["PART_BYTES", "Stepwise", "stepwise_verdict"]
-
 Arrays = dict[str, npt.NDArray[Any]]
 _Kept = TypeVar("_Kept")
 

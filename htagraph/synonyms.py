@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from htagraph.errors import closest
 
-__all__ = ["SYNONYMS", "VERBS_OF_ANSWERS", "Target", "targets_of"]
-
 _WORD = re.compile(r"[a-z0-9]+")
 _MOST = 3
 """Targets that a hint names: chosen, the first is the nearest."""

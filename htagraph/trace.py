@@ -49,8 +49,6 @@ from htagraph.writers.output_file import new_folder
 if TYPE_CHECKING:
     from htagraph.readers.kineto.file_index import FileIndex
 
-__all__ = ["Trace", "is_kineto", "kept_index", "load"]
-
 
 def _reader(name: str) -> Reader:
     """The reader of a package in `readers`, imported with the first file that needs it."""

@@ -234,7 +234,7 @@ def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
     assert "Judged in" in whole
     assert re.search(r"CPU work costs 8\d% of this run: 243 ms a step would be 4\d\.\d ms", whole)
     step = report("-q", "--no-files", "-w", "ProfilerStep#5")
-    assert "CPU work costs 81% of this run: 220 ms would be 42.7 ms without it." in step
+    assert "CPU work costs 81% of this step: 220 ms would be 42.7 ms without it." in step
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,6 @@ import pandas as pd
 
 from htagraph.model.labels import printable
 
-__all__ = [
-    "CHARACTERS_PER_TOKEN",
-    "LEAST_TOKENS",
-    "LONGEST_NAME",
-    "MOST_TOKENS",
-    "Part",
-    "as_json",
-    "fitted",
-    "plain",
-    "rows_part",
-]
-
 CHARACTERS_PER_TOKEN = 4
 """Estimate for English and JSON, chosen. Pinned by `test_budget.py`, which measures answers."""
 

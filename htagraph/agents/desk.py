@@ -19,8 +19,6 @@ from htagraph.agents.tools import TOOLS
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
 from htagraph.model.progress import Progress, begin_stage, listening
 
-__all__ = ["INSTRUCTIONS", "AbandonedError", "Desk", "Report"]
-
 INSTRUCTIONS = (
     "htagraph finds what limits a PyTorch run, from traces of the PyTorch profiler. Begin with "
     "`captures` (which traces are there), then `verdict` on a trace, or on a folder with the ranks "

@@ -17,8 +17,6 @@ from htagraph.path import CriticalPath
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.report_folder import ReportOrigin
 
-__all__ = ["helpful_changes", "notes_part", "path_window", "verdict_parts", "window_head"]
-
 _CHANGES = ("change", "saves_ns", "low_ns", "high_ns", "saves_share")
 
 _N_EVIDENCE = 2

@@ -13,8 +13,6 @@ from htagraph.readers.captures import CaptureName, choose_capture, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.rank_paths import file_of
 
-__all__ = ["Root"]
-
 
 @dataclass(frozen=True)
 class Root:

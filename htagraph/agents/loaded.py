@@ -16,8 +16,6 @@ from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.trace import Trace
 
-__all__ = ["Loaded", "LoadedRun"]
-
 _MOST_EVENTS = 10_000_000
 """Events that stay loaded, chosen: a few GB. `docs/agents.md` states it, and a test reads that."""
 

@@ -27,8 +27,6 @@ from htagraph.agents.desk import INSTRUCTIONS, AbandonedError, Desk
 from htagraph.agents.files import Root
 from htagraph.agents.tools import TOOLS
 
-__all__ = ["serve"]
-
 _REPORTS_EVERY_S = 0.25
 """Seconds between progress reports, chosen: a bar that moves. Pinned by `test_mcp.py`."""
 

@@ -19,8 +19,6 @@ from htagraph.readers.discover import holds_several
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
-__all__ = ["Session", "Target"]
-
 
 @dataclass(frozen=True)
 class Session:

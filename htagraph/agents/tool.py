@@ -14,8 +14,6 @@ from htagraph.agents.budget import LEAST_TOKENS, LONGEST_NAME, MOST_TOKENS, Part
 from htagraph.agents.target import Session, Target
 from htagraph.errors import QueryError, did_you_mean, one_of
 
-__all__ = ["Options", "RunTool", "TableTool", "Texts", "Tokens", "Tool", "Window"]
-
 _NEXT = "offset={next}, or a larger max_tokens."
 
 

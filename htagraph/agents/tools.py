@@ -49,8 +49,6 @@ from htagraph.reports.prediction import (
 from htagraph.scenario import what_if
 from htagraph.synonyms import targets_of
 
-__all__ = ["TOOLS"]
-
 _SEGMENT = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
 _KERNELS = (
     *("rank", "group", "class", "sum_ns", "share", "on_path_ns"),

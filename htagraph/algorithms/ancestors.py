@@ -8,8 +8,6 @@ import numpy.typing as npt
 from htagraph.model.arrays import I32, I64, Bools, Rows
 from htagraph.native.passes import compiled
 
-__all__ = ["depths", "highest", "nearest", "parents_first", "sums_under"]
-
 Parents = npt.NDArray[np.integer]
 
 

@@ -17,8 +17,6 @@ from htagraph.algorithms.gather import ranges
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["bind", "topological_order"]
-
 
 @compiled
 def _bind(

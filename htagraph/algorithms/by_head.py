@@ -15,8 +15,6 @@ import numpy.typing as npt
 from htagraph.model.arrays import I8, I32, I64
 from htagraph.native.passes import compiled
 
-__all__ = ["EdgeColumns", "InOrder", "by_head"]
-
 _DTYPES: tuple[Any, ...] = (np.int32, np.int32, np.int8, np.int64, np.int32, np.int8)
 
 _MANY = 32

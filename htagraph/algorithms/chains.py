@@ -9,8 +9,6 @@ import numpy as np
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["Chains", "chains"]
-
 
 class Chains(NamedTuple):
     """Chains of nodes, in the order in which they were found."""

@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import F64
 
-__all__ = ["log_chance"]
-
 
 def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayLike) -> F64:
     """Upper bound of the log of the chance that at least `n_matched` of `n_all` match.

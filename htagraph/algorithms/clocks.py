@@ -22,8 +22,6 @@ import numpy.typing as npt
 from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["ONE_HOST_NS", "Clock", "ClockFit", "fit_clock", "follow", "shared_clock", "to_common"]
-
 _PPB = 1_000_000_000
 """A unit: parts per billion of all."""
 _FEWEST_FOR_DRIFT = 8

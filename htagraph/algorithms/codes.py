@@ -13,8 +13,6 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.model.arrays import I64, Bools
 
-__all__ = ["as_narrow", "distinct", "is_in", "largest", "n_alike"]
-
 Codes = npt.NDArray[np.integer]
 
 _SPARSE = 16

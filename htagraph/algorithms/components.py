@@ -7,8 +7,6 @@ import numpy as np
 from htagraph.model.arrays import I32
 from htagraph.native.passes import compiled
 
-__all__ = ["components"]
-
 
 @compiled
 def _join(tail: I32, head: I32, root: I32) -> None:

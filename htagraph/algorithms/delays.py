@@ -7,8 +7,6 @@ import numpy as np
 from htagraph.model.arrays import F64, I64
 from htagraph.native.passes import compiled
 
-__all__ = ["new_delays"]
-
 
 @compiled
 def _new_delays(seen: I64, since: I64, delay: I64, begin: I64, new: I64, total: F64) -> None:

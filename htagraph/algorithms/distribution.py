@@ -8,8 +8,6 @@ import numpy as np
 
 from htagraph.model.arrays import F64, I64
 
-__all__ = ["Distribution", "distribution"]
-
 
 class Distribution(NamedTuple):
     """Statistics of the values of each group, groups ascending.

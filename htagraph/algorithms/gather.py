@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import I64
 
-__all__ = ["gather", "ranges"]
-
 _AT_ONCE = 1 << 16
 """Rows a block: numpy copies 32-bit rows to 64 bits, and the copy fits into the cache. Changes only
 the speed."""

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import I64
 
-__all__ = ["Cover", "Intervals", "States", "gaps", "states", "sum_by_code", "union"]
-
 _AT_ONCE = 1 << 18
 """Rows a block: numpy copies them to 64 bits twice. Changes only memory and speed."""
 _EXACT_IN_FLOAT = 2.0**52

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["group_starts", "last_before", "last_of_groups", "match_keys", "running_latest"]
-
 
 def match_keys(keys: I64, table_keys: I64) -> I64:
     """Position of the first occurrence of each key in an unsorted table, -1 where it is absent.

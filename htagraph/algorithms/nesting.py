@@ -30,8 +30,6 @@ from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 
-__all__ = ["Nesting", "nest"]
-
 _RUN = 16
 """Intervals that are sorted by insertion, before runs are merged. Changes only the speed."""
 

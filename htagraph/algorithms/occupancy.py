@@ -16,8 +16,6 @@ import numpy as np
 from htagraph.model.arrays import I64
 from htagraph.model.devices import DeviceProperties
 
-__all__ = ["Limit", "Residency", "residency"]
-
 _REGISTER_UNIT = 256
 """Registers are allocated to warps in multiples of this (``cuda_occupancy.h``)."""
 _PARTS = 4

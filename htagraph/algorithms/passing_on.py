@@ -7,8 +7,6 @@ import numpy as np
 from htagraph.model.arrays import F64, I64
 from htagraph.native.passes import compiled
 
-__all__ = ["pass_on"]
-
 
 @compiled
 def _pass_on(

@@ -23,8 +23,6 @@ import numpy as np
 from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, WEIGHT
 from htagraph.model.arrays import I64
 
-__all__ = ["SCHEDULES", "Order", "order_of", "round_of"]
-
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 """Schedules that have an order here."""
 

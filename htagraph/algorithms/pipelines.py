@@ -20,8 +20,6 @@ from htagraph.algorithms.matching import match_keys
 from htagraph.algorithms.retime import latest_times, retime
 from htagraph.model.arrays import I32, I64, Bools
 
-__all__ = ["FORWARD", "GRADIENT", "INPUT", "PHASES", "WEIGHT", "Schedule", "planned", "schedule_of"]
-
 PHASES = ("F", "B", "I", "W")
 """Phases of an action: forward; backward, or its two parts: gradients of the input, of weights."""
 

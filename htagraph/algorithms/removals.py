@@ -21,8 +21,6 @@ from htagraph.algorithms.retime import latest_times, retime
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["retime_without"]
-
 _BLOCK = 16
 """Groups per pass: two cache lines of times a node."""
 _NEVER = -(2**61)

@@ -15,8 +15,6 @@ import numpy as np
 from htagraph.model.arrays import I32, I64
 from htagraph.native.passes import compiled
 
-__all__ = ["DROPPED", "NO_DEADLINE", "latest_times", "residuals", "retime"]
-
 DROPPED = -(2**61)
 """Weight of an edge that is not there."""
 NO_DEADLINE = 2**62

@@ -18,8 +18,6 @@ import numpy as np
 from htagraph.model.arrays import I32, I64
 from htagraph.native.passes import compiled
 
-__all__ = ["Rows", "rows"]
-
 
 class Rows(NamedTuple):
     """A row for each interval, and the boundaries in the order in which a viewer reads them.

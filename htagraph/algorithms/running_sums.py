@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import F64, I64
 
-__all__ = ["RunningSums"]
-
 
 class RunningSums:
     """Sums over intervals that run at once.

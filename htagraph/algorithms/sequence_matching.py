@@ -16,8 +16,6 @@ from htagraph.algorithms.gather import ranges
 from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["Timed", "align", "likely_offsets"]
-
 _SAME = 6_000
 """Evidence of equal symbols."""
 _AWAY = 2_000

@@ -15,8 +15,6 @@ import numpy as np
 from htagraph.model.arrays import I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["Repeats", "repeats"]
-
 
 class Repeats(NamedTuple):
     """Occurrences of repeated sequences that do not overlap themselves.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["ancestors", "descendants"]
-
 
 @compiled
 def _forward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools) -> None:

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from htagraph.errors import GraphError
 from htagraph.model.arrays import I64
 
-__all__ = ["check_tiling", "not_tiled"]
-
 
 def check_tiling(
     what: str,

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import F64, I64
 
-__all__ = ["TransferFit", "fit_transfers"]
-
 _FEWEST_SIZES = 3
 """Distinct sizes that a line needs: two always fit."""
 _LEAST_RANGE = 4

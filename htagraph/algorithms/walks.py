@@ -10,8 +10,6 @@ from htagraph.errors import TraceLimitError
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled
 
-__all__ = ["Walks", "origins", "walk_back", "walk_lengths", "walks_back"]
-
 MOST_STEPS = 10_000_000
 MOST_STEPS_PER_EDGE = 32
 """Walks together may take this many edges, plus each edge this often. Walks of one stream do not

@@ -20,8 +20,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import F64
 
-__all__ = ["FEWEST", "Error", "Sample", "ends_apart", "range_if_apart", "welch"]
-
 FEWEST = 3
 """Values that a sample needs: of two, the spread is known too badly for any verdict."""
 

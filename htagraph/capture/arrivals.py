@@ -11,8 +11,6 @@ from pathlib import Path
 
 from htagraph.capture.trace_name import TraceName
 
-__all__ = ["POLL_S", "Arrivals", "ranks_in_words"]
-
 POLL_S = 1.0
 """Seconds between checks, chosen: no answer depends on it, and a network disk can bear it."""
 

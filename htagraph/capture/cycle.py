@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-__all__ = ["Cycle"]
-
 _FAR = 10_000
 """Steps within which the next cycle must begin, chosen: later ones get a report of their own.
 Pinned by `tests/capture/test_handler.py`."""

@@ -20,8 +20,6 @@ from htagraph.capture.trace_file import TraceFile
 from htagraph.capture.trace_name import TraceName
 from htagraph.errors import HTAGraphError
 
-__all__ = ["TraceHandler", "handler"]
-
 _PAGES = ("report.html", "summary.md")
 """Files of a report to open, the best first."""
 

@@ -7,8 +7,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 
-__all__ = ["Place"]
-
 
 @dataclass(frozen=True)
 class Place:

@@ -12,8 +12,6 @@ from htagraph.capture.trace_file import TraceFile
 from htagraph.errors import QueryError
 from htagraph.model.units import human_count
 
-__all__ = ["profile"]
-
 _WARM_UP = 2
 """Steps of warm-up, chosen: the profiler's own start is slow. Pinned by `test_profile.py`."""
 

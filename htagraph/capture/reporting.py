@@ -12,8 +12,6 @@ from pathlib import Path
 from htagraph.capture.arrivals import POLL_S
 from htagraph.errors import HTAGraphError
 
-__all__ = ["verdict"]
-
 _NICENESS = 19
 """The lowest priority that POSIX has: the training goes first."""
 

@@ -13,8 +13,6 @@ from htagraph.capture.trace_name import TraceName
 from htagraph.errors import OutputError
 from htagraph.writers.output_file import output_file
 
-__all__ = ["TraceFile"]
-
 _CHUNK = 1 << 23
 """Bytes compressed at a time, chosen: between chunks the training gets the GIL."""
 

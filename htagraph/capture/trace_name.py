@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["TraceName"]
-
 _NAME = re.compile(
     r"rank(?P<rank>\d{1,9})(?:-step(?P<step>\d{1,15}))?\.(?P<time>\d{19})\.pt\.trace\.json(?:\.gz)?"
 )

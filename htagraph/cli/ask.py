@@ -39,8 +39,6 @@ from htagraph.reports.no_rows import not_recorded
 from htagraph.synonyms import targets_of
 from htagraph.writers.output_file import output_file
 
-__all__ = ["ask"]
-
 _MAX_ROWS = 40
 """Chosen: rows of a table on the terminal."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

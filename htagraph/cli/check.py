@@ -21,8 +21,6 @@ from htagraph.model.progress import begin_stage
 from htagraph.reports.gate import check_document, limits_table, markdown_check, shown_diff
 from htagraph.writers.output_file import write_text
 
-__all__ = ["EXIT_CODES", "check", "end_with"]
-
 EXIT_CODES: dict[State, int] = {"passed": 0, "withheld": 1, "broken": 3}
 """How a check ends; 2 is wrong usage, as everywhere."""
 

@@ -21,16 +21,6 @@ from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarnin
 from htagraph.model.labels import printable
 from htagraph.model.progress import Progress, listening
 
-__all__ = [
-    "complain",
-    "notices",
-    "output",
-    "print_notes",
-    "print_sentence",
-    "sentences",
-    "shown_progress",
-]
-
 _LOG = logging.getLogger("htagraph")
 _PIPED_WIDTH = 140
 """Chosen: characters in a line of output that goes into a pipe or a file."""

@@ -22,8 +22,6 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_files import write_files
 from htagraph.reports.summary import Summary
 
-__all__ = ["PLANTED", "demo"]
-
 PLANTED = {
     "captured": "loading a batch sleeps 40 ms",
     "none": "nothing is wrong",

@@ -30,8 +30,6 @@ from htagraph.readers.storage import path_of
 from htagraph.reports.gate import diff_document, known_noise, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
 
-__all__ = ["What", "diff"]
-
 _TOP = 20
 """Chosen: rows of a table on the terminal."""
 

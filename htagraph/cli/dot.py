@@ -14,8 +14,6 @@ from htagraph.cli.sources import given
 from htagraph.compiled import LoadOptions
 from htagraph.model.progress import begin_stage
 
-__all__ = ["dot"]
-
 
 def dot(
     paths: options.TracePaths,

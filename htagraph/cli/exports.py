@@ -11,8 +11,6 @@ import typer
 
 from htagraph.readers.nsys.reports import export_nsys, export_of, is_report
 
-__all__ = ["readable"]
-
 _LOG = logging.getLogger("htagraph")
 
 

@@ -16,8 +16,6 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_time
 from htagraph.readers.storage import path_of
 
-__all__ = ["hang"]
-
 _N_ROWS = 32
 """Chosen: ranks that the table shows; --format csv gives all."""
 

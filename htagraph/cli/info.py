@@ -19,8 +19,6 @@ from htagraph.reports.doctor import examine
 from htagraph.reports.summary import Summary
 from htagraph.trace import Trace
 
-__all__ = ["info"]
-
 
 def info(
     paths: options.TracePaths,

@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["end_at_once", "exit_code", "expected", "is_interrupted", "leave", "raise_interrupt"]
-
 _MESSAGES = {signal.SIGINT: b"interrupted.\n", signal.SIGTERM: b"terminated.\n"}
 
 _PATIENCE_S = 2.0

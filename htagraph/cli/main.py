@@ -16,8 +16,6 @@ from htagraph.cli.interrupts import is_interrupted
 from htagraph.cli.plain import speaks_plainly
 from htagraph.errors import HTAGraphError, shortage
 
-__all__ = ["VERBS", "app_of", "main"]
-
 VERBS = {
     "report": "Find what limits a run and what to try first.",
     "path": "Print the critical path of a trace or a job, grouped.",

@@ -11,8 +11,6 @@ import typer
 from htagraph.cli.console import notices
 from htagraph.errors import MissingEventsError, TraceNotFoundError
 
-__all__ = ["mcp"]
-
 
 def mcp(
     *,

@@ -11,11 +11,6 @@ from htagraph.cli import tables
 from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 from htagraph.readers.storage import path_of
 
-__all__ = [
-    "Beside", "Capture", "Columns", "Dask", "Format", "Infer", "JobPaths", "Quiet", "Rank",
-    "RunPaths", "Stacks", "TracePaths", "Window", "Workers",
-]  # fmt: skip
-
 TracePaths = Annotated[
     list[Path],
     typer.Argument(

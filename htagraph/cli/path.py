@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from htagraph.job.job import Job
     from htagraph.job.path import JobPath
 
-__all__ = ["By", "path"]
-
 _MAX_ROWS = 40
 """Chosen: rows of a table on the terminal."""
 _N_RANKS = 3

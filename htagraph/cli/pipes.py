@@ -9,8 +9,6 @@ from pathlib import Path
 from htagraph.errors import TraceError
 from htagraph.writers.own_folder import OwnFolder
 
-__all__ = ["from_pipe", "lasting"]
-
 _folders: list[OwnFolder] = []
 """Copies of pipes, until the process ends."""
 

@@ -6,8 +6,6 @@ import codecs
 import sys
 from io import TextIOWrapper
 
-__all__ = ["speaks_plainly"]
-
 _PLAIN = str.maketrans("·…–—→µ×▏▎▍▌▋▊▉█", "-~--" + ">ux" + "   " + "#####")
 """Replacements, each of one character, so that tables stay aligned."""
 

@@ -26,8 +26,6 @@ from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import UNCHANGED
 from htagraph.scenario import Scenario
 
-__all__ = ["print_next", "print_opportunities", "print_prediction"]
-
 _N_PARTS = 5
 """Chosen: parts of a path that the terminal lists."""
 

@@ -17,8 +17,6 @@ from htagraph.readers.kineto.rewriting import repair_kineto
 from htagraph.readers.storage import path_of
 from htagraph.writers.output_file import output_file
 
-__all__ = ["repair"]
-
 
 def repair(
     broken: Annotated[

@@ -54,8 +54,6 @@ from htagraph.writers.output_file import write_text
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
 
-__all__ = ["report"]
-
 _N_TOP = 6
 """Chosen: operators and names that a report lists."""
 _N_ROWS = 12

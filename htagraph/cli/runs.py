@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from htagraph.comparison.run_profile import RunProfile
     from htagraph.job.job import Job
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "cache_folder",
-    "executor_of",
-    "is_too_large",
-    "loaded_job",
-    "loaded_run",
-    "loaded_trace",
-    "print_left_out",
-    "window_in_words",
-    "windowed",
-]
-
 _LOG = logging.getLogger("htagraph")
 
 Run = TypeVar("Run", TraceGraph, "Job")

@@ -29,8 +29,6 @@ from urllib.parse import quote, unquote, urlencode
 from htagraph.errors import OutputError, TraceError
 from htagraph.writers.path_tracks import Card
 
-__all__ = ["PORT", "TraceServer", "View", "offline_ui"]
-
 PORT = 9001
 """The only port from which the content security policy of the online UI lets it fetch over http."""
 _UI = "https://ui.perfetto.dev"

@@ -9,8 +9,6 @@ import typer
 from htagraph.errors import one_of
 from htagraph.model.settings import project_settings
 
-__all__ = ["KEYS", "settings_near"]
-
 KEYS = ("max-step", "max-exposed", "max-idle", "max-unknown", "baseline", "fail-above",
         "accept-damage")  # fmt: skip
 """Keys of the table: the options of `htagraph check` by their names."""

@@ -31,8 +31,6 @@ from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several
 from htagraph.readers.rank_paths import file_of
 from htagraph.readers.storage import exists, is_folder, is_remote, not_found, url_of
 
-__all__ = ["Source", "given"]
-
 _LOG = logging.getLogger("htagraph")
 _N_NAMED = 8
 """Chosen: ranks that an error lists."""

@@ -21,8 +21,6 @@ from htagraph.cli.interrupts import (
 from htagraph.errors import shortage
 from htagraph.native.memory import keeps_memory
 
-__all__ = ["defer", "start"]
-
 _LEAST_MEMORY = 256 << 20
 """Bytes of addresses below which numpy does not load. Measured; `test_shortages` has less."""
 

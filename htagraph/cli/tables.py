@@ -24,19 +24,6 @@ if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
 
-__all__ = [
-    "BAR_WIDTH",
-    "SCREEN_WIDTH",
-    "Format",
-    "bar",
-    "csv_text",
-    "print_facts",
-    "print_frame",
-    "print_paragraphs",
-    "print_titled",
-    "print_verdict",
-]
-
 BAR_WIDTH = 24
 """Characters of the bar for 100%: chosen, to leave room for names at 80 columns."""
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")

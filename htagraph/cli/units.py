@@ -6,8 +6,6 @@ import re
 
 import typer
 
-__all__ = ["duration_of", "share_of"]
-
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?) ?(ns|us|ms|s)")
 _SHARE = re.compile(r"(\d+(?:\.\d*)?) ?(%?)")

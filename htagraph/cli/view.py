@@ -29,8 +29,6 @@ from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.own_folder import OwnFolder
 
-__all__ = ["view"]
-
 _PERFETTO = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 _PAGE = "report.html"
 

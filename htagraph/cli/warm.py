@@ -27,8 +27,6 @@ from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.summary import Summary
 from htagraph.trace import load
 
-__all__ = ["warm"]
-
 _MANY = 12_000
 """Chosen: more names than the initial size of a symbol table."""
 

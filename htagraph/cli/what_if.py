@@ -30,8 +30,6 @@ from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
 from htagraph.writers.output_file import write_text
 
-__all__ = ["what_if"]
-
 _PERFETTO = (".pftrace", ".pftrace.gz")
 
 

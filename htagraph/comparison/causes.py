@@ -22,8 +22,6 @@ from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
 
-__all__ = ["Causes", "Tables", "calls_in_words", "causes_of"]
-
 _WORTH_NAMING = 0.1
 """Share of the difference from which a bound is named.
 

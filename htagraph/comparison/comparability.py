@@ -13,8 +13,6 @@ import pandas as pd
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, RunProfile
 from htagraph.explain.differences import short_name
 
-__all__ = ["Pairs", "do_the_same_elsewhere", "matched_kinds", "why_not_comparable"]
-
 _FEWEST_COMMON = 0.5
 """Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
 steps.

@@ -14,8 +14,6 @@ from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.trace import Trace
 
-__all__ = ["diff", "run_profile"]
-
 
 def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -> RunProfile:
     """The profile of a run: all that a comparison needs, to keep with `RunProfile.save`.

@@ -19,8 +19,6 @@ from htagraph.model.arrays import F64
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.kinds import Bound
 
-__all__ = ["Alike", "all_alike", "compute_kernels", "has_same_calls", "is_same_size"]
-
 _NEARLY_ALL = 0.9
 """Share of the time, and of the names, that has to move by the common factor.
 

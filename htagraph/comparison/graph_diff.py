@@ -18,8 +18,6 @@ from htagraph.model.frames import DIFF, PATH_DIFF
 from htagraph.path import BreakdownKey, write_runs
 from htagraph.writers.answering import answers
 
-__all__ = ["GraphDiff"]
-
 
 @dataclass(frozen=True, repr=False)
 class GraphDiff:

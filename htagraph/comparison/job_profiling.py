@@ -20,8 +20,6 @@ from htagraph.lookup.done_steps import DoneSteps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.arrays import Bools
 
-__all__ = ["job_profile"]
-
 _VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns", "roof_ns")
 _Key = tuple[str, str, str, int]
 

@@ -17,17 +17,6 @@ from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
 from htagraph.model.units import human_duration, human_percent
 
-__all__ = [
-    "DEFAULT_FAIL_ABOVE",
-    "NAMES",
-    "RESULTS",
-    "Check",
-    "Checked",
-    "Limits",
-    "State",
-    "check_run",
-]
-
 State = Literal["passed", "broken", "withheld"]
 
 DEFAULT_FAIL_ABOVE = 0.05

@@ -34,8 +34,6 @@ import numpy as np
 from htagraph.algorithms.welch import FEWEST, Error, Sample, ends_apart, range_if_apart, welch
 from htagraph.model.arrays import F64
 
-__all__ = ["LEAST_CHANGE", "noise_ns"]
-
 LEAST_CHANGE = 0.01
 """Share by which a time must differ to count as changed, however small its spread.
 

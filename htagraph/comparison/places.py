@@ -13,8 +13,6 @@ from htagraph.model.arrays import I64, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 
-__all__ = ["PLACE", "code_places", "gap_edges", "neighbour_of"]
-
 _LINE_NUMBER = re.compile(r":\d+(?= in |$)|\(-?\d+\)(?=: )|, after line \d+$")
 """The same line has another number in another version of a file."""
 

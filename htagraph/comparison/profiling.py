@@ -25,8 +25,6 @@ from htagraph.model.window import Window
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 
-__all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
-
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
 

@@ -30,8 +30,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration, human_number, human_percent
 from htagraph.writers.answering import answers
 
-__all__ = ["CHANGES", "RunDiff", "damage_by_side"]
-
 CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """The change of a group: beyond noise, within it, or unknown of too few steps."""
 

@@ -19,8 +19,6 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.readers.content import first_bytes
 from htagraph.writers.output_file import write_text
 
-__all__ = ["KERNEL_PARTS", "OTHER", "PATH_PARTS", "Kind", "Part", "RunProfile", "is_baseline"]
-
 OTHER = "(other)"
 """Group of all that is too short for a row of its own."""
 

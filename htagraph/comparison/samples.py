@@ -20,8 +20,6 @@ from htagraph.lookup.done_steps import DoneSteps, alike_steps, done_steps
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.arrays import I64, Bools
 
-__all__ = ["Samples", "compared", "graph_samples", "one_sample", "sample_frame"]
-
 _N_ODD = 6
 """Outlier steps that a profile names; the rest are counted.
 

@@ -18,8 +18,6 @@ from htagraph.comparison.profiling import reduced
 from htagraph.comparison.run_profile import OTHER, PATH_PARTS, Part, RunProfile
 from htagraph.model.labels import name_label
 
-__all__ = ["SharedWork", "shared_work"]
-
 _FEWEST_SHARED = 0.5
 """Share of the time that steps have to share: else they are compared as a whole.
 

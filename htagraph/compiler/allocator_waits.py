@@ -26,8 +26,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["allocator_wait_edges"]
-
 _WALK_NS = 200_000
 """The allocator frees within this time after the work has ended: it walks its blocks in between.
 Measured: 15 to 91 us in 11 retries of torchrec on V100. A shorter stretch may be no wait."""

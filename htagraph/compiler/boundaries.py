@@ -14,8 +14,6 @@ from htagraph.algorithms.nesting import Nesting
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.events import EventTable
 
-__all__ = ["Boundaries"]
-
 _AT_ONCE = 1 << 16
 """Boundaries whose distances are in memory at once. A limit of memory, not of the answer."""
 

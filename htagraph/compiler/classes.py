@@ -21,8 +21,6 @@ from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
 from htagraph.model.kinds import EventKind, KernelClass, among
 
-__all__ = ["BUILT_IN_RULES", "ClassRule", "classify"]
-
 
 @dataclass(frozen=True)
 class ClassRule:

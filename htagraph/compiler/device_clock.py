@@ -30,8 +30,6 @@ from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 
-__all__ = ["on_host_clock"]
-
 _LARGEST_SHIFT_NS = 1_000_000
 """Device work that precedes its launch by more is no clock error (chosen;
 ``tests/compiler/test_device_clock.py``). Real clocks were off by up to 25 us."""

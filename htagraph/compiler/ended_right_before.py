@@ -34,8 +34,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
-__all__ = ["ended_right_before", "recurring_waits"]
-
 _PART_OF_WAIT = 8
 """The end must lie in as small a part of the wait: at any other instant it would say nothing."""
 

@@ -26,8 +26,6 @@ from htagraph.model.inference import Inferred
 from htagraph.model.kinds import among
 from htagraph.model.rules import Rule
 
-__all__ = ["first_device_work"]
-
 _TINY = 0.1
 """Part of the wait for which the device may have been busy with what was recorded before."""
 _DRAINS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC)

@@ -29,8 +29,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
-__all__ = ["flow_edges", "handoff_edges", "worker_lanes"]
-
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
 """The last event of a burst may end after the gap by this part of the burst: it wakes the caller,

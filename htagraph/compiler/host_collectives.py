@@ -34,8 +34,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["host_collective_edges", "until_resumed"]
-
 _AS = {"reduce_scatter": "all_reduce"}
 """Operations that a backend runs as another one: gloo's ``_reduce_scatter_base_``."""
 

@@ -41,8 +41,6 @@ from htagraph.model.inference import Inferred
 from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 
-__all__ = ["host_poll_edges"]
-
 _POLLING_OPERATOR = re.compile(
     r"(?i)deep_?ep\b|^Buffer\.\w*(dispatch|notify)"
     r"|^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select)$"

@@ -23,8 +23,6 @@ from htagraph.compiler.structure import Structure
 from htagraph.model.arrays import I32, Bools
 from htagraph.model.step_markers import PROFILER_STEP
 
-__all__ = ["waits_for_work"]
-
 _DIGITS = re.compile(r"\d+")
 _FEWEST = 3
 """Threads that make a pool; two may do the same work by accident (chosen)."""

@@ -19,8 +19,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["most_overlap", "stream_wait_edges_from", "usual_overlap"]
-
 _MOST_FACTOR = 2
 """Part of the launch latency by which an end can be late; longer overlaps are real (chosen)."""
 _USUAL_FACTOR = 4

@@ -15,8 +15,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 
-__all__ = ["LateStarts", "ended_before", "late_starts", "most_used_streams", "running_at"]
-
 _NEVER = np.iinfo(np.int64).min // 4
 _MOST_STREAMS = 64
 """A limit of time: streams searched for the cause of late starts; each is a pass over them."""

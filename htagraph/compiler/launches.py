@@ -8,8 +8,6 @@ from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["launch_edges"]
-
 
 def launch_edges(structure: Structure) -> EdgeTable:
     """Edges from the START of each launch call to the start of each event that it enqueued.

@@ -39,8 +39,6 @@ from htagraph.model.progress import report_progress
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
-__all__ = ["OF_DEVICES", "OF_HOSTS", "PASSES", "compile_events", "learnt_from"]
-
 PASSES = (
     span_edges,
     launch_edges,

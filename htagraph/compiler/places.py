@@ -7,8 +7,6 @@ import numpy as np
 from htagraph.compiler.structure import Structure
 from htagraph.model.arrays import I64
 
-__all__ = ["stream_label", "work_label", "work_places"]
-
 
 def work_places(structure: Structure) -> I64:
     """Number of each device event's stream and name, -1 for other events; shape (n_events,)."""

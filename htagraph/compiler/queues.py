@@ -15,8 +15,6 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["FULL_QUEUE", "queue_edges"]
-
 FULL_QUEUE = 1_000
 """Outstanding launches with which a device's queue counts as full (measured: about 1,022;
 ``tests/compiler/test_queues.py``)."""

@@ -27,8 +27,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import among
 from htagraph.model.rules import Rule
 
-__all__ = ["recorded_flow_edges", "slices_around"]
-
 _START, _STEP, _NEXT_SLICE = 0, 1, 3
 
 

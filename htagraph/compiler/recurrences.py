@@ -22,8 +22,6 @@ from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.inference import Support
 from htagraph.model.rules import Rule
 
-__all__ = ["MOST_CHANCE", "Candidates", "Sources", "Waits", "learnt_pairs", "recurring"]
-
 _FEWEST = 3
 """Waits at a place that show nothing yet if there are fewer (chosen)."""
 _NEARLY_ALL = 0.9

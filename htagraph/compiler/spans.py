@@ -6,8 +6,6 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["span_edges"]
-
 
 def span_edges(structure: Structure) -> EdgeTable:
     """Edges from start to end of each device event; their lag is the duration.

@@ -27,8 +27,6 @@ from htagraph.model.arrays import I8, I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["stream_wait_edges"]
-
 
 def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[I64, I64]:
     """Device event before each event record, and the first one after each stream wait."""

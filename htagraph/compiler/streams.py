@@ -9,8 +9,6 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["stream_edges"]
-
 
 def stream_edges(structure: Structure) -> EdgeTable:
     """Edges to each device event from the work of its stream that ends last before it.

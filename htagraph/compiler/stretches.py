@@ -17,15 +17,6 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
-__all__ = [
-    "NUMBER",
-    "Stretches",
-    "explained_ends",
-    "long_stretches",
-    "plain_names",
-    "usual_wait_ns",
-]
-
 NUMBER = re.compile(r"#?(?<![a-zA-Z0-9])\d+")
 """A number in a name that differs every time: of a step, or of a thread."""
 

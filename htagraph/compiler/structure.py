@@ -32,17 +32,6 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.step_markers import PROFILER_STEP
 
-__all__ = [
-    "FEWEST_IDLE_LAUNCHES",
-    "MAX_STREAMS",
-    "Learnt",
-    "Structure",
-    "end_node",
-    "examine",
-    "once",
-    "start_node",
-]
-
 Result = TypeVar("Result")
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same

@@ -13,8 +13,6 @@ from htagraph.model.api_calls import CallMeaning
 from htagraph.model.arrays import I8, I64
 from htagraph.model.kinds import EventKind
 
-__all__ = ["SyncRecords", "recorded_targets", "sync_records"]
-
 _RECORDED = {
     "Context Sync": CallMeaning.DEVICE_SYNC,
     "Stream Sync": CallMeaning.STREAM_SYNC,

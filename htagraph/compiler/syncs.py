@@ -30,8 +30,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.rules import Rule
 
-__all__ = ["certain_waits", "sync_edges"]
-
 _STAGED_AT_ONCE = 65_536
 """Bytes of pageable memory that CUDA takes over at once, so that the call does not wait for the
 device ("API synchronization behavior" in its documentation). In public traces whose device clock

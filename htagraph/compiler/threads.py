@@ -14,8 +14,6 @@ from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 from htagraph.native.passes import compiled
 
-__all__ = ["thread_edges"]
-
 _BLOCKING_CALL = int(Rule.BLOCKING_CALL)
 
 

@@ -39,8 +39,6 @@ from htagraph.model.inference import Inferred, Support
 from htagraph.model.kinds import EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 
-__all__ = ["waiting_for_sms"]
-
 _DRAIN = 0.03
 """Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;
 ``tests/compiler/test_waiting_for_sms.py``)."""

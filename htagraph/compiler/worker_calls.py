@@ -49,8 +49,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
-__all__ = ["worker_call_edges"]
-
 _MOST_THREADS = 1_000
 """A limit of time: threads that may call others; of more, those that did most."""
 _MOST_COMPARED = 500_000

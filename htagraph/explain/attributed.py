@@ -15,8 +15,6 @@ from htagraph.model.frozen import brief
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
-__all__ = ["Attributed"]
-
 
 @brief
 @dataclass(frozen=True)

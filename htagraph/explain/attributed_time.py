@@ -42,9 +42,6 @@ from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.native.passes import compiled
 
-__all__ = ["Charged", "attributed", "attributed_time", "charged"]
-
-
 _OPTIMIZER = re.compile(
     r"(?i)^Optimizer\.(step|zero_grad)#|^\W*optim(izer)?([. _-](step|zero_grad))?\W*$"
 )

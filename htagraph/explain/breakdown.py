@@ -16,8 +16,6 @@ from htagraph.lookup.steps import step_at
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.schema import Schema, categorical
 
-__all__ = ["OUTSIDE_STEPS", "label_sums", "split_by_steps", "step_names", "sum_by"]
-
 _KEYS = ("bound", "kind", "name", "op", "track", "rule", "step")
 
 _AT_ONCE = 1 << 16

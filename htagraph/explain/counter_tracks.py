@@ -21,8 +21,6 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.pftrace import CounterTrack
 
-__all__ = ["counter_tracks"]
-
 _NEARLY_ALL = 0.9
 """Least share of kernel time with a known grid for an SM activity track; as `utilization` asks for.
 Pinned by tests/explain/test_counter_tracks.py."""

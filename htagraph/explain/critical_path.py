@@ -34,19 +34,6 @@ from htagraph.model.window import Window
 from htagraph.native.inner import inlined
 from htagraph.native.passes import compiled
 
-__all__ = [
-    "Openings",
-    "added_window",
-    "critical_path",
-    "critical_paths",
-    "end_node",
-    "last_node",
-    "path_edges",
-    "path_end",
-    "path_parts",
-    "path_segments",
-]
-
 _AT_ONCE = 1 << 16
 """Edges of a part of a path. Changes only the speed."""
 

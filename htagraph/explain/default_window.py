@@ -29,19 +29,6 @@ from htagraph.model.step_markers import step_number
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
-__all__ = [
-    "LATER",
-    "LONG_OPENING",
-    "DefaultWindow",
-    "default_window",
-    "ends_in_words",
-    "is_long",
-    "left_out_in_words",
-    "may_open_long",
-    "opening_in_words",
-    "rest_after_opening",
-]
-
 LONG_OPENING = 0.2
 """Share of a window above which its opening with work from before the profile is left out.
 

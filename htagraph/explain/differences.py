@@ -22,8 +22,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 
-__all__ = ["CHANGES", "kernel_diff", "op_diff", "path_diff", "short_name"]
-
 CHANGES = ("added", "removed", "grown", "shrunk", "equal")
 """What became of a name: by its time, where it is on both sides."""
 

@@ -19,8 +19,6 @@ from htagraph.model.rules import Rule
 from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 
-__all__ = ["BoundRules", "bound_of", "edge_bounds", "explained", "explained_until"]
-
 _SPAN, _THREAD, _LAUNCH = int(EdgeKind.SPAN), int(EdgeKind.THREAD), int(EdgeKind.LAUNCH)
 _STREAM, _SYNC, _HIDDEN_SYNC = (
     int(kind) for kind in (EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)

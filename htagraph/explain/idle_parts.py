@@ -26,8 +26,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
 from htagraph.model.window import Window
 
-__all__ = ["NO_EVENT_NAMES", "IdleCause", "IdleParts", "idle_gaps", "idle_parts", "part_names"]
-
 
 class IdleCause(Vocabulary):
     """What an idle device or stream waits for; named like the `Bound` of the same time."""

@@ -22,8 +22,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["LongCalls", "long_calls"]
-
 _LONG_NS = 5_000_000
 """Shorter calls are not examined. Chosen: loading a CUDA module takes tens of ms, a launch 5 us.
 Pinned by tests/explain/test_attributed_time.py."""

@@ -15,8 +15,6 @@ from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["meanwhile"]
-
 _MOST = 2
 """A thread ran meanwhile if its operators take more than one part in so many of the time
 (chosen)."""

@@ -15,8 +15,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_count, human_duration
 
-__all__ = ["odd_step_reasons"]
-
 _MOST = 0.5
 """A name that accounts for this share of a difference explains it. Chosen as a majority, so that at
 most two names that exclude each other qualify. Pinned by tests/queries/test_steady_state.py."""

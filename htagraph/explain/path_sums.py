@@ -26,8 +26,6 @@ from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 from htagraph.native.passes import compiled
 
-__all__ = ["PathSums", "path_sums"]
-
 _COMMUNICATION, _N_BOUNDS = int(Bound.COMMUNICATION), len(Bound)
 _N_SEGMENTS = 1 << 20
 """Segments of the windows that are summed by one call. A limit of memory, not of the answer."""

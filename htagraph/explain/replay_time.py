@@ -14,8 +14,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["ReplayTime", "replay_time"]
-
 _DEVICE, _BUSY, _INSIDE = range(3)
 """Bits of a state: the device exists, work runs, a replay is in progress."""
 

@@ -16,8 +16,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
 
-__all__ = ["roof_arguments"]
-
 _NS = 1e9
 
 

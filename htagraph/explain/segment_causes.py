@@ -13,9 +13,6 @@ from htagraph.model.arrays import Texts
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import categorical
 
-__all__ = ["main_causes", "segment_causes", "segment_code", "with_causes"]
-
-
 Codes = npt.NDArray[np.integer]
 
 _N_PARTS = 200

@@ -18,8 +18,6 @@ from htagraph.model.arrays import I8, I32, I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 
-__all__ = ["Pieces"]
-
 _CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 
 

@@ -25,16 +25,6 @@ from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
 from htagraph.native.passes import compiled
 
-__all__ = [
-    "LABELS",
-    "NO_EVENT_NAMES",
-    "Coded",
-    "Segments",
-    "coded_texts",
-    "segment_frame",
-    "segment_labels",
-]
-
 LABELS = ("bound", "kind", "name", "op", "track", "rule")
 """Columns that `segment_labels` returns."""
 

@@ -13,8 +13,6 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 from htagraph.native.passes import compiled
 
-__all__ = ["self_time", "time_innermost"]
-
 _THREAD = int(EdgeKind.THREAD)
 _ALL = -(2**62), 2**62
 """Bounds, in ns, that no event reaches."""

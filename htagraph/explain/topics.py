@@ -21,9 +21,6 @@ from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause, EventKind
 
-__all__ = ["NAMES", "TOPICS", "about", "find_topics"]
-
-
 _TUNES = (
     r"\bbenchmark_(all_configs|gpu|fused_nodes|codegened_module)\b|\bcoordinate_descent_tuning\b"
     r"|[/\\](triton[/\\]testing\.py\(\d+\): do_bench"

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from htagraph.model.kinds import Cause
 
-__all__ = [
-    "CODE_OR_WAIT",
-    "IF_GONE",
-    "NOTHING_MATCHED",
-    "TITLES",
-    "TITLE_PLAIN",
-    "UNREAD_CODE",
-    "UNTRACED",
-]
-
 TITLES = {cause: cause.value[0].upper() + cause.value[1:] for cause in Cause} | {
     Cause.LATE_RANK: "Rank {rank} is late",
     Cause.PIPELINE: "A part of the pipeline is slower than its peers",

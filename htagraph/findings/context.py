@@ -26,8 +26,6 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
 from htagraph.queries.overlap import overlap
 
-__all__ = ["Context", "find_context"]
-
 Optimizer = Literal["", "single", "foreach", "fused"]
 Precision = Literal["", "full", "low"]
 Api = Literal["", "cuda", "hip"]

@@ -15,8 +15,6 @@ from htagraph.replay.event_groups import of_class
 from htagraph.replay.host_changes import graphed
 from htagraph.replay.roof_changes import allow_tf32, at_roof
 
-__all__ = ["DEVICE_RULES"]
-
 _SHORT_NS = 3_000
 """Copies and fills that take less cost by their number, not by their bytes.
 

@@ -37,8 +37,6 @@ from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
 
-__all__ = ["Told", "advice_off_path", "charged", "costs_by_cause", "roof_in_words"]
-
 _N_EVIDENCE = 3
 """Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
 """

@@ -10,8 +10,6 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.changes import Change
 from htagraph.replay.host_changes import graphed, prefetch
 
-__all__ = ["CHECK_HOST", "HOST_RULES", "SLOW_DEVICE"]
-
 _LONG_CODE_NS = 1_000_000
 """Untraced code between two operators that takes longer does more than call them.
 

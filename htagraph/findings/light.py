@@ -9,8 +9,6 @@ from htagraph.path import CriticalPath
 from htagraph.queries.speed_of_light import speed_of_light
 from htagraph.replay.excerpt import LARGE
 
-__all__ = ["Light", "light_on"]
-
 _WORTH_NAMING = 0.02
 """Least share of the window that an operator saves at its roof to be named.
 

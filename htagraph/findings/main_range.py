@@ -10,8 +10,6 @@ import pandas as pd
 from htagraph.lookup.user_ranges import WITHIN
 from htagraph.model.kinds import Cause
 
-__all__ = ["main_range", "range_times"]
-
 _MOST = 0.5
 """Part of a finding from which on most of it lies in a range.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from htagraph.explain.replay_time import ReplayTime
 
-__all__ = ["replay_bound", "replays_in_words"]
-
 _COSTS = 0.05
 """Share of the window above which lost time is named.
 

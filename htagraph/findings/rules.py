@@ -14,8 +14,6 @@ from htagraph.findings.host_rules import HOST_RULES
 from htagraph.findings.seen import Advice, Rule, Seen
 from htagraph.model.kinds import Bound, Cause
 
-__all__ = ["ADVICE", "RECORDING", "advice_on", "recording_advice"]
-
 ADVICE: Mapping[Cause, tuple[Rule, ...]] = {**DEVICE_RULES, **HOST_RULES}
 """What to do about each cause: the first rule that applies."""
 

@@ -14,8 +14,6 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.labels import name_label
 from htagraph.replay.changes import Change
 
-__all__ = ["LENGTH", "Advice", "Rule", "Seen"]
-
 LENGTH = 165
 """Characters of advice at most: two lines of 88 columns, less their indent.
 

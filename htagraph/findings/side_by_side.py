@@ -17,8 +17,6 @@ from htagraph.replay.candidates import UNRANKED
 from htagraph.replay.changes import Change
 from htagraph.replay.predictions import Trials
 
-__all__ = ["completed"]
-
 _LITTLE = 1 / 3
 """Largest cost, as a share of the run, below which a second chain is looked for.
 

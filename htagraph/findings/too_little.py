@@ -7,8 +7,6 @@ import pandas as pd
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 
-__all__ = ["too_little"]
-
 _FEW_EVENTS = 100
 """Below this number of events on all threads, a trace is not the profile of a step. Chosen: a step
 of a small model has several hundred. Pinned with `_LEAST_SHARE` by `test_too_little.py`.

@@ -14,24 +14,6 @@ from htagraph.replay.change_options import options_of
 from htagraph.replay.changes import Change
 from htagraph.writers.notebook_cell import escaped
 
-__all__ = [
-    "LATE",
-    "LEAST_ALSO",
-    "LEAST_CARD",
-    "Card",
-    "Evidence",
-    "Finding",
-    "Fix",
-    "Pair",
-    "Paragraph",
-    "State",
-    "Verdict",
-    "cause_label",
-    "lines_of",
-    "ordered",
-    "percent",
-]
-
 _N_CARDS = 3
 """Cards that a verdict prints; of two causes side by side, and one more. A limit of the screen:
 `Verdict.findings` has all.

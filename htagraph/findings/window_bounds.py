@@ -38,8 +38,6 @@ from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNKNOWN_LIMIT
 
-__all__ = ["find_bounds", "told_of"]
-
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
 

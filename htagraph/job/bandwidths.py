@@ -16,8 +16,6 @@ from htagraph.model.job_answers import BANDWIDTHS
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_size
 
-__all__ = ["BandwidthKey", "Limit", "fitted_latencies", "measure_bandwidths", "slowest_in_words"]
-
 BandwidthKey = Literal["size", "collective"]
 
 _CONGESTED = 1.5

@@ -10,8 +10,6 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.model.frames import CATALOGUE
 from htagraph.questions import QUESTIONS, Questions
 
-__all__ = ["all_questions"]
-
 
 def all_questions() -> pd.DataFrame:
     """Names of the questions, their options with defaults, and their meanings.

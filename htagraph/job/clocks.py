@@ -29,8 +29,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.frozen import brief
 from htagraph.model.job_answers import CLOCKS
 
-__all__ = ["Clocks", "fit_clocks"]
-
 _ONE_CAPTURE_NS = 1_000_000_000
 """Gap between ranks without common collectives up to which they count as one capture.
 

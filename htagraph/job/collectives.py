@@ -32,8 +32,6 @@ from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
 from htagraph.queries.collectives import HOST_RANGE
 
-__all__ = ["Matching", "match_collectives", "measure_waits", "step_names"]
-
 _RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min
 

@@ -23,15 +23,6 @@ from htagraph.queries.collectives import HOST_RANGE
 from htagraph.queries.damage import damage_frame
 from htagraph.readers.rank_paths import name_of
 
-__all__ = [
-    "RankDamage",
-    "damage_of_ranks",
-    "find_damage",
-    "job_damage_frame",
-    "job_damage_in_words",
-    "told_once",
-]
-
 _CLOCKS_APART_NS = 1_000_000
 """Clocks of processes of one host that are further apart are not one.
 

@@ -26,8 +26,6 @@ from htagraph.model.arrays import I64, Texts
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 
-__all__ = ["AfterOpening", "JobSteps", "RankSteps", "job_steps"]
-
 
 @dataclass(frozen=True)
 class AfterOpening:

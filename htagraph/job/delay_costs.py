@@ -27,8 +27,6 @@ from htagraph.job.lateness import CauseName, RankTimes, Times, waits_counted_onc
 from htagraph.job.wait_comparisons import WaitComparisons
 from htagraph.model.job_answers import DELAY_COSTS
 
-__all__ = ["ChargedWaits", "charged_waits", "delay_costs"]
-
 _NOTHING_LONGER = "(nothing took longer)"
 _UNREAD = "(rank not read)"
 _WHICH = ["late", "came", "ready"]

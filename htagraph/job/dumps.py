@@ -17,8 +17,6 @@ from htagraph.model.units import human_count, human_duration, human_time
 from htagraph.readers.flight_recorder.reader import Dump, find_dumps, read_dump
 from htagraph.writers.answering import answers
 
-__all__ = ["Dumps", "load_dumps"]
-
 _LIBRARY = (
     *("-packages/torch/", "-packages\\torch\\", "/torch/distributed/"),
     *("<frozen ", "/threading.py", "/multiprocessing/"),

@@ -28,8 +28,6 @@ from htagraph.algorithms.sequence_matching import Timed, align, likely_offsets
 from htagraph.job.clocks import fit_clocks
 from htagraph.model.arrays import I64, Bools
 
-__all__ = ["matched_by_evidence"]
-
 _A_CLOCK = 12.0
 """Evidence of a clock that is known, in nats: more than step names and sizes. On one host, time is
 right where step names are not."""

@@ -14,8 +14,6 @@ from htagraph.model.dag import Dag
 from htagraph.operators.call import Call
 from htagraph.queries.collectives import launches_of
 
-__all__ = ["Exchange", "exchanges_of", "no_exchanges"]
-
 _OUTPUT_SPLITS, _INPUT_SPLITS = 3, 4
 """Positions of the split sizes among the arguments of ``c10d::alltoall_base_``."""
 

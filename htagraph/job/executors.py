@@ -35,14 +35,6 @@ from htagraph.errors import NO_THREAD, QueryError, shortage
 from htagraph.model.progress import counted, report_progress
 from htagraph.native.memory import keeps_memory
 
-__all__ = [
-    "SMALL_BYTES",
-    "IsolatedProcesses",
-    "Task",
-    "Workers",
-    "failure_in_words",
-]
-
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
 

@@ -22,12 +22,6 @@ from htagraph.model.arrays import F64
 from htagraph.model.job_answers import EXPERTS
 from htagraph.replay.token_surplus import TokenSurplus
 
-__all__ = [
-    "ExpertWork",
-    "find_expert_work",
-    "token_surplus",
-]
-
 _EXPLAINED = 0.5
 """Part of the spread of work times that tokens must explain: less may be chance.
 

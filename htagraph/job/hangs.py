@@ -14,8 +14,6 @@ from functools import cached_property
 
 from htagraph.readers.flight_recorder.reader import Dump, Entry
 
-__all__ = ["Group", "Hang", "groups_of", "hangs_of"]
-
 _LONG_NS = 60 * 10**9
 """A wait as long is no delay of a slow rank: chosen, longer than a checkpoint usually takes. Pinned
 by `test_a_wait_of_a_minute_is_a_hang`."""

@@ -81,8 +81,6 @@ from htagraph.replay.token_surplus import Balance
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
 
-__all__ = ["JOB_QUESTIONS", "Job", "PartKey"]
-
 JOB_QUESTIONS = (
     "bandwidths",
     "clocks",

@@ -24,18 +24,6 @@ from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.queries.collectives import launch_times
 
-__all__ = [
-    "MOST_COLLECTIVES",
-    "KeptSteps",
-    "LastSteps",
-    "StepStart",
-    "first_within",
-    "place_of",
-    "since_place",
-    "step_starts",
-    "table_since",
-]
-
 MOST_COLLECTIVES = 4_000_000
 """Collectives of all ranks that a job keeps: about 4.4 GB.
 

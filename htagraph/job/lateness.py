@@ -28,16 +28,6 @@ from htagraph.model.arrays import I64, Texts
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.kinds import Cause
 
-__all__ = [
-    "CAUSE_KEY",
-    "RankTimes",
-    "Times",
-    "blame_late_ranks",
-    "excess_times",
-    "late_arrivals",
-    "waits_counted_once",
-]
-
 _EVER = np.iinfo(np.int64).min
 
 CAUSE_KEY = ["bound", "name", "op"]

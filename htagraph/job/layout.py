@@ -26,16 +26,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.job_answers import LAYOUT, PROCESS_GROUPS
 from htagraph.queries.collectives import launches_of, short_group
 
-__all__ = [
-    "AXES",
-    "Kind",
-    "ProcessGroup",
-    "group_kinds",
-    "groups_frame",
-    "layout_frame",
-    "process_groups",
-]
-
 AXES = ("replica", "shard", "stage", "expert", "context")
 """The coordinates of a rank: in data, tensor, pipeline, expert and context parallel groups."""
 

@@ -21,15 +21,6 @@ from htagraph.model.collective_operations import ONE_SIDED
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.collectives import LIBRARY_KERNEL
 
-__all__ = [
-    "INFERRED_RULES",
-    "contradicted",
-    "ends_together",
-    "in_kernel_order",
-    "is_inferred",
-    "stated_ranks",
-]
-
 INFERRED_RULES = ("inferred order", "inferred run")
 """Rules that match by the order of kernels: all of it, or the one place where it fits."""
 

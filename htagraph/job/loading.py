@@ -28,8 +28,6 @@ from htagraph.readers.storage import n_bytes_of, url_of
 from htagraph.writers.output_file import new_folder
 from htagraph.writers.own_folder import OwnFolder
 
-__all__ = ["load_job"]
-
 _Content = tuple[int, int, int]
 """Of a trace: number of events, start, and a hash; equal for equal events, to the nanosecond."""
 

@@ -10,8 +10,6 @@ from htagraph.job.lateness import waits_counted_once
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.units import human_count
 
-__all__ = ["host_in_words", "late_hosts"]
-
 _OFTEN = 0.5
 """Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen.
 

@@ -30,8 +30,6 @@ from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import Replay
 
-__all__ = ["MergedReplay", "members_of"]
-
 _NEVER = np.iinfo(np.int64).min
 
 

@@ -32,8 +32,6 @@ from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import path_html
 from htagraph.writers.path_tracks import DrawnPath, late_rank
 
-__all__ = ["WHOLE_JOB", "JobBreakdownKey", "JobPath", "JobRoute"]
-
 WHOLE_JOB = "job"
 """Name of a window that is all of a job."""
 

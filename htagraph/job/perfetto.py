@@ -28,8 +28,6 @@ from htagraph.writers.path_tracks import DrawnPath
 from htagraph.writers.pftrace import write_pftrace
 from htagraph.writers.wait_tracks import WAITS
 
-__all__ = ["job_waits", "write_job_trace"]
-
 
 def _no_events() -> EventTable:
     """A table without events."""

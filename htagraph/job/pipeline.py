@@ -21,8 +21,6 @@ from htagraph.algorithms.pipelines import FORWARD, PHASES, WEIGHT, Schedule, sch
 from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.job_answers import PIPELINE, PIPELINE_SCHEDULE
 
-__all__ = ["STALLS", "Pipeline"]
-
 STALLS = ("rank", "stage", "micro_batch", "action", "transfer", "between")
 """What stalls are due to, in the order of asking: slow parts, transfers, time between actions."""
 

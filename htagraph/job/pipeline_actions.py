@@ -35,8 +35,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["RankActions", "numbered", "phases_of_operators", "rank_actions", "step_table"]
-
 _ACTION = re.compile(r"^PP:(\d{1,6})([FBIW])(\d{1,6})$")
 _MICRO_BATCH = re.compile(r"^(Forward|Backward) (\d{1,6})$")
 _CALL = re.compile(r"^c10d::(send|recv|recv_any_source)_?$")

@@ -17,8 +17,6 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import PIPELINE_SAVINGS
 from htagraph.model.schema import categorical
 
-__all__ = ["CHANGES", "PipelineCauses"]
-
 CHANGES = ("rank", "stage", "micro-batch", "action", "transfer")
 """What may be slow, in the order in which it is asked."""
 

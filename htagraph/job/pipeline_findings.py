@@ -14,8 +14,6 @@ from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_duration
 
-__all__ = ["charge_pipeline", "slow_part"]
-
 _ADVICE = {
     "rank": (
         "Compare the device, host and cores of this rank with those of its peers.",

@@ -22,8 +22,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import categorical
 
-__all__ = ["join_ranks", "with_peers", "with_stages"]
-
 _PARTS = 64
 """Tensors of one action that are told apart: a limit of the numbering, above what models pass."""
 

@@ -32,8 +32,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
 from htagraph.queries.collectives import HOST_RANGE
 
-__all__ = ["device_actions"]
-
 _HOST_SHARE = 0.1
 """Share of its actions that the device may wait for launches, for a step to be clear.
 

@@ -23,9 +23,6 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import PIPELINE_WHAT_IF
 from htagraph.model.schema import categorical
 
-__all__ = ["pipeline_what_if"]
-
-
 _HINT = "without options, it tries every schedule that it can."
 
 _MOST_ACTIONS = 4_000_000

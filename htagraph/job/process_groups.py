@@ -16,8 +16,6 @@ from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.queries.collectives import HOST_RANGE, short_group
 
-__all__ = ["in_process_groups", "recorded_peers"]
-
 _CALL = re.compile(r"^c10d::(send|recv_)$")
 _THIRD = re.compile(r'^\[\s*""\s*,\s*""\s*,\s*"(\d{1,9})"')
 """Inputs of a send or receive as written: tensors and group have no value, then the peer."""

@@ -26,8 +26,6 @@ from htagraph.algorithms.clocks import Clock
 from htagraph.model.arrays import I64
 from htagraph.model.frames import RANK_SEGMENTS
 
-__all__ = ["RankEnds", "RankSegment", "find_rank_segments", "rank_segments_frame"]
-
 
 @dataclass(frozen=True)
 class RankEnds:

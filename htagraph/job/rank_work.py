@@ -19,14 +19,6 @@ from htagraph.job.ranks import Request
 from htagraph.model.arrays import I64
 from htagraph.model.window import Window
 
-__all__ = [
-    "Question",
-    "attributed_in",
-    "on_rank_segments",
-    "path_in",
-    "times_by_name",
-]
-
 
 @dataclass(frozen=True)
 class Question:

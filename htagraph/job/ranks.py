@@ -64,19 +64,6 @@ from htagraph.model.window import Window
 from htagraph.readers.kineto.header import base_time_of
 from htagraph.writers.own_folder import OwnFolder
 
-__all__ = [
-    "OnError",
-    "RankAnswers",
-    "RankGraphs",
-    "RankStep",
-    "RankSummary",
-    "Request",
-    "WindowName",
-    "Work",
-    "prepare_rank",
-    "rank_ends",
-]
-
 
 class RankStep(NamedTuple):
     """A step of every rank: the first (0) or the last (-1) of its name."""

@@ -33,8 +33,6 @@ from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.replay import Replay, replay_of
 from htagraph.replay.token_surplus import TokenSurplus
 
-__all__ = ["JobRehearsal", "JobRun", "RankReplay", "replay_requests"]
-
 _MOST_EVENTS = 30_000_000
 """Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.
 

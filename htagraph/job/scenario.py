@@ -32,8 +32,6 @@ from htagraph.replay.retimed import retimed
 from htagraph.writers.answering import answers
 from htagraph.writers.own_folder import OwnFolder
 
-__all__ = ["JobScenario"]
-
 
 @dataclass(frozen=True, repr=False)
 class JobScenario:

@@ -12,14 +12,6 @@ from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 from htagraph.model.labels import distinct_names
 
-__all__ = [
-    "against_median_rank",
-    "by_part",
-    "pipeline_bubbles",
-    "slow_device",
-    "summarize_stragglers",
-]
-
 _MIN_EXCESS = 0.05
 """Share of a rank's kernel time above the median rank's from which its device counts as slow.
 

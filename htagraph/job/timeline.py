@@ -36,8 +36,6 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.frozen import brief
 from htagraph.replay.token_surplus import TokenSurplus
 
-__all__ = ["Timeline", "apart_in_words"]
-
 
 def apart_in_words(ranks: Sequence[int]) -> str:
     """What is said of ranks that are not aligned."""

@@ -36,8 +36,6 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
 from htagraph.replay.predictions import Trials
 
-__all__ = ["find_job_bounds"]
-
 
 def find_job_bounds(
     path: JobPath,
@@ -105,9 +103,7 @@ def find_job_bounds(
 
 def _nothing_said(path: JobPath, why: str) -> Verdict:
     """No verdict on the window of a path."""
-    return Verdict(
-        (), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True
-    )
+    return Verdict((), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True)
 
 
 def _told(

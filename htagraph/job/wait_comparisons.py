@@ -29,8 +29,6 @@ from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.lookup.readiness import Readiness
 from htagraph.model.arrays import I64
 
-__all__ = ["MOST_COMPARED", "WaitComparisons", "compare_late_arrivals", "compare_waits"]
-
 _NEVER = np.iinfo(np.int64).max
 _RECORDED = ["event", "start_ns", "end_ns", "after", "arrival"]
 

@@ -18,8 +18,6 @@ from htagraph.lookup.find_window import (
 )
 from htagraph.model.symbols import compile_pattern
 
-__all__ = ["job_window", "listed"]
-
 
 def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, int]) -> WindowName:
     """Window of every rank that a name, a word or a pair of times stands for.

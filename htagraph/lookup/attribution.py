@@ -14,18 +14,6 @@ from htagraph.model.arrays import I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, among
 
-__all__ = [
-    "DATA_LOADING",
-    "around",
-    "host_of",
-    "innermost",
-    "track_codes",
-    "track_labels",
-    "under",
-    "under_pattern",
-]
-
-
 DATA_LOADING = re.compile(
     r"(?i)data[ _-]?load(er|ing)|data_?pipe|_next_data\b|fetch_next_batch"
     r"|\b(load|fetch|read)(ing)?[ _-](the[ _-])?(next[ _-])?(data|batch)(es)?\b"

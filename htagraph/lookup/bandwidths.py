@@ -10,8 +10,6 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, among
 
-__all__ = ["Bandwidths", "bandwidths"]
-
 _US_NS = 1_000
 """A unit: what older profilers cut durations to."""
 _TOLERANCE = 0.01

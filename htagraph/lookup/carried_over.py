@@ -7,8 +7,6 @@ import numpy as np
 from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 
-__all__ = ["carried_over"]
-
 
 def carried_over(dag: Dag) -> Bools:
     """Whether each event is device work from before the profile.

@@ -11,8 +11,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["Clipped", "clipped", "device_work", "host_work"]
-
 
 class Clipped(NamedTuple):
     """Events and the part of each that is in a window."""

@@ -10,8 +10,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.units import human_count, human_duration
 
-__all__ = ["clock_jumps"]
-
 _LEAST_NS = 1_000_000
 """By how much a recorded dependency runs backward if a clock was set.
 

@@ -11,8 +11,6 @@ from htagraph.lookup.operator_work import call_of
 from htagraph.model.arrays import F64, I64, Texts
 from htagraph.model.dag import Dag
 
-__all__ = ["Recorded", "bus_factors", "collective_sizes"]
-
 _NCCL_BYTES = {
     "Char": 1,
     "Byte": 1,

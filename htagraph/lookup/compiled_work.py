@@ -14,8 +14,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, EventKind, among
 from htagraph.model.window import Window
 
-__all__ = ["can_capture", "compiled_share", "graph_launches", "is_replayed"]
-
 _COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
 """Ranges of code that torch.compile generated."""
 _GENERATED = re.compile(r"^triton_(poi|red|per|tem|mm|for|spl)_")

@@ -18,8 +18,6 @@ import pandas as pd
 from htagraph.errors import QueryError, did_you_mean
 from htagraph.model.arrays import Bools
 
-__all__ = ["rows_where"]
-
 _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,

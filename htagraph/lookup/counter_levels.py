@@ -14,14 +14,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
-__all__ = [
-    "CounterChanges",
-    "CounterLevels",
-    "bandwidth_changes",
-    "counter_levels",
-    "queue_changes",
-]
-
 _BYTES_PER_S = 1_000_000_000
 """A unit: one byte per nanosecond. Only the rounding of a value depends on it."""
 

@@ -19,17 +19,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.damage import HOLES, Damage
 from htagraph.model.window import Window
 
-__all__ = [
-    "LOST_LIMIT",
-    "WHOLE_PART",
-    "damage_of",
-    "holes_of",
-    "longest_whole_part",
-    "lost_in_words",
-    "lost_share",
-    "part_to_judge",
-]
-
 LOST_LIMIT = 0.05
 """Share of a window in holes up to which it is judged nevertheless.
 

@@ -14,8 +14,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
-__all__ = ["Loading", "batches", "find_loading", "n_batches"]
-
 Loading = Literal["", "in process", "by workers", "after workers", "pinned by a thread"]
 
 _LOADER = re.compile(r"_(SingleProcess|MultiProcessing)DataLoaderIter")

@@ -13,8 +13,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.dag import Dag
 
-__all__ = ["Clocks", "device_clocks"]
-
 
 class Clocks(NamedTuple):
     """Mean clocks in MHz, NaN if not sampled."""

@@ -12,8 +12,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
 
-__all__ = ["CLASSES", "device_states", "devices_of", "runs", "time_by_class"]
-
 CLASSES = (KernelClass.COMPUTE, KernelClass.COMMUNICATION, KernelClass.MEMORY)
 """Classes of device work: bit ``c`` of a mask says that class ``c`` runs, bit 0 is always set."""
 

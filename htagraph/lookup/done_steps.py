@@ -27,8 +27,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 
-__all__ = ["Alike", "DoneSteps", "alike_steps", "device_work_began", "done_steps"]
-
 _FEWEST = 2
 """Steps of a default window: one step says nothing of what it is like in the middle of others.
 

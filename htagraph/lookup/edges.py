@@ -13,8 +13,6 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.schema import categorical
 
-__all__ = ["edge_frame", "work_links"]
-
 
 def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
     """Rows of the edge table with their times and slack."""

@@ -24,21 +24,6 @@ from htagraph.model.step_markers import step_number
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window, WindowClock, pair_of
 
-__all__ = [
-    "FIRST",
-    "LAST",
-    "MEDIAN",
-    "WHOLE",
-    "WINDOWS_IN_WORDS",
-    "annotations_like_words",
-    "bounds_of",
-    "find_window",
-    "is_step_word",
-    "numbered_steps",
-    "times_in",
-    "warn_of_others",
-]
-
 WHOLE = "trace"
 """The window that is the whole trace."""
 

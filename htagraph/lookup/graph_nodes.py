@@ -16,8 +16,6 @@ from htagraph.lookup.compiled_work import graph_launches
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 
-__all__ = ["GraphNodes", "graph_nodes"]
-
 
 class GraphNodes(NamedTuple):
     """Replayed device work by graph, replay and start.

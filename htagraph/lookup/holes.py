@@ -26,8 +26,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["Hole", "Launches", "kernel_launches", "without_launch", "without_work"]
-
 _FEWEST = 10
 """Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole
 traces lack none. Pinned by `test_holes.py::test_a_hole_has_ten_launches`."""

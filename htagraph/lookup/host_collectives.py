@@ -10,8 +10,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, among
 from htagraph.model.rules import Rule
 
-__all__ = ["given_ranges", "host_collectives", "host_ranges"]
-
 
 def host_ranges(dag: Dag) -> I64:
     """Host ranges that last as long as a collective, ascending."""

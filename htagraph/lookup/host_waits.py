@@ -11,8 +11,6 @@ from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, among
 
-__all__ = ["READS", "is_matched", "long_waits"]
-
 READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
 """Operators that read a value back from the device. On CPU tensors they contain no waiting call."""
 

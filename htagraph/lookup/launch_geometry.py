@@ -24,8 +24,6 @@ from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.devices import MOST_THREADS_PER_SM, DeviceProperties
 
-__all__ = ["KernelWaves", "LaunchGeometry", "geometry_devices", "kernel_waves", "launch_geometry"]
-
 _AXES = ("x", "y", "z")
 _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
 """HIP calls that take their grid in threads, not in blocks."""

@@ -27,8 +27,6 @@ from htagraph.model.collective_names import (
 )
 from htagraph.model.dag import Dag
 
-__all__ = ["LibraryCollectives", "library_collectives"]
-
 
 class LibraryCollectives(NamedTuple):
     """What names and order tell about kernels of libraries.

@@ -10,8 +10,6 @@ from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 
-__all__ = ["holes_in_words", "lost_records"]
-
 
 def lost_records(dag: Dag) -> Iterator[Damage]:
     """Yield one row per hole.

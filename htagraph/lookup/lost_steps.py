@@ -12,8 +12,6 @@ from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.step_markers import step_number
 from htagraph.model.units import human_count
 
-__all__ = ["lost_steps"]
-
 
 def lost_steps(dag: Dag) -> Iterator[Damage]:
     """Yield a row per gap in the numbers, which the profiler counts up by one."""

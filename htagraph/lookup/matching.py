@@ -17,8 +17,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 
-__all__ = ["CHILD", "Hop", "Pattern", "find_matches", "linked_events"]
-
 CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""
 

@@ -14,8 +14,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window, WindowClock
 
-__all__ = ["instance_window", "is_annotation", "named_ranges", "range_window"]
-
 
 def is_annotation(dag: Dag, name: str) -> bool:
     """Whether an annotation of the host is really called so."""

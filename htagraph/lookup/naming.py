@@ -16,16 +16,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.symbols import alphabetical
 
-__all__ = [
-    "frames_at",
-    "gap_places",
-    "innermost_at",
-    "modules_at",
-    "names_or_empty",
-    "op_names",
-    "spelling",
-]
-
 _MODULE = re.compile(r"^nn\.Module: ")
 """Names of the Python frames that stand for modules."""
 

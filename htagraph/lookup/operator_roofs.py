@@ -16,8 +16,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.pipe_names import FP32_KERNELS, TENSOR_CORE_KERNELS
 from htagraph.operators.peaks import DevicePeaks, peaks_of
 
-__all__ = ["Limit", "OperatorRoofs", "operator_roofs"]
-
 _NS = 1e9
 _FP32 = "fp32"
 _FEWEST_KERNELS = 100

@@ -21,8 +21,6 @@ from htagraph.operators.call import Call, Lengths
 from htagraph.operators.paged_attention import PAGED
 from htagraph.operators.work import Work, registered, work_of
 
-__all__ = ["OperatorWork", "call_of", "operator_work"]
-
 _SUMS = r"\(sq(\d{1,9})sk(\d{1,9})sqsq(\d{1,17})sqsk(\d{1,17})\)"
 _LENGTHS = re.compile(rf"_context_\d+{_SUMS}_generation_\d+{_SUMS}")
 """Name of the range around a step of vLLM or SGLang: sums over prompts, and over decoded tokens."""

@@ -13,8 +13,6 @@ from htagraph.lookup.attribution import host_of, under_pattern
 from htagraph.model.arrays import I64, Bools, Rows
 from htagraph.model.dag import Dag
 
-__all__ = ["Phase", "phases", "runs_in_closure"]
-
 _EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
 _STEPS = re.compile(r"^Optimizer\.step#")
 

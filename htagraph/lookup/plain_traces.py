@@ -9,8 +9,6 @@ import numpy as np
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["NO_DEVICE_WORK", "is_plain", "is_pytorch"]
-
 NO_DEVICE_WORK = (
     "a trace of functions, not of PyTorch: it has threads, functions and their critical path, but "
     "no device work and no launches, so no kernels and no idle time."

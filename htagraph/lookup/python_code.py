@@ -29,8 +29,6 @@ from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["CodePieces", "Stretches", "code_pieces"]
-
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 _NOT_CODE = re.compile(r"^<|^nn\.Module: ")
 """Builtin functions and modules have no file."""

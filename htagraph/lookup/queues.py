@@ -13,8 +13,6 @@ from htagraph.lookup.naming import spelling
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 
-__all__ = ["Queues", "queues"]
-
 
 @dataclass(frozen=True)
 class Queues:

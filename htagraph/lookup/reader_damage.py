@@ -9,8 +9,6 @@ from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.recording import Repair
 from htagraph.model.units import human_count
 
-__all__ = ["reader_damage"]
-
 _SAID = {
     DamageKind.CUT_FILE: (
         "the file is cut off ({why}): events of any time, thread or device may be lost with its "

@@ -11,8 +11,6 @@ from htagraph.algorithms.walks import origins
 from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 
-__all__ = ["Readiness", "first_anchor", "readiness"]
-
 _EVER = np.iinfo(np.int64).min
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from htagraph.model.arrays import F64, I64
 from htagraph.model.samples import SampleTable, Series
 
-__all__ = ["Levels", "Stretches", "over", "sample_levels"]
-
 
 class Levels(NamedTuple):
     """Values of one series over time.

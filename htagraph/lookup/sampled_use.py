@@ -11,8 +11,6 @@ from htagraph.lookup.sample_levels import Levels, over, sample_levels
 from htagraph.model.arrays import F64, I64
 from htagraph.model.samples import SampleTable, Series
 
-__all__ = ["SAMPLED", "full_value", "sampled_use", "series_of"]
-
 SAMPLED: Mapping[str, re.Pattern[str]] = {
     "gpu_utilization": re.compile(
         r"(?i)^utilization\.gpu$|_GPU_UTIL$|^GPUTL$|^GR Active|_GR_ENGINE_ACTIVE$|^GRACT$"

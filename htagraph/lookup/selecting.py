@@ -16,18 +16,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
 
-__all__ = [
-    "KIND_GROUPS",
-    "Kinds",
-    "events_in",
-    "kind_mask",
-    "name_mask",
-    "replayed_in",
-    "tree_parent",
-    "under_mask",
-    "where_rows",
-]
-
 Kinds = str | EventKind | Iterable[str | EventKind]
 
 

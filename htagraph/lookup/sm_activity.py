@@ -35,8 +35,6 @@ from htagraph.model.metrics import NCU
 from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 
-__all__ = ["SlotShares", "SmActivity", "sm_activity"]
-
 _LIMITED_BY = np.array(
     [
         {

@@ -24,16 +24,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
-__all__ = [
-    "FEWEST_ALIKE",
-    "MOST_KINDS",
-    "SteadySteps",
-    "StepParts",
-    "are_near",
-    "representative_window",
-    "steady_steps",
-]
-
 _DIGITS = re.compile(r"\d+")
 
 FEWEST_ALIKE = 3

@@ -13,8 +13,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import STEP_MARKERS, without_step_number
 from htagraph.model.window import Window
 
-__all__ = ["find_steps", "last_begun", "step_at", "step_events", "steps_in", "without_numbers"]
-
 
 def find_steps(events: EventTable) -> pd.DataFrame:
     """Steps of a trace, in order of time.

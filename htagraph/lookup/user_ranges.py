@@ -18,9 +18,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import STEP_MARKERS
 
-__all__ = ["WITHIN", "user_ranges"]
-
-
 WITHIN = " > "
 """Joins the names of nested ranges, the outermost first."""
 

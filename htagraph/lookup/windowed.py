@@ -11,8 +11,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 
-__all__ = ["WindowedEdges", "windowed_edges"]
-
 
 @dataclass(frozen=True)
 class WindowedEdges:

@@ -20,18 +20,6 @@ from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = [
-    "BY_LAUNCH",
-    "COMPARED_BY",
-    "ComparedBy",
-    "Groups",
-    "by_shape",
-    "by_shape_of",
-    "named",
-    "operators_of",
-    "work_of_shape",
-]
-
 ComparedBy = Literal["name", "shape", "module", "annotation", "phase"]
 """Groups that two runs have in common."""
 

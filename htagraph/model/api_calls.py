@@ -15,21 +15,6 @@ from htagraph.model.arrays import I8
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = [
-    "ALLOCATION",
-    "CAPTURE_BEGINS",
-    "CAPTURE_ENDS",
-    "GRAPH_LAUNCH",
-    "KERNEL_LAUNCH",
-    "OS_CALLS",
-    "POLLS",
-    "WAITING_CALLS",
-    "CallMeaning",
-    "call_meanings",
-    "meaning_of_call",
-    "meanings_by_name",
-]
-
 ALLOCATION = re.compile(
     r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister"
     r"|Mem(Alloc|Free|Create|Map|Unmap))"

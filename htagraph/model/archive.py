@@ -30,8 +30,6 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 
-__all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
-
 VERSION = 9
 """Changes whenever an array changes its meaning."""
 

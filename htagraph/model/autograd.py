@@ -4,7 +4,5 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["AUTOGRAD_FUNCTION"]
-
 AUTOGRAD_FUNCTION = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
 """Functions of the backward pass: ``AddmmBackward0``, and what evaluates them."""

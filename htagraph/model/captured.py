@@ -9,8 +9,6 @@ import numpy as np
 from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.frozen import brief, empty, freeze
 
-__all__ = ["CAPTURED_DTYPES", "CAPTURED_LAUNCH", "CapturedCalls"]
-
 CAPTURED_LAUNCH = "captured_launch"
 """Sparse column of replayed device work: the row of `CapturedCalls` that launched it."""
 

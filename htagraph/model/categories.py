@@ -1,7 +1,5 @@
 """Categories of events and flow points that mean something of their own."""
 
-__all__ = ["CRITICAL_PATH", "FORWARD_BACKWARD", "TENSOR_DEPENDENCY"]
-
 CRITICAL_PATH = "critical_path"
 """A path that was written into a trace; no part of what ran when it is read again."""
 

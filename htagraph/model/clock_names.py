@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MEMORY_CLOCK", "SM_CLOCK"]
-
 SM_CLOCK = re.compile(
     r"^clocks(\.current)?\.sm$|^pclk$|^SMCLK$|^DCGM_FI_DEV_SM_CLOCK$|^gfx_0_clk$", re.IGNORECASE
 )

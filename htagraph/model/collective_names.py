@@ -8,22 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "COMMUNICATION_KERNELS",
-    "HOST_CALL",
-    "HOST_CALLER",
-    "HOST_COLLECTIVE",
-    "HOST_VIEW",
-    "HOST_WAIT",
-    "LIBRARIES",
-    "MAY_BE_HALVES",
-    "NCCL_ANNOTATION",
-    "NCCL_KERNEL",
-    "library_operation",
-    "operation_of",
-    "ranks_in_name",
-]
-
 NCCL_KERNEL = re.compile(r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel")
 """Kernels of NCCL and RCCL, in which ranks wait for each other."""
 

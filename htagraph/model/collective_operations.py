@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FROM_ROOT", "ONE_SIDED", "POINT_TO_POINT", "RENDEZVOUS", "TO_ROOT"]
-
 RENDEZVOUS = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"),
     *("notify", "dispatch", "combine"),

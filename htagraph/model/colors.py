@@ -11,18 +11,6 @@ from typing import NamedTuple
 
 from htagraph.model.kinds import Bound
 
-__all__ = [
-    "COLORS",
-    "FILLS",
-    "IDLE",
-    "INFERRED",
-    "LATE",
-    "LEAST_DIFFERENCE",
-    "SERIES",
-    "WAITS",
-    "Color",
-]
-
 LEAST_DIFFERENCE = 10.0
 """Least difference (CIEDE2000) of two colors that meet in a figure, for each kind of color vision.
 

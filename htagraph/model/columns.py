@@ -13,8 +13,6 @@ from htagraph.model import answers, frames, job_answers
 from htagraph.model.kinds import in_words
 from htagraph.model.schema import Column, Quantity, Schema
 
-__all__ = ["SCHEMAS", "heading", "quantity", "schema_of"]
-
 SCHEMAS = {
     name: schema
     for room in (frames, answers, job_answers)

@@ -19,8 +19,6 @@ from htagraph.model.recording import Repair
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
-__all__ = ["Calibration", "Classification", "Dag", "RejectedEdges"]
-
 
 @brief
 @dataclass(frozen=True)

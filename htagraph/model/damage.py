@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["ACCEPTED", "HOLES", "Damage", "DamageKind", "damage_in_words"]
-
 
 class DamageKind(StrEnum):
     """What is damaged, the worst first: sentences are printed in this order."""

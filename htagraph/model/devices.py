@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MOST_THREADS_PER_SM", "DeviceProperties"]
-
 MOST_THREADS_PER_SM = 2_048
 """Threads that a multiprocessor runs at once, the most of any so far."""
 _MOST_BLOCKS = 32

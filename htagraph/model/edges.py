@@ -20,8 +20,6 @@ from htagraph.model.frozen import brief, empty, freeze
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
-__all__ = ["EdgeTable"]
-
 _KIND_OF_RULE = Rule.kinds()
 
 

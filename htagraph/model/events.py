@@ -24,8 +24,6 @@ from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["EVENT_DTYPES", "LIST_COLUMNS", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
-
 EVENT_DTYPES: dict[str, type[np.generic]] = {
     "ts_ns": np.int64,
     "dur_ns": np.int64,

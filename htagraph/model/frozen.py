@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["brief", "empty", "freeze"]
-
 Made = TypeVar("Made", bound=type)
 
 _WIDTH = 60

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
-__all__ = ["Inferred", "Support"]
-
 
 @dataclass(frozen=True)
 class Support:

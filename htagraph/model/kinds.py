@@ -15,23 +15,6 @@ import numpy.typing as npt
 from htagraph.errors import QueryError, one_of
 from htagraph.model.arrays import I8, Bools
 
-__all__ = [
-    "DEVICE_CLOCK_KINDS",
-    "DEVICE_KINDS",
-    "HOST_KINDS",
-    "Bound",
-    "Cause",
-    "EdgeKind",
-    "EventKind",
-    "KernelClass",
-    "SlotUse",
-    "Vocabulary",
-    "among",
-    "bound_in_words",
-    "codes",
-    "in_words",
-]
-
 
 def in_words(label: object) -> str:
     """A label as text: ``untraced code``.

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from zlib import crc32
 
-__all__ = ["CUT", "distinct_names", "is_printed_as", "labels_among", "name_label", "printable"]
-
 _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
 _NEXT_BATCH = re.compile(r"^enumerate\(DataLoader\)#_\w+(\.__next__)$")
 _ARGUMENTS = re.compile(r"[\w>]\(")

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from htagraph.model.events import EventTable, SparseColumn
 
-__all__ = ["NCU", "ncu_columns"]
-
 NCU = "ncu."
 """Before the name of each metric of Nsight Compute; a value is in bytes, ns, or per second."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FP32_KERNELS", "TENSOR_CORE_KERNELS"]
-
 TENSOR_CORE_KERNELS = (
     r"tensorop|[sh](884|1688|16816)(gemm|cudnn|fprop|dgrad|wgrad|_)|(?<![a-z])[hiq]g?mma|wgmma"
     r"|tcgen05|sm1?\d\d_xmma_\w*(tf32|f16|i8|e4m3|e5m2)|^nvjet|flash_(fwd|bwd)|(?<![a-z])fmha"

@@ -14,16 +14,6 @@ from typing import TypeVar
 
 from htagraph.model.units import human_size
 
-__all__ = [
-    "BYTES",
-    "Listener",
-    "Progress",
-    "begin_stage",
-    "counted",
-    "listening",
-    "report_progress",
-]
-
 BYTES = "bytes"
 """What is counted while a file is read."""
 

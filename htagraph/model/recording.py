@@ -12,19 +12,6 @@ import numpy.typing as npt
 from htagraph.model.events import EventTable
 from htagraph.model.frozen import brief
 
-__all__ = [
-    "MAX_RANKS",
-    "OUTSIDE",
-    "STACKS",
-    "ArgsReader",
-    "Attachment",
-    "Companion",
-    "Origin",
-    "Reader",
-    "Recording",
-    "Repair",
-]
-
 MAX_RANKS = 1 << 20
 """More than any job has; files that say so are wrong."""
 

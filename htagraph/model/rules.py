@@ -8,8 +8,6 @@ from typing import Self
 from htagraph.model.arrays import I8
 from htagraph.model.kinds import EdgeKind, Vocabulary, codes
 
-__all__ = ["Evidence", "Rule"]
-
 
 @unique
 class Evidence(StrEnum):

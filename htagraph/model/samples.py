@@ -15,8 +15,6 @@ import numpy.typing as npt
 from htagraph.model.arrays import F64, I32, I64
 from htagraph.model.frozen import brief, empty, freeze
 
-__all__ = ["SampleTable", "Series"]
-
 
 @dataclass(frozen=True)
 class Series:

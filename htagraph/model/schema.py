@@ -22,28 +22,6 @@ import pandas as pd
 
 from htagraph.errors import GraphError
 
-__all__ = [
-    "EVENT",
-    "STEP",
-    "TRACK",
-    "Column",
-    "Quantity",
-    "Schema",
-    "categorical",
-    "count",
-    "duration",
-    "flag",
-    "identifier",
-    "instant",
-    "label",
-    "labelled",
-    "name",
-    "number",
-    "schema",
-    "share",
-    "text",
-]
-
 
 def categorical(codes: npt.ArrayLike, labels: Sequence[str]) -> pd.Categorical[str]:
     """Column of labels, given by their positions.

@@ -6,8 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["ProjectSettings", "project_settings"]
-
 _FILE = "pyproject.toml"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["PROFILER_STEP", "STEP_MARKERS", "step_number", "without_step_number"]
-
 PROFILER_STEP = re.compile(r"^ProfilerStep\s*#(\d+)")
 """Name of a step of ``profiler.step()``: ``ProfilerStep#12``."""
 

@@ -24,8 +24,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
 
-__all__ = ["COMPUTED", "FIELD", "Supplement", "recorded_facts"]
-
 FIELD = 77_710
 """Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
 

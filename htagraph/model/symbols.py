@@ -16,8 +16,6 @@ from htagraph.model.arrays import I32, I64, Bools, Texts
 from htagraph.model.frozen import brief
 from htagraph.model.labels import CUT, is_printed_as
 
-__all__ = ["SymbolTable", "alphabetical", "compile_pattern"]
-
 _FEW, _MOST_OPEN = 8, 4
 _REGEX_ONLY = re.compile(r"[\^$|(){}+\\]|\.\*|\.\+")
 

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = [
-    "apart_from_unit",
-    "human_count",
-    "human_duration",
-    "human_number",
-    "human_percent",
-    "human_size",
-    "human_time",
-]
-
 _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from htagraph.errors import QueryError
 
-__all__ = ["Window", "WindowClock", "pair_of"]
-
 WindowClock = Literal["host", "device"]
 """Whether a step's name stands for the host range, or for the device work launched in it."""
 

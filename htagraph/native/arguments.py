@@ -9,8 +9,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Form", "Words", "fixed", "form_of", "text_of", "wrapper_source"]
-
 Form = str | tuple[type, tuple["Form", ...]]
 """Type of an argument: ``i8`` a number, ``i8[2]`` an array of two axes, or a tuple of these."""
 

@@ -18,8 +18,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SHIPPED", "alone", "at_home", "found", "home", "keep", "places"]
-
 SHIPPED = Path(__file__).parent / "bitcode"
 """The bitcode in a wheel."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["INNER", "called", "emitted", "inlined"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 INNER: dict[Callable[..., Any], Callable[[], Any] | dict[str, Any]] = {}

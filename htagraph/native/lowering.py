@@ -24,8 +24,6 @@ from htagraph.native.arguments import Form, n_results_of, wrapper_source
 from htagraph.native.inner import INNER
 from htagraph.native.objects import ENTRY, PROVIDED, target_machine
 
-__all__ = ["lowered"]
-
 _RAISING = ("Py", "_Py", "numba_")
 """Prefixes of the functions that code calls to raise."""
 

@@ -6,8 +6,6 @@ import ctypes
 import sys
 from contextlib import suppress
 
-__all__ = ["keeps_memory", "returns_memory"]
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 

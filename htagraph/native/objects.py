@@ -10,8 +10,6 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-__all__ = ["ENTRY", "PROVIDED", "callable_of", "machine_name", "object_code", "target_machine"]
-
 ENTRY = "htagraph_pass"
 """Name of the entry point. It takes the address of the words twice: as integers, as floats."""
 

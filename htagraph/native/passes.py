@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 from htagraph.native import arguments, code_cache, inner
 from htagraph.native.arguments import Form, Words, form_of, n_results_of, text_of
 
-__all__ = ["PASSES", "compiled"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PASSES: dict[str, dict[tuple[Form, ...], Callable[[int, int], None]]] = {}

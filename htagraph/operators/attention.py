@@ -7,8 +7,6 @@ from typing import NamedTuple
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__ = ["cells"]
-
 
 class _Arguments(NamedTuple):
     """Where an operator has its arguments; -1 for none."""

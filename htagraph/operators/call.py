@@ -9,8 +9,6 @@ from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
-__all__ = ["UNKNOWN_TYPE", "Call", "Lengths", "Tensor", "broadcast", "result_type"]
-
 _TYPES = {
     "bool": ("bool", 1),
     "unsigned char": ("uint8", 1),

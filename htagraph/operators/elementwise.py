@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call, Tensor, broadcast, result_type
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__ = ["elementwise"]
-
 _UNARY = (
     "abs", "ceil", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "cumsum", "cumprod", "elu",
     "erf", "exp", "exp2", "expm1", "floor", "gelu", "hardsigmoid", "hardswish", "hardtanh",

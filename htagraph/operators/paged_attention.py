@@ -10,8 +10,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call, Tensor, bytes_of
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__ = ["PAGED"]
-
 _QUERY_AND_KEY = {
     "vllm::unified_attention": (0, 1),
     "vllm::unified_attention_with_output": (0, 1),

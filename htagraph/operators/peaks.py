@@ -12,8 +12,6 @@ from htagraph.errors import QueryError, one_of
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.settings import project_settings
 
-__all__ = ["DevicePeaks", "device_peaks", "peaks_of"]
-
 _TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
 
 

@@ -12,8 +12,6 @@ from typing import NamedTuple, TypeVar
 
 from htagraph.operators.call import Call, Tensor, bytes_of
 
-__all__ = ["FAMILIES", "Family", "Model", "Work", "models", "registered", "traffic", "work_of"]
-
 _MOST_FLOPS, _MOST_BYTES = 1 << 62, 1 << 48
 """Operations and bytes of a call that no device can do or hold: its record is damaged.
 

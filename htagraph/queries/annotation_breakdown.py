@@ -21,8 +21,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
-__all__ = ["annotation_breakdown"]
-
 
 def annotation_breakdown(
     dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*", on: str = "host"

@@ -11,8 +11,6 @@ from htagraph.model.answers import CLASS_OVERLAP
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["class_overlap"]
-
 
 def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time of each device by the set of classes that run concurrently; it adds up to the window.

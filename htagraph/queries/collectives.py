@@ -33,8 +33,6 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["HOST_RANGE", "LIBRARY_KERNEL", "collectives", "launch_times", "short_group"]
-
 HOST_RANGE = "host range"
 """Source of the operation of a collective that the host runs."""
 

@@ -27,8 +27,6 @@ from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
 
-__all__ = ["cost"]
-
 _OF_EVENTS = ("name", "op", "module", "stream")
 
 

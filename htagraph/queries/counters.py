@@ -16,8 +16,6 @@ from htagraph.model.answers import COUNTERS
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["counters"]
-
 _COUNTERS: dict[str, Callable[[Dag], CounterChanges]] = {
     "queue_length": queue_changes,
     "memory_bandwidth": bandwidth_changes,

@@ -22,8 +22,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.metrics import ncu_columns
 from htagraph.model.window import Window
 
-__all__ = ["Args", "cupti_counters"]
-
 Args = Callable[[I64], Sequence[Mapping[str, Any]]]
 """Reads the ``args`` of some events, as `Trace.args` does."""
 

@@ -13,8 +13,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.cupti_counters import Args, cupti_counters
 
-__all__ = ["cupti_rates"]
-
 _NS_PER_S = 1e9
 """A unit: nanoseconds of a second."""
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}

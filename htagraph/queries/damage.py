@@ -13,8 +13,6 @@ from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.schema import labelled
 from htagraph.model.window import Window
 
-__all__ = ["damage", "damage_frame"]
-
 
 def damage(dag: Dag, window: Window) -> pd.DataFrame:
     """What of the window is damaged: events that are lost, times that are wrong."""

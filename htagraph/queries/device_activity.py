@@ -22,8 +22,6 @@ from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization
 
-__all__ = ["device_activity"]
-
 _SHARE, _RATE = "share", "GB/s"
 _GIGA = 1e9
 _TO_HOST = re.compile(r"DtoH|DeviceToHost|Device -> (Host|Pageable|Pinned)")

@@ -13,8 +13,6 @@ from htagraph.model.answers import EXECUTION_NODES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["execution_nodes"]
-
 
 def execution_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     """Operators and annotations in the window, each with its node of the execution trace.

@@ -16,8 +16,6 @@ from htagraph.model.kinds import EdgeKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["exposed_communication"]
-
 _WHY = (
     "none",
     "same stream",

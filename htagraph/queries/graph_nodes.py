@@ -13,8 +13,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["graph_nodes"]
-
 _FOUND_BY = ("position", "node id")
 
 

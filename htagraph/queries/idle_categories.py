@@ -15,8 +15,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["idle_categories"]
-
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _NEVER = np.iinfo(np.int64).min
 

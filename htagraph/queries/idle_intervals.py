@@ -20,8 +20,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["idle_intervals"]
-
 
 def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     """Every idle interval, tiled by what the device waited for.

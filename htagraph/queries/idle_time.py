@@ -28,8 +28,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["idle_time"]
-
 Codes = npt.NDArray[np.integer]
 
 

@@ -20,8 +20,6 @@ from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["inferences", "inferences_of"]
-
 
 def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
     """Inferred edges by rule with their time on the critical path, or the evidence by pair.

@@ -19,8 +19,6 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["kernel_breakdown"]
-
 _QUANTILES = (0.5, 0.9, 0.99)
 """Those that the columns are named after."""
 

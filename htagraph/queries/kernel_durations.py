@@ -16,8 +16,6 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["kernel_durations"]
-
 
 def kernel_durations(
     dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*"

@@ -23,8 +23,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
-__all__ = ["kernel_patterns"]
-
 
 class _Occurrences(NamedTuple):
     """Runs of device work: occurrence ``i`` is ``work[first[i] : first[i] + length[i]]``.

@@ -16,8 +16,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
-__all__ = ["launch_stats"]
-
 
 def _busy_until(dag: Dag) -> I64:
     """End of all earlier work on the stream, for each piece of work; very early for the first."""

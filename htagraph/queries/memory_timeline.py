@@ -14,8 +14,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
-__all__ = ["memory_timeline"]
-
 _MEMORY = "[memory]"
 
 

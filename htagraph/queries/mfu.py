@@ -19,8 +19,6 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["mfu"]
-
 
 def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     """Operations of matrix units at their peak, as a share of the time of the run and its steps.

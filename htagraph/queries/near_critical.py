@@ -23,8 +23,6 @@ from htagraph.replay.near_chains import NearChains, near_chains
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import Replay
 
-__all__ = ["near_critical"]
-
 _WITHIN = 20
 """By default, float is at most the window divided by this. Chosen: test_near_critical draws chains
 on both sides, of this and of the next."""

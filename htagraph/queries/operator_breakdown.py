@@ -19,8 +19,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["operator_breakdown"]
-
 
 def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.DataFrame:
     """Operators, API calls and annotations by group, with their host time and device time.

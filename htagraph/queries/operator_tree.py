@@ -16,8 +16,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["operator_tree"]
-
 
 def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:
     """Call tree: one row per chain of names, with its calls and times.

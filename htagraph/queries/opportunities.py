@@ -22,8 +22,6 @@ from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["opportunities", "trials_of", "trials_on"]
-
 _LONGEST = 8
 """Kernels of a sequence to fuse. Chosen: test_opportunities draws longer ones."""
 _N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2

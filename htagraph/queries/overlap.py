@@ -12,8 +12,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
 
-__all__ = ["overlap"]
-
 
 def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time in which each device computes, communicates, or does both.

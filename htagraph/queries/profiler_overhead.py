@@ -26,8 +26,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
 
-__all__ = ["profiler_overhead", "profiler_overhead_of"]
-
 _SOURCES = ("profiler", "driver", "unknown")
 _DRIVER = re.compile(r"(?i)\bdriver\b|(module|function)[ _]loading|command[ _]buffer[ _]full")
 _UNKNOWN = re.compile(

@@ -31,8 +31,6 @@ from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
 from htagraph.queries.profiler_overhead import profiler_overhead_of
 
-__all__ = ["UNKNOWN_LIMIT", "quality", "quality_of", "unknown_in_words"]
-
 UNKNOWN_LIMIT = 0.2
 """Share of unknown waits above which a critical path does not establish what limits the run.
 Chosen."""

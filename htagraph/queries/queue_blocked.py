@@ -13,8 +13,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 
-__all__ = ["queue_blocked"]
-
 
 def queue_blocked(dag: Dag, window: Window, *, max_queue_length: int = 1_024) -> pd.DataFrame:
     """Time in which each stream's launch queue was full, and time of blocked launch calls.

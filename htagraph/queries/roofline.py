@@ -21,8 +21,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.operators.work import Family
 
-__all__ = ["main_limit", "roofline"]
-
 By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
 
 _NS = 1e9

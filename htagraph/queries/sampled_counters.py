@@ -12,8 +12,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["sampled_counters"]
-
 _MAX_STRETCHES = 300
 """Points of a curve, which is more than a plot can show. Chosen."""
 

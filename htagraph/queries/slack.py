@@ -14,8 +14,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["slack"]
-
 
 def slack(dag: Dag, window: Window) -> pd.DataFrame:
     """Events with their total float and free float: how much later each may end.

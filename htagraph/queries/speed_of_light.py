@@ -21,8 +21,6 @@ from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
 
-__all__ = ["EVERYTHING", "speed_of_light"]
-
 EVERYTHING = "all operators"
 """The group of all operators with a model."""
 

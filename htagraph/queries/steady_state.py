@@ -12,8 +12,6 @@ from htagraph.model.answers import STEADY_STATE
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["steady_state"]
-
 
 def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
     """Steps that overlap the window: which are steady, which represents them, how others differ.

@@ -14,8 +14,6 @@ from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["step_times"]
-
 
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:
     """Steps that overlap the window, each with what every device did during it.

@@ -11,8 +11,6 @@ from htagraph.model.answers import TEMPORAL_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["temporal_breakdown"]
-
 _PARTS = ("idle", *(member.label for member in CLASSES))
 
 

@@ -19,8 +19,6 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["utilization"]
-
 _ENOUGH = 0.5
 """Share of kernel time with known grids, or warps, that an estimate needs. Chosen: test_utilization
 draws a little more and a little less."""

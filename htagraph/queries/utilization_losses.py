@@ -17,8 +17,6 @@ from htagraph.model.kinds import SlotUse
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["utilization_losses"]
-
 _DIGITS = 10
 """Digits of a share that are sorted by: less is rounding of sums, which depends on their order
 (test_utilization_losses: shares that differ by a nanosecond, and none of rounding alone)."""

@@ -14,8 +14,6 @@ from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
 from htagraph.readers.other_formats import is_other_format, refuse_other_format
 from htagraph.readers.storage import exists, not_found, path_of
 
-__all__ = ["with_beside"]
-
 _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
     (is_execution_trace, with_execution_trace),
     (is_ncu, with_ncu),

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from htagraph.readers.rank_paths import file_of
 
-__all__ = ["entry_of", "is_trusted", "owned"]
-
 _ENDS = 1 << 16
 """Bytes at each end of a file that identify it in a cache (chosen)."""
 

@@ -21,15 +21,6 @@ from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE, TraceHead, read_heads
 from htagraph.readers.recorded_together import Capture, end_ns_of, grouped, rank_of
 
-__all__ = [
-    "CaptureName",
-    "captures_in_words",
-    "choose_capture",
-    "companions",
-    "discover",
-    "files_in_words",
-]
-
 CaptureName = int | Literal["latest"]
 """The number of a capture, or the latest complete one."""
 

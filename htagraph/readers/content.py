@@ -12,8 +12,6 @@ from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.repair_log import RepairLog
 from htagraph.readers.storage import is_file, open_file
 
-__all__ = ["content_of", "first_bytes", "text_lines"]
-
 _BLOCK = 1 << 22
 """Bytes read at once (chosen)."""
 

@@ -25,8 +25,6 @@ from htagraph.readers.storage import (
     url_of,
 )
 
-__all__ = ["TRACE_SUFFIXES", "find_traces", "holds_several", "is_glob", "rank_paths"]
-
 TRACE_SUFFIXES = (".json", ".json.gz", ".sqlite")
 """Endings of files that profilers write."""
 

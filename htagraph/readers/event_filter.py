@@ -14,8 +14,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.recording import OUTSIDE, STACKS
 from htagraph.model.window import pair_of
 
-__all__ = ["EventFilter", "filtered", "taken"]
-
 
 @dataclass(frozen=True)
 class EventFilter:

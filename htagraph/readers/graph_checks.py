@@ -26,8 +26,6 @@ from htagraph.model.samples import SampleTable
 from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 
-__all__ = ["check_events", "check_graph", "check_places", "check_recording"]
-
 Array = npt.NDArray[Any]
 
 _LAST_NS = 1 << 62

@@ -19,8 +19,6 @@ from htagraph.model.recording import Origin, Recording
 from htagraph.readers.graph_checks import check_graph, check_places, check_recording
 from htagraph.readers.kineto.event_args import ArgsIndex
 
-__all__ = ["BROKEN", "arg_places", "arrays_in", "read_compiled", "read_graph"]
-
 BROKEN = (
     OSError,
     EOFError,

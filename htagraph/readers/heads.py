@@ -20,8 +20,6 @@ from htagraph.readers.other_formats import WORKER_TIMELINE, other_format
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 from htagraph.readers.storage import open_file
 
-__all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
-
 EXECUTION_TRACE = "execution trace"
 """`TraceHead.foreign` of an execution trace."""
 

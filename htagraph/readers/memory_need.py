@@ -8,8 +8,6 @@ from pathlib import Path
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.storage import is_file, is_remote, n_bytes_of
 
-__all__ = ["exceeds_memory", "free_bytes", "needed_bytes"]
-
 _PER_BYTE = 1.9
 """Peak memory of a report by byte of text: 2.6 GB for 1.4 GB (`docs/speed.md`)."""
 

@@ -17,16 +17,6 @@ from htagraph.errors import TraceFormatError
 from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
-__all__ = [
-    "FLIGHT_RECORDER",
-    "FROM_ROCM",
-    "WORKER_TIMELINE",
-    "OtherFormat",
-    "is_other_format",
-    "other_format",
-    "refuse_other_format",
-]
-
 _HEAD = 1 << 12
 """First bytes in which a format shows (chosen): the name of the first plane, or the first keys."""
 

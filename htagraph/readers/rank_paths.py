@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["SQLITE", "file_and_part", "file_of", "name_of", "rank_in_name"]
-
 SQLITE = b"SQLite format 3\x00"
 """First bytes of an SQLite file."""
 

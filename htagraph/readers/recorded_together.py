@@ -9,8 +9,6 @@ from pathlib import Path
 
 from htagraph.readers.heads import TraceHead, read_heads
 
-__all__ = ["Capture", "end_ns_of", "grouped", "rank_of"]
-
 _CLOCKS_NS = 10_000_000_000
 """How far clocks of hosts may be apart (chosen); only for files that record different ranks."""
 

@@ -14,8 +14,6 @@ import numpy as np
 from htagraph.model.arrays import I64
 from htagraph.model.recording import Repair
 
-__all__ = ["Defect", "RepairLog", "count_in", "merge_counts", "new_counts"]
-
 _NOWHERE = np.iinfo(np.int64).max
 
 

@@ -22,22 +22,6 @@ from typing import Any, BinaryIO, cast
 
 from htagraph.errors import MissingEventsError, TraceError, TraceNotFoundError, did_you_mean
 
-__all__ = [
-    "exists",
-    "files_matching",
-    "files_within",
-    "is_file",
-    "is_folder",
-    "is_remote",
-    "kind_of",
-    "n_bytes_of",
-    "not_found",
-    "open_file",
-    "path_of",
-    "size_of",
-    "url_of",
-]
-
 _URL = re.compile(r"([a-zA-Z][\w+.-]+(?:::[a-zA-Z][\w+.-]+)*):/+(.*)", re.DOTALL)
 """A scheme of two letters or more (not a drive), or several: ``simplecache::s3``."""
 

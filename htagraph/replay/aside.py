@@ -24,8 +24,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.replay.replay import Replay, offsets_of
 
-__all__ = ["Aside", "streams"]
-
 _MOST_STREAMS = 32
 """Streams that chosen work is found to have waited for; of more, some share a place, for the last
 work of them. A limit of time, chosen like that of `latent_waits`: test_device_changes draws more.

@@ -23,8 +23,6 @@ from htagraph.model.rules import Rule
 from htagraph.replay.own_times import held_calls, own_times
 from htagraph.replay.replay import Replay
 
-__all__ = ["Assumption", "Reading", "readings"]
-
 _LESS_SURE = (
     Rule.HOST_POLLS,
     Rule.NO_FREE_SMS,

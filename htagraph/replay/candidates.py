@@ -26,18 +26,6 @@ from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 from htagraph.replay.token_surplus import Balance
 
-__all__ = [
-    "REMOVALS",
-    "SPEEDS",
-    "TWICE_AS_FAST",
-    "UNRANKED",
-    "Candidate",
-    "kinds_done",
-    "of_causes",
-    "of_parts",
-    "together",
-]
-
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""
 SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)

@@ -30,8 +30,6 @@ from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
 from htagraph.replay.host_code import Code, code
 from htagraph.replay.roof_changes import AllowTf32, AtRoof, allow_tf32, at_roof
 
-__all__ = ["ChangeOptions", "options_of"]
-
 _ALL = "all"
 """Instead of a name: whatever has a roof."""
 _CODE = "code "

@@ -20,24 +20,6 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.draft import Draft, Events, Parts
 from htagraph.replay.host_code import Code, share_of_code
 
-__all__ = [
-    "Change",
-    "Insert",
-    "NoWait",
-    "OnRank",
-    "Remove",
-    "Scale",
-    "Spare",
-    "Without",
-    "insert",
-    "no_wait",
-    "remove",
-    "scale",
-    "slug",
-    "without",
-    "written",
-]
-
 _MOST = 1e6
 """Largest factor, and largest seconds, of a change. Chosen so that times of long traces stay far
 below the limit of int64; test_changes tries both sides."""

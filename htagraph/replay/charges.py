@@ -24,8 +24,6 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.changes import Spare
 from htagraph.replay.replay import Replay
 
-__all__ = ["Charges", "EdgeTimes"]
-
 _CODES = {cause: code for code, cause in enumerate(Cause)}
 
 

@@ -15,8 +15,6 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
 
-__all__ = ["Bandwidth", "Equalise", "bandwidth", "equalise"]
-
 _LATENCY_NS = 10_000
 """Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);
 test_collective_changes has both."""

@@ -23,8 +23,6 @@ from htagraph.algorithms.retime import DROPPED
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.replay.replay import Replay
 
-__all__ = ["Members", "Transfers", "transfers", "without_waits"]
-
 
 @dataclass(frozen=True)
 class Members:

@@ -21,8 +21,6 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events
 
-__all__ = ["Fuse", "NoGaps", "Overlap", "fuse", "overlap"]
-
 
 @dataclass(frozen=True)
 class NoGaps(Change):

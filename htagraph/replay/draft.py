@@ -22,8 +22,6 @@ from htagraph.replay.collective_members import Members, Transfers, transfers
 from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.host_code import Frames
 
-__all__ = ["Draft", "EventSet", "Events", "Parts", "weights"]
-
 Found = TypeVar("Found")
 
 _N_KEPT = 4

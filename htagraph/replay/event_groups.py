@@ -18,17 +18,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause, EdgeKind, EventKind, KernelClass
 from htagraph.model.rules import Rule
 
-__all__ = [
-    "ALLOCATIONS",
-    "COPIES_THAT_BLOCK",
-    "HOST_WAITS",
-    "LOADERS",
-    "EventGroup",
-    "of_class",
-    "of_topic",
-    "waits_at",
-]
-
 
 @dataclass(frozen=True)
 class EventGroup:

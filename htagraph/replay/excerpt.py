@@ -24,8 +24,6 @@ from htagraph.model.samples import SampleTable
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 
-__all__ = ["LARGE", "Excerpt", "cut_out", "excerpt_of"]
-
 LARGE = 1_000_000
 """Edges from which on an excerpt is replayed; without one, fewer changes are tried. A
 limit of time, chosen: test_excerpt draws graphs on either side."""

@@ -18,8 +18,6 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.replay.replay import Replay
 
-__all__ = ["HOLD_OUT_LIMIT", "HoldOut", "hold_out", "run_to_run_ns", "step_spread"]
-
 HOLD_OUT_LIMIT = 0.2
 """Median error above which nothing is predicted. Chosen: test_hold_out has 15% and 25%."""
 _MOST_PAIRS = 12

@@ -27,8 +27,6 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
 
-__all__ = ["Graphed", "Prefetch", "graphed", "prefetch"]
-
 _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
 """Longest code between two operators, and longest stretch within one, that only launches (PyTorch:
 5 to 50 us). test_host_changes draws both sides."""

@@ -27,8 +27,6 @@ from htagraph.model.rules import Rule
 from htagraph.model.symbols import SymbolTable
 from htagraph.replay.replay import Replay
 
-__all__ = ["Code", "Frames", "code", "share_of_code"]
-
 
 @dataclass(frozen=True)
 class Code:

@@ -22,8 +22,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 
-__all__ = ["latent_waits"]
-
 _QUEUE_HOLDS = 1_022
 """Launches that a queue holds if the trace never filled it (measured: about 1,022).
 test_latent_waits launches more."""

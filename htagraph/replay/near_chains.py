@@ -24,8 +24,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
-__all__ = ["NearChains", "near_chains"]
-
 
 class NearChains(NamedTuple):
     """Chains by float, then longest first, and the edges of each.

@@ -11,8 +11,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["held_calls", "own_times"]
-
 
 def held_calls(dag: Dag, edges: EdgeTable) -> Bools:
     """Whether each edge spans a runtime call that waited."""

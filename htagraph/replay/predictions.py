@@ -23,8 +23,6 @@ from htagraph.replay.changes import Change, OnRank, Without, slug
 from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.rehearsal import Saving
 
-__all__ = ["Rehearsed", "Trials"]
-
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 

@@ -23,8 +23,6 @@ from htagraph.replay.draft import Draft, weights
 from htagraph.replay.hold_out import HoldOut, hold_out, run_to_run_ns
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
-__all__ = ["Rehearsal", "Run", "Saving"]
-
 
 class Saving(NamedTuple):
     """Time that a change saves; negative if it costs time.
@@ -70,8 +68,10 @@ class Saving(NamedTuple):
         return self.high_ns - self.low_ns
 
     def __str__(self) -> str:
-        """The interval, for people."""
+        """The interval, for people; only its upper end if it may be that nothing is saved."""
         ends = [human_duration(end_ns) for end_ns in (self.low_ns, self.high_ns)]
+        if self.low_ns <= 0 < self.high_ns:
+            return f"at most {ends[1]}"
         return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 

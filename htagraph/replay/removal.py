@@ -19,8 +19,6 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
-__all__ = ["Removal"]
-
 _WAITS = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
 
 

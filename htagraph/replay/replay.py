@@ -29,8 +29,6 @@ from htagraph.model.window import Window
 from htagraph.replay.latent_waits import latent_waits
 from htagraph.replay.own_times import held_calls, own_times
 
-__all__ = ["Bounds", "Replay", "offsets_of", "replay_of"]
-
 Found = TypeVar("Found")
 
 

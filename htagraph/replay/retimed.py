@@ -17,8 +17,6 @@ from htagraph.model.samples import SampleTable
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
-__all__ = ["retimed"]
-
 
 def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     """Graph of a replayed run, which answers every question. Events keep their rows.

@@ -18,8 +18,6 @@ from htagraph.model.dag import Dag
 from htagraph.replay.changes import Change, written
 from htagraph.replay.draft import Draft, Events, Parts
 
-__all__ = ["AllowTf32", "AtRoof", "allow_tf32", "at_roof", "spared_shares"]
-
 _SHAPED = "["
 """What the name of an operator with its shapes has: ``aten::mm 2x bf16[64, 64]``."""
 

@@ -15,8 +15,6 @@ from htagraph.model.kinds import Cause
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
 
-__all__ = ["Balance", "TokenSurplus"]
-
 
 @dataclass(frozen=True)
 class TokenSurplus:

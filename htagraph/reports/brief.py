@@ -12,8 +12,6 @@ from htagraph.reports.summary import Summary
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
 
-__all__ = ["next_question"]
-
 _QUESTIONS = {
     Cause.LATE_RANK: "ask stragglers",
     Cause.PIPELINE: "ask pipeline_savings",

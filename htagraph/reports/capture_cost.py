@@ -20,8 +20,6 @@ from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.storage import n_bytes_of
 from htagraph.trace import Trace
 
-__all__ = ["CaptureCost", "capture_cost"]
-
 _WORTH = 0.05
 """Share of a capture from which it is told what a category takes."""
 _TO_COMPARE = FEWEST_ALIKE + 1

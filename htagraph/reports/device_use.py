@@ -6,8 +6,6 @@ import pandas as pd
 
 from htagraph.model.kinds import SlotUse
 
-__all__ = ["losses_in_words", "lost_slots", "seems_busier", "share_of_all", "use_in_words"]
-
 _N_LOSSES = 3
 """Causes of empty warp slots in one sentence: chosen."""
 _WORTH_SAYING = 0.01

@@ -17,8 +17,6 @@ from htagraph.model.rules import Rule
 from htagraph.model.units import human_count
 from htagraph.trace import Trace
 
-__all__ = ["Diagnosis", "examine"]
-
 _NSIGHT = "Nsight Systems"
 _WITH_NSIGHT = {
     "rank": "export with --include-json true (NCCL records it), or put rank<N> into the file name",

@@ -16,9 +16,6 @@ from htagraph.reports.json_document import records
 from htagraph.reports.markdown import escaped, markdown_table
 from htagraph.writers.cells import human_frame
 
-__all__ = ["CHECK_SCHEMA", "check_document", "diff_document", "known_noise", "limits_table",
-           "markdown_check", "markdown_diff", "shown_diff"]  # fmt: skip
-
 CHECK_SCHEMA = "htagraph.check"
 CHECK_VERSION = 1
 DIFF_SCHEMA = "htagraph.diff"

@@ -22,9 +22,6 @@ from htagraph.readers.storage import url_of
 from htagraph.reports.summary import NOT_INFERRED, PathSummary, inferred_in_words
 from htagraph.reports.what_helps import first_changes
 
-__all__ = ["JobSummary"]
-
-
 _ASKED = (
     Question("temporal_breakdown"),
     Question.of("utilization", by="device", bins=100),

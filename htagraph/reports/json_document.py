@@ -82,19 +82,6 @@ from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
-__all__ = [
-    "JOB_SCHEMA",
-    "JOB_VERSION",
-    "OPPORTUNITIES_SCHEMA",
-    "OPPORTUNITIES_VERSION",
-    "SCHEMA",
-    "VERSION",
-    "job_document",
-    "json_document",
-    "opportunities_document",
-    "records",
-]
-
 SCHEMA = "htagraph.report"
 VERSION = 5
 JOB_SCHEMA = "htagraph.job_report"

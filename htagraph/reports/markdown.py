@@ -19,14 +19,6 @@ if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
 
-__all__ = [
-    "escaped",
-    "job_tables",
-    "markdown_job_summary",
-    "markdown_summary",
-    "markdown_table",
-]
-
 _TOP = 10
 """Rows of a table of groups: chosen, as the page has all."""
 _MAX_STEPS = 20

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-__all__ = ["EMPTY_ANSWERS", "not_recorded"]
-
 _DEVICE = (
     "No device work here. To record it, profile with ProfilerActivity.CUDA (or XPU, MTIA) "
     "on a machine that has the device."

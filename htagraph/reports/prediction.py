@@ -18,17 +18,6 @@ from htagraph.reports.json_document import records
 from htagraph.reports.what_helps import clocks_in_words
 from htagraph.scenario import Scenario
 
-__all__ = [
-    "PREDICTION_SCHEMA",
-    "PREDICTION_VERSION",
-    "bounds_of",
-    "caveats_of",
-    "prediction_document",
-    "prediction_in_words",
-    "ranks_of",
-    "readings_of",
-]
-
 PREDICTION_SCHEMA = "htagraph.what_if"
 PREDICTION_VERSION = 1
 

@@ -22,8 +22,6 @@ from htagraph.reports.summary import Summary
 from htagraph.trace import Trace
 from htagraph.writers.notebook_cell import escaped
 
-__all__ = ["Report", "report"]
-
 
 @dataclass(frozen=True, repr=False)
 class Report:

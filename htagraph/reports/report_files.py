@@ -21,8 +21,6 @@ from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.writers.output_file import new_folder, write_text
 
-__all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write_files"]
-
 MOST_RANKS = 64
 """Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
 FEWEST_RANKS = 2

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from htagraph.errors import OutputError
 
-__all__ = ["ReportOrigin"]
-
 _ROOT = Path("htagraph-report")
 _SUMMARY = "summary.md"
 _FILES = (_SUMMARY, "report.html", "critical.pftrace", "critical.dot", "job.pftrace")

@@ -13,8 +13,6 @@ from htagraph.model.frames import STEP_SHARES
 from htagraph.model.kinds import Bound
 from htagraph.path import CriticalPath
 
-__all__ = ["step_shares", "time_by_step"]
-
 
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
     """Steps of the trace, and the time of the path in each by bound; the last row is outside steps.

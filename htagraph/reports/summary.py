@@ -35,8 +35,6 @@ from htagraph.writers.answering import answers
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
 
-__all__ = ["NOT_INFERRED", "PathSummary", "Summary", "inferred_in_words"]
-
 NOT_INFERRED = (
     "Nothing was inferred (--no-infer): waits without a record stay unknown or count as host time."
 )

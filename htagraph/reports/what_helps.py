@@ -17,14 +17,7 @@ from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.predictions import Trials
-
-__all__ = [
-    "ALONE",
-    "NOT_REPLAYED",
-    "UNCHANGED",
-    "clocks_in_words",
-    "first_changes",
-]
+from htagraph.writers.answering import answers
 
 ALONE = "What the run is shorter by with each change alone, replayed. Savings do not add up."
 NOT_REPLAYED = (
@@ -49,6 +42,7 @@ Pinned by `test_what_helps.py::test_eight_changes_are_listed`.
 """
 
 
+@answers(FIRST_CHANGES)
 def first_changes(
     verdict: Verdict,
     trials: Trials[Any],

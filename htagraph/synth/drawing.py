@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from htagraph.errors import QueryError
 
-__all__ = ["Box", "Line", "parse"]
-
 _LABEL = re.compile(
     r"\s*(?:(?P<host>cpu|thread) (?P<tid>\d+)|(?:gpu (?P<gpu>\d+) )?stream (?P<stream>\d+)|us)\s*\|"
 )

@@ -12,8 +12,6 @@ from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["FlowPoint", "Lane", "LaneName", "Row", "event_table"]
-
 Lane = tuple[int | str, int | str]
 """Process id and thread id, as a file names them."""
 

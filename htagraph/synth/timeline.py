@@ -12,8 +12,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.synth.drawing import Box, parse
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row, event_table
 
-__all__ = ["timeline"]
-
 _HOST_PID = 1000
 _STREAM = re.compile(r"(?:(?P<gpu>\d+)\.)?(?P<stream>\d+|\*)")
 _API_CALL = re.compile(r"(cuda|hip|cu)[A-Z]")

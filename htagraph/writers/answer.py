@@ -17,8 +17,6 @@ from htagraph.model.schema import Quantity, Schema
 from htagraph.writers.cells import human_columns
 from htagraph.writers.notebook_cell import frame_html
 
-__all__ = ["Answer"]
-
 _MAX_ROWS = 10
 """Rows that are shown: chosen, `plain` shows more."""
 _WIDTH = 100

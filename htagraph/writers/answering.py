@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from htagraph.writers.answer import Answer
 
-__all__ = ["answer_of", "answers"]
-
 P = ParamSpec("P")
 
 

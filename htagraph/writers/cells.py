@@ -15,8 +15,6 @@ from htagraph.model.labels import distinct_names, name_label, printable
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_duration, human_number
 
-__all__ = ["Columns", "cell_text", "full_names", "human_columns", "human_frame"]
-
 Columns = Mapping[str, "pd.Series | npt.NDArray[Any]"]
 """Columns of a table, where no frame is needed."""
 

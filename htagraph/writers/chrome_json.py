@@ -26,8 +26,6 @@ from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
 from htagraph.writers.output_file import output_file
 
-__all__ = ["microseconds", "with_added", "write_chrome_json"]
-
 _PIECE = 4 << 20
 """Bytes copied at once (chosen)."""
 
@@ -196,18 +194,17 @@ def with_added(pieces: Iterable[bytes], added: bytes) -> Iterator[bytes]:
     ValueError
         If it has no list of events, or is cut off.
     """
-    held, pattern, is_added = b"", _BARE_LIST, False
+    held, is_first, is_added = b"", True, False
     for piece in pieces:
         held += piece
         if not is_added:
-            found = pattern.match(held) if pattern is _BARE_LIST else None
-            found = found or _KEY.search(held)
+            found = (_BARE_LIST.match(held) if is_first else None) or _KEY.search(held)
             if found:
                 is_added, at = True, found.end()
                 is_empty = held[at:].lstrip().startswith(b"]")
                 yield held[:at] + b"\n" + added + (b"\n" if is_empty else b",\n")
                 held = held[at:]
-        pattern = _KEY
+        is_first = False
         yield held[:-_OVERLAP]
         held = held[-_OVERLAP:]
     yield held

@@ -24,8 +24,6 @@ from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.writers.output_file import write_text
 
-__all__ = ["PathGroup", "graph_dot", "path_dot", "path_groups"]
-
 _N_NAMED = 14
 """Names in the drawing of a path (chosen): with a rest of each bound, they fill a slide.
 

@@ -15,8 +15,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
 from htagraph.writers.output_file import output_file
 
-__all__ = ["write_arrays", "write_graph"]
-
 
 def write_graph(
     out: str | Path,

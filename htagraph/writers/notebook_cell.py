@@ -13,8 +13,6 @@ from htagraph.model.kinds import bound_in_words
 from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
 
-__all__ = ["escaped", "frame_html", "path_html", "table_html"]
-
 _COLORS = {bound.label: color.css for bound, color in COLORS.items()}
 
 _CELL = "text-align:{align};padding:1px 1em 1px 0;border:0;white-space:{space}"

@@ -16,8 +16,6 @@ from typing import BinaryIO, cast
 from htagraph.errors import OutputError
 from htagraph.model.progress import counted
 
-__all__ = ["new_folder", "output_file", "write_joined", "write_text"]
-
 _GZIP_LEVEL = 2
 """Compression of ``.gz`` files (chosen): fast, for files of gigabytes."""
 

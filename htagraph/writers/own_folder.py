@@ -16,8 +16,6 @@ from htagraph.errors import OutputError
 if sys.platform != "win32":  # folders of killed processes stay there
     import fcntl
 
-__all__ = ["OwnFolder"]
-
 _PREFIX = "htagraph-"
 _IN_USE = ".in-use"
 """A file that the process locks while it uses the folder."""

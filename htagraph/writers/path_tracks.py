@@ -29,8 +29,6 @@ from htagraph.model.rules import Rule
 from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
-__all__ = ["Card", "DrawnPath", "late_rank", "path_slices"]
-
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
 _COLORS = {bound.label: color.perfetto for bound, color in COLORS.items()}
 _LATE_RANK = re.compile(rf"{Cause.LATE_RANK} (\d+)")

@@ -41,8 +41,6 @@ from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
 from htagraph.writers.wait_tracks import wait_slices
 from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
-__all__ = ["CounterTrack", "write_pftrace"]
-
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 
 _FLOWS_PER_RANK = 1 << 40

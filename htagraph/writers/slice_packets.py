@@ -27,8 +27,6 @@ from htagraph.writers.wire import (
     varint_field,
 )
 
-__all__ = ["Arg", "Flows", "Slices", "Strings", "encode_counter", "encode_slices"]
-
 _CHUNK = 1 << 16
 """Packets encoded at once, which bounds memory (chosen)."""
 _SPARSE = 4

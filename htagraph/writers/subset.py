@@ -15,8 +15,6 @@ from htagraph.model.events import EventTable, LaneTable
 from htagraph.writers.chrome_json import microseconds
 from htagraph.writers.output_file import output_file
 
-__all__ = ["write_subset"]
-
 _FLOW = "ac2g"
 
 

@@ -21,8 +21,6 @@ from htagraph.model.labels import distinct_names
 from htagraph.model.schema import Quantity
 from htagraph.writers.cells import Columns, full_names, human_columns
 
-__all__ = ["fitted"]
-
 _LEAST_NAME, _LEAST_SENTENCE = 16, 24
 """Chosen: fewest characters of a shortened name, and of a folded sentence."""
 _GAP = 2

@@ -34,8 +34,6 @@ from htagraph.model.perfetto_fields import (
 )
 from htagraph.writers.wire import utf8, varint
 
-__all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
-
 _UUIDS_PER_RANK = 1_000_000
 """Range of track ids of each rank."""
 

@@ -23,8 +23,6 @@ from htagraph.model.units import human_count
 from htagraph.writers.slice_packets import Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
-__all__ = ["WAITS", "wait_slices"]
-
 WAITS = ("rank", "start_ns", "dur_ns", "match", "operation", "last_rank", "n_waiting")
 """Columns of waits.
 

@@ -20,16 +20,6 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import U8
 
-__all__ = [
-    "Piece",
-    "assemble",
-    "fixed64_field",
-    "message_field",
-    "utf8",
-    "varint",
-    "varint_field",
-]
-
 Piece = bytes | U8
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2

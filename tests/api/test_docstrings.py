@@ -44,14 +44,13 @@ def bare_entries(text: str) -> list[str]:
 
 
 def public() -> Iterator[tuple[str, Callable[..., object]]]:
-    """The exports of all modules, and the public methods of exported classes."""
+    """What modules define without an underscore, and the public methods of such classes."""
     for found in pkgutil.walk_packages(htagraph.__path__, "htagraph."):
         if ".cli" in found.name or ".compiled" in found.name:
             continue
         module = importlib.import_module(found.name)
-        for name in getattr(module, "__all__", ()):
-            value = getattr(module, name)
-            if getattr(value, "__module__", None) != module.__name__:
+        for name, value in vars(module).items():
+            if name[0] == "_" or getattr(value, "__module__", None) != module.__name__:
                 continue
             if inspect.isfunction(value) or inspect.isclass(value):
                 yield f"{module.__name__}.{name}", value

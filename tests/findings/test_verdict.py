@@ -404,9 +404,11 @@ def test_the_time_of_all_items_and_what_is_apart_is_the_window() -> None:
 
 
 def test_steps_that_tile_a_run_are_its_unit() -> None:
-    """Three steps: times are those of one; without steps, those of the run."""
+    """Three steps: times are those of one. One step: it is told as that."""
     drawn = simulate(training_rank(fault="dataloader")).events
     graph = hg.Trace.from_events(drawn).compile()
 
     assert " a step would be " in graph.verdict().headline
-    assert " a step" not in graph.window("ProfilerStep#1").verdict().headline
+    alone = graph.window("ProfilerStep#1").verdict().headline
+    assert " a step" not in alone
+    assert " of this step: " in alone

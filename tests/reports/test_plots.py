@@ -33,7 +33,7 @@ from htagraph.model.kinds import Bound, KernelClass
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
-from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
+from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS, new_figure
 from htagraph.reports.plots.thinning import thin_line, thin_path
 from tests.queries.gridded import gridded
 from tests.queries.recorded_shapes import Op, recorded
@@ -55,6 +55,14 @@ def step() -> hg.TraceGraph:
 def bars(figure: object) -> dict[str, list[float]]:
     """What is drawn, by the name of the trace."""
     return {trace.name: list(trace.x) for trace in figure.data}  # type: ignore[attr-defined]
+
+
+def test_a_legend_of_many_names_leaves_the_title_its_line() -> None:
+    """Four names of 20 characters fit on a line."""
+    names = [f"of 20 characters, {n:2}" for n in range(9)]
+    figures = [new_figure([{"name": name} for name in names[:n]], "a title") for n in (4, 8, 9)]
+
+    assert [figure.layout["margin"]["t"] for figure in figures] == [60, 82, 104]
 
 
 def test_every_bound_and_every_cause_has_a_color() -> None:

@@ -13,8 +13,6 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.readers.execution_trace.nodes import ExecutionNodes
 
-__all__ = ["Correlation", "correlate", "tensor_dependencies"]
-
 _RANGES = (EventKind.OP, EventKind.ANNOTATION)
 
 

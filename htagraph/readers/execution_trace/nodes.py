@@ -18,8 +18,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.header import decoded
 
-__all__ = ["TEXTS", "Accesses", "ExecutionNodes", "read_nodes"]
-
 TEXTS = ("op_schema", "input_shapes", "input_types", "output_shapes", "output_types")
 """Texts of a node, as in the file."""
 

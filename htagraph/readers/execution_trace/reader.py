@@ -19,8 +19,6 @@ from htagraph.readers.content import first_bytes
 from htagraph.readers.execution_trace.correlation import Correlation, correlate, tensor_dependencies
 from htagraph.readers.execution_trace.nodes import TEXTS, ExecutionNodes, read_nodes
 
-__all__ = ["is_execution_trace", "with_execution_trace"]
-
 _HEAD_BYTES = 4096
 """Bytes in which the schema must appear (chosen)."""
 _HEAD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"')

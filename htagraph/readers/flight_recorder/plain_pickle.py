@@ -13,8 +13,6 @@ from typing import Any
 
 from htagraph.errors import TraceFormatError
 
-__all__ = ["plain_data"]
-
 _MARK = object()
 _MADE: dict[int, Callable[[], object]] = {
     ord("}"): dict,

@@ -17,8 +17,6 @@ from htagraph.readers.other_formats import FLIGHT_RECORDER, other_format
 from htagraph.readers.rank_paths import rank_in_name
 from htagraph.readers.storage import files_within, is_folder, is_remote, path_of, url_of
 
-__all__ = ["Dump", "Entry", "find_dumps", "read_dump"]
-
 _NUMBER_IN_NAME = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|bin|gz))*$")
 """The rank at the end of a name, as ``nccl_trace_rank_3`` or a prefix of the user's."""
 _PEERS = re.compile(r"(\d{1,9})\s*(->|<-)\s*(\d{1,9})")

@@ -18,8 +18,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.graph_capture.captured_graphs import CapturedGraphs
 
-__all__ = ["Piece", "with_calls"]
-
 _MODULE = re.compile(r"^nn\.Module: ")
 
 

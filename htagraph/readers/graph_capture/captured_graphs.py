@@ -27,8 +27,6 @@ from htagraph.model.kinds import EventKind, among
 from htagraph.readers.content import content_of
 from htagraph.readers.kineto.reader import read_kineto
 
-__all__ = ["COPY", "FILL", "CapturedGraphs", "batches_at", "captured_graphs"]
-
 COPY, FILL = "Memcpy", "Memset"
 """What copies and fills are called here: their calls name no kernel."""
 

@@ -18,8 +18,6 @@ import numpy as np
 
 from htagraph.model.arrays import I64
 
-__all__ = ["CODE_BYTES", "Joined", "Program", "Replays", "joined", "share_alike"]
-
 _LEAST_PART = 0.5
 """Share of a captured graph that a replay without its end must have, and share of a program that a
 step recorded in part must have: a few kernels begin many graphs. Chosen; `test_graph_captures.py`

@@ -11,8 +11,6 @@ from htagraph.model.units import human_count
 from htagraph.readers.graph_capture.captured_graphs import CapturedGraphs
 from htagraph.readers.graph_capture.joining import CODE_BYTES, Joined, Program, Replays, share_alike
 
-__all__ = ["Outcome"]
-
 
 class Outcome(NamedTuple):
     """All captures, all replays, and which were joined."""

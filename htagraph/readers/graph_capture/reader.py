@@ -29,8 +29,6 @@ from htagraph.readers.graph_capture.captured_graphs import (
 from htagraph.readers.graph_capture.joining import CODE_BYTES, Joined, Program, Replays, joined
 from htagraph.readers.graph_capture.outcome import Outcome
 
-__all__ = ["is_chrome_trace", "with_graph_captures"]
-
 _HEAD_BYTES = 1 << 16
 """Bytes in which the event list or a header of the profiler must begin (chosen)."""
 _HEAD = re.compile(rb'\s*\{.*"(traceEvents|schemaVersion|deviceProperties)"', re.DOTALL)

@@ -13,8 +13,6 @@ from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.repair_log import RepairLog
 from htagraph.readers.storage import not_found, open_file, size_of
 
-__all__ = ["GZIP_MAGIC", "GZIP_WINDOW", "MAX_RATIO", "RATIO_FROM", "ByteStream"]
-
 RATIO_FROM = 1 << 28
 """Decompressed bytes from which the compression ratio is checked; smaller files fit in memory."""
 

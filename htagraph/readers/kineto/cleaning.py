@@ -32,8 +32,6 @@ from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.merging import Columns
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["cleaned"]
-
 _ZERO_SHARE = 0.1
 """Share of complete events at time 0 from which their times count as lost (chosen)."""
 

@@ -11,8 +11,6 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.recording import ArgsReader
 from htagraph.model.samples import SampleTable, Series
 
-__all__ = ["counter_samples"]
-
 _INSTRUMENT = "trace counter"
 
 

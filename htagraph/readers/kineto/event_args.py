@@ -15,8 +15,6 @@ from htagraph.model.arrays import I32, I64
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints, TextReader
 
-__all__ = ["ArgsIndex"]
-
 
 @dataclass(frozen=True)
 class ArgsIndex:

@@ -12,8 +12,6 @@ import numpy as np
 
 from htagraph.model.events import LIST_COLUMNS
 
-__all__ = ["ARG_KEYS", "COLUMNS", "EVENT_KEYS", "Field", "Read", "SparseField"]
-
 
 class Read(IntEnum):
     """A way to read a value."""

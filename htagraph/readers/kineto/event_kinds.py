@@ -16,8 +16,6 @@ from htagraph.model.recording import STACKS
 from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["KIND_OF_CATEGORY", "LAUNCH_FLOWS", "event_kinds", "is_plain"]
-
 LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
 """Categories of flow points that only repeat a correlation id."""
 

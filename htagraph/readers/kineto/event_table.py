@@ -16,8 +16,6 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.kineto.merging import Columns, Id, canonical_id
 
-__all__ = ["event_table", "lane_table"]
-
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
 _STREAM_TID = re.compile(r"(?:stream\s*)?([0-9]{1,19})", re.IGNORECASE)

@@ -44,8 +44,6 @@ from htagraph.readers.kineto.seek_points import PointedStream, SeekPoints, TextR
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["FileIndex", "Zones"]
-
 _DEVICES_AND_CALLS = frozenset(
     name
     for name, kind in KIND_OF_CATEGORY.items()

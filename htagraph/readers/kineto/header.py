@@ -16,16 +16,6 @@ from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.rank_paths import rank_in_name
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = [
-    "MAX_TIME_NS",
-    "base_time_of",
-    "decoded",
-    "devices_of",
-    "note_losses",
-    "rank_of",
-    "world_size_of",
-]
-
 MAX_TIME_NS = (1 << 62) - 1
 """Largest absolute time of a trace, 146 years: sums of two such times fit in int64."""
 

@@ -24,8 +24,6 @@ from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Part, added
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import merge_counts, new_counts
 
-__all__ = ["Assembly", "Columns", "canonical_id"]
-
 Id = int | str
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}")

@@ -15,8 +15,6 @@ from htagraph.model.arrays import U8
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.compiled.lexer import PADDING, last_boundary
 
-__all__ = ["Piece", "PieceStream"]
-
 BLOCK = 1 << 21
 """Usual size of a piece in bytes (chosen)."""
 

@@ -43,20 +43,6 @@ from htagraph.readers.kineto.trace_document import Document
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = [
-    "EVERYTHING",
-    "KNOWN_STACKS",
-    "KNOWN_USER_RANGES",
-    "USER_RANGES",
-    "Found",
-    "load_file",
-    "new_workers",
-    "read_kineto",
-    "recording_of",
-    "scanned",
-    "times_in_file",
-]
-
 _THREADS = 2
 """Scanning threads (chosen)."""
 

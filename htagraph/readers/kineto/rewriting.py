@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from htagraph.readers.kineto.scanned_parts import Part
 
-__all__ = ["repair_kineto"]
-
 _OF_TIMES = (
     Defect.NUMBER_AS_TEXT,
     Defect.NO_TIMESTAMP,

@@ -14,8 +14,6 @@ from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.repair_log import merge_counts, new_counts
 
-__all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "settle", "unload"]
-
 _CAPACITY = 1 << 14
 """Events per batch (chosen)."""
 

@@ -32,8 +32,6 @@ from htagraph.readers.kineto.compiled.deflate import (
 from htagraph.readers.repair_log import RepairLog
 from htagraph.readers.storage import open_file
 
-__all__ = ["FROM_START", "PointedStream", "SeekPoints", "TextReader"]
-
 SPACING = 1 << 25
 """Decompressed bytes between two points (chosen): 20 ms of decompression, and 32 KiB of index."""
 

@@ -27,8 +27,6 @@ from htagraph.readers.kineto.value_repair import MARGIN, REPAIRED, Repairer, bef
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["MAX_BROKEN", "MAX_DOCUMENTS", "MAX_VALUE", "Document"]
-
 MAX_VALUE = 1 << 26
 """Bytes of the largest event, or header value, that is read."""
 

@@ -29,8 +29,6 @@ from htagraph.readers.kineto.scanned_parts import Part, new_batch, settle, unloa
 from htagraph.readers.kineto.value_repair import CUT, MARGIN, REPAIRED, RepairedValue, Repairer
 from htagraph.readers.repair_log import count_in
 
-__all__ = ["Worker"]
-
 _SYMBOLS, _SYMBOL_BYTES, _LANES = 1 << 12, 1 << 20, 1 << 10
 """Initial sizes of the tables, which grow (chosen)."""
 

@@ -16,8 +16,6 @@ from htagraph.model.units import apart_from_unit
 from htagraph.readers.monitoring.metric_fields import NOT_SAMPLED, field_unit
 from htagraph.readers.monitoring.timestamps import TIME, read_times
 
-__all__ = ["Log", "instrument_of", "read_log"]
-
 _COMMA_HEADER = re.compile(
     r"^\"?(?=[^#]*,).*("
     r"\b(utilization|memory|power|temperature|clocks|fan)\.\w|\bDCGM_FI_|\b(gfx_activity|socket_power)\b"

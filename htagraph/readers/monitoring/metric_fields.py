@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["NOT_SAMPLED", "field_unit", "mean_over_ns"]
-
 NOT_SAMPLED = re.compile(
     r"^(index|gpu_?(idx|name|uuid|serial)?|uuid|name|device|count|serial|vbios.*|driver.*|pci\.(?!e)\S*"
     r"|pci_?bus.*|pstate|.*mode|.*_mode|process_name|command|type|pid|time(stamp)?|date|entity|id|host(name)?"

@@ -23,8 +23,6 @@ from htagraph.readers.monitoring.log_files import Log, instrument_of, read_log
 from htagraph.readers.monitoring.metric_fields import mean_over_ns
 from htagraph.readers.monitoring.timestamps import FIRST_NS, LAST_NS, zone_of
 
-__all__ = ["is_monitoring", "with_monitoring"]
-
 _HEAD_BYTES = 16_384
 """Bytes in which a log must show its header (chosen)."""
 

@@ -10,8 +10,6 @@ import pandas as pd
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.units import human_time
 
-__all__ = ["FIRST_NS", "LAST_NS", "TIME", "Times", "read_times", "zone_of"]
-
 TIME = (
     r"(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19}"
     r"|\d{4}[-/]?\d\d[-/]?\d\d[T ]+\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"

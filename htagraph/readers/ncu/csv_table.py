@@ -15,8 +15,6 @@ import pandas as pd
 from htagraph.errors import TraceLimitError
 from htagraph.model.arrays import F64
 
-__all__ = ["Launches", "is_header", "read_launches"]
-
 _LAUNCH = (
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context",
     "Stream", "Block Size", "Grid Size", "Device", "CC",

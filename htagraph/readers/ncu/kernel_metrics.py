@@ -16,8 +16,6 @@ from htagraph.readers.content import first_bytes, text_lines
 from htagraph.readers.ncu.csv_table import Launches, is_header, read_launches
 from htagraph.readers.ncu.launch_matching import Matched, matched
 
-__all__ = ["is_ncu", "with_ncu"]
-
 _HEAD_BYTES = 1 << 20
 """Bytes in which the table must begin (chosen): output of the program precedes it."""
 

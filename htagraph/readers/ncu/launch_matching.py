@@ -15,8 +15,6 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.readers.ncu.csv_table import Launches
 
-__all__ = ["Matched", "base_name", "matched"]
-
 Codes = npt.NDArray[np.integer[Any]]
 
 _ARGUMENTS = re.compile(r"<[^<>]*>")

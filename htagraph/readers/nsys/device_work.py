@@ -12,8 +12,6 @@ from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.numbered_names import enumeration
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, Values
 
-__all__ = ["DEVICE_TABLES", "copies", "device_of_context", "fills", "graph_launches", "kernels"]
-
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
 FILLS = "CUPTI_ACTIVITY_KIND_MEMSET"

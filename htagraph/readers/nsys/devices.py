@@ -13,8 +13,6 @@ from htagraph.model.units import apart_from_unit
 from htagraph.readers.nsys.export import Export, Process
 from htagraph.readers.nsys.table_rows import ReadState
 
-__all__ = ["METRICS", "devices_of", "gpu_metrics"]
-
 _GPUS = "TARGET_INFO_GPU"
 _OF_PROCESS = "TARGET_INFO_CUDA_DEVICE"
 

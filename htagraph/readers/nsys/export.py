@@ -21,8 +21,6 @@ from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
 from htagraph.readers.other_formats import FROM_ROCM
 from htagraph.readers.storage import not_found
 
-__all__ = ["ABSENT", "NUMBERED_TEXTS", "TIDS", "Export", "Process", "opened"]
-
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""
 

@@ -15,8 +15,6 @@ from htagraph.readers.nsys.device_work import ids
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
-__all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
-
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 OS_TABLE = "OSRT_API"
 OVERHEAD_TABLES = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")

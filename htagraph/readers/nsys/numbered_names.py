@@ -12,8 +12,6 @@ from htagraph.model.events import LaneTable
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
 
-__all__ = ["Lanes", "Names", "enumeration", "named"]
-
 _BATCH = 500
 """Parameters of one query; SQLite before 3.32 allows 999."""
 

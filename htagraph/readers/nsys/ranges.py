@@ -18,8 +18,6 @@ from htagraph.readers.nsys.export import ABSENT, NUMBERED_TEXTS, Export, Process
 from htagraph.readers.nsys.numbered_names import enumeration
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
-__all__ = ["RANGES", "backward_flows", "ranges"]
-
 RANGES = "NVTX_EVENTS"
 
 _TYPES = {34: "NvtxMark", 59: "NvtxPushPopRange", 60: "NvtxStartEndRange",

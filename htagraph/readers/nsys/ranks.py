@@ -15,8 +15,6 @@ from htagraph.readers.nsys.numbered_names import named
 from htagraph.readers.nsys.reports import refuse_report
 from htagraph.readers.rank_paths import file_of, rank_in_name
 
-__all__ = ["NsysRank", "base_time_ns", "nsys_ranks", "ranks_of"]
-
 _HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _MAX_DEVICE = (1 << 31) - 1
 """Device of a graph that begins on the host."""

@@ -21,8 +21,6 @@ from htagraph.readers.nsys.reports import refuse_remote, refuse_report
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, event_table, last_end
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 
-__all__ = ["read_nsys"]
-
 _READ: dict[str, Callable[[Export, Process, ReadState], TableRows]] = {
     host_calls.CALLS: host_calls.api_calls,  # first: waits and os_calls refer to them
     device_work.KERNELS: device_work.kernels,

@@ -11,8 +11,6 @@ from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import SQLITE, file_of
 from htagraph.readers.storage import is_remote, not_found, url_of
 
-__all__ = ["export_nsys", "export_of", "is_nsys", "is_report", "refuse_remote", "refuse_report"]
-
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _LAST_WORDS = 300
 """Characters of nsys' output that an error quotes (chosen)."""

@@ -17,8 +17,6 @@ from htagraph.model.recording import Repair
 from htagraph.readers.nsys.export import ABSENT, Export
 from htagraph.readers.nsys.numbered_names import Lanes, Names
 
-__all__ = ["ReadState", "TableRows", "Values", "event_table", "last_end"]
-
 Values = I64 | F64
 
 _MAX_TIME_NS = 1 << 60

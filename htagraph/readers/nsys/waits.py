@@ -13,8 +13,6 @@ from htagraph.readers.nsys.device_work import device_of_context, devices, ids
 from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
-__all__ = ["WAITS", "waits"]
-
 WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 

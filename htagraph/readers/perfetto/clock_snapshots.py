@@ -23,8 +23,6 @@ from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import HAS_TIME, Scan
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["Clocks"]
-
 Key = tuple[int, int]
 
 _OF_SEQUENCE = range(64, 128)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.model.damage import DamageKind
 from htagraph.readers import repair_log
 
-__all__ = ["Defect"]
-
 
 class Defect(repair_log.Defect):
     """A way in which a Perfetto trace breaks: label, what the reader does about it, what is lost.

@@ -7,8 +7,6 @@ from pathlib import Path
 from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
-__all__ = ["is_perfetto"]
-
 _HEAD = 1 << 16
 """Bytes in which the first packet should end (chosen)."""
 

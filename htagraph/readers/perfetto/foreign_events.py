@@ -24,8 +24,6 @@ from htagraph.readers.perfetto.lanes import Lanes, find_lanes
 from htagraph.readers.perfetto.scan import EXTRA
 from htagraph.readers.perfetto.trace_content import Annotations, TraceContent, dense
 
-__all__ = ["foreign_events"]
-
 Sparse = dict[str, SparseColumn]
 
 _KINDS = {

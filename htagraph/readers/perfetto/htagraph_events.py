@@ -28,8 +28,6 @@ from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.trace_content import TraceContent, dense
 
-__all__ = ["WrittenRank", "htagraph_events", "supplements"]
-
 _DENSE = {name: EVENT_DTYPES[name] for name in ("device", "stream", "correlation", "external_id")}
 
 _FLAG = "critical"

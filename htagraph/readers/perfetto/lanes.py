@@ -20,8 +20,6 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.events import LaneTable
 from htagraph.readers.perfetto.trace_content import TraceContent
 
-__all__ = ["Lanes", "find_lanes"]
-
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,18})\)")
 _DEVICE = re.compile(
     r"(COMPUTE|COPY to) [\w-]+ \[(\d{1,9})\] (STREAM|QUEUE|THREAD) \[(\d{1,18})\] *\(?(\w*)\)?"

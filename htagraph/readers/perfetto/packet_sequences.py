@@ -21,8 +21,6 @@ from htagraph.readers.perfetto.packets import Scanned
 from htagraph.readers.perfetto.scan import AFTER_LOSS, BAD, CLEARED, SPECIAL
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["Sequences", "Symbols", "decoded"]
-
 _TABLES = (
     "event_names",
     "event_categories",

@@ -18,8 +18,6 @@ from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import BAD, Room, Scan
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["Scanned", "scanned"]
-
 _PIECE = 1 << 22
 """Bytes read at once (chosen)."""
 

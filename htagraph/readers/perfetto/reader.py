@@ -26,8 +26,6 @@ from htagraph.readers.perfetto.track_descriptors import Tracks
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["read_opening", "read_perfetto"]
-
 _MOST_NAMED = 4
 """Kinds of packets that an error lists (chosen)."""
 

@@ -12,12 +12,6 @@ import numpy as np
 
 from htagraph.model.arrays import I64
 
-__all__ = [
-    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DOUBLE", "EVENT", "EXTRA", "FLOAT",
-    "HAS_TIME", "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL",
-    "TEXT", "UINT", "Room", "Scan",
-]  # fmt: skip
-
 EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA, AFTER_LOSS = (
     1 << bit for bit in range(11)
 )

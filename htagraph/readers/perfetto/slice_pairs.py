@@ -21,8 +21,6 @@ from htagraph.readers.perfetto.packet_sequences import Sequences
 from htagraph.readers.perfetto.scan import BAD, EVENT, HAS_TIME, HAS_TRACK, LEGACY, Scan
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["Slices", "find_slices"]
-
 
 @dataclass(frozen=True)
 class Slices:

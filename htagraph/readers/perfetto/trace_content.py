@@ -20,8 +20,6 @@ from htagraph.readers.perfetto.slice_pairs import Slices
 from htagraph.readers.perfetto.track_descriptors import Track, Tracks
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["Annotations", "TraceContent", "dense"]
-
 _NARROW = 1 << 15
 """Names that fit in int16, which numpy sorts by radix."""
 

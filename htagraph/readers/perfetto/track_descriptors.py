@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Track", "Tracks"]
-
 _DEEPEST = 64
 """Most ancestors of a track (chosen): damaged files may have circles."""
 

@@ -13,8 +13,6 @@ from htagraph.readers.storage import is_remote, url_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
-__all__ = ["Commands", "command_html", "shell_path"]
-
 
 @dataclass(frozen=True)
 class Commands:

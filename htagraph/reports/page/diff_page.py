@@ -16,8 +16,6 @@ from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.html_tables import html_table, short_rule
 from htagraph.reports.page.legend import legend, mark
 
-__all__ = ["write_diff_page"]
-
 _N_BOUNDS = 9
 """Bounds with a bar of their own; the others share one: chosen."""
 _N_SHAPES = 20

@@ -33,8 +33,6 @@ from htagraph.reports.page.texts import Texts
 from htagraph.reports.plots.drawing import Drawing, as_json
 from htagraph.reports.summary import Summary
 
-__all__ = ["write_page"]
-
 
 def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file: str = "") -> Path:
     """Write the report on a rank or a job as one HTML file that loads nothing else.

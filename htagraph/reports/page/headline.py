@@ -19,8 +19,6 @@ from htagraph.reports.page.commands import Commands, command_html, shell_path
 from htagraph.reports.page.legend import mark
 from htagraph.reports.summary import Summary
 
-__all__ = ["Tile", "first_screen", "tiles"]
-
 _COST = re.compile(r"(?:&lt;)?\d{1,3}%")
 
 

@@ -10,8 +10,6 @@ from string import Template
 from htagraph.reports.page.legend import color_rules
 from htagraph.writers.output_file import write_text
 
-__all__ = ["resource", "write_html"]
-
 
 def resource(name: str) -> str:
     """Text of a file next to this module."""

@@ -19,8 +19,6 @@ from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.cells import cell_text
 
-__all__ = ["KEPT_ROWS", "html_table", "short_rule"]
-
 _OPEN_ROWS, KEPT_ROWS = 8, 100
 """Rows shown at first, and rows kept: chosen, so that a page of all tables stays a few MB.
 

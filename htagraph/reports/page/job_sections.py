@@ -23,8 +23,6 @@ from htagraph.reports.page.shared_sections import (
 )
 from htagraph.reports.plots.drawing import drawing
 
-__all__ = ["job_sections"]
-
 
 def _late(summary: JobSummary) -> Section:
     """Section on late ranks; empty if no collectives were matched."""

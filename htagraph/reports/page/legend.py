@@ -9,8 +9,6 @@ from htagraph.model.colors import IDLE
 from htagraph.model.kinds import bound_in_words
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 
-__all__ = ["color_rules", "legend", "mark"]
-
 _MARKED = CAUSE_COLORS | BOUND_COLORS | {"idle": IDLE}
 
 

@@ -13,8 +13,6 @@ from htagraph.reports.page.legend import legend
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.texts import Texts
 
-__all__ = ["section_html"]
-
 
 def section_html(part: Section, origin_ns: int, texts: Texts, commands: Commands) -> str:
     """A section with its panels, folded or open.

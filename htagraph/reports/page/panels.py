@@ -10,8 +10,6 @@ from htagraph.model.schema import Schema
 from htagraph.reports.page.html_tables import KEPT_ROWS
 from htagraph.reports.plots.drawing import Drawing
 
-__all__ = ["Panel", "Section"]
-
 
 @dataclass(frozen=True)
 class Panel:

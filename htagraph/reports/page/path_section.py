@@ -17,8 +17,6 @@ from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import ALONE, NOT_REPLAYED, UNCHANGED
 
-__all__ = ["help_section", "numbers_section", "path_section"]
-
 _INTRO = (
     "The chain of waits that decides how long this takes; only a shorter path makes it shorter. "
     "Click a segment to see what it is; select a stretch to zoom, double-click to zoom out."

@@ -16,15 +16,6 @@ from htagraph.job.ranks import Work
 from htagraph.model.columns import schema_of
 from htagraph.reports.job_summary import JobSummary
 
-__all__ = [
-    "Frames",
-    "RankAnswers",
-    "answers_of",
-    "asked",
-    "asked_over_time",
-    "job_page_work",
-]
-
 _MAX_RANKS = 16
 """Ranks whose kernels and launches are drawn: chosen, as each needs rows of its own in figures."""
 

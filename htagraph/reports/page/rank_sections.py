@@ -20,8 +20,6 @@ from htagraph.reports.page.shared_sections import (
 from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
 
-__all__ = ["checks_in_words", "rank_sections"]
-
 
 def _steps(summary: Summary, step_times: pd.DataFrame) -> Section:
     """Section on steps."""

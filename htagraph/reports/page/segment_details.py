@@ -16,8 +16,6 @@ from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
 
-__all__ = ["learnt", "segment_details"]
-
 _WIDTH = 96
 """Characters of a short name in the details of a segment: chosen."""
 _EVIDENCE = {

@@ -11,8 +11,6 @@ from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.rank_answers import Frames
 from htagraph.reports.plots.drawing import Drawing, drawing
 
-__all__ = ["communication_section", "devices_section", "kernels_section", "launches_section"]
-
 
 def _of_rank(rank: int, figure: Drawing) -> Drawing:
     """Figure with its rank in the title; unchanged for rank -1."""

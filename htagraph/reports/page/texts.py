@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["Texts"]
-
 
 class Texts:
     """Texts by number, in the order in which they were first asked for.

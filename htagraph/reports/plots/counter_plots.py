@@ -30,8 +30,6 @@ from htagraph.reports.plots.style import (
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
-__all__ = ["launch_stats", "memory_bandwidth", "memory_timeline", "queue_length"]
-
 _MAX_TRACKS = 4
 """Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000

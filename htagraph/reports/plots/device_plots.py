@@ -31,14 +31,6 @@ from htagraph.reports.plots.style import (
     track_labels,
 )
 
-__all__ = [
-    "exposed_communication",
-    "idle_time",
-    "overlap",
-    "temporal_breakdown",
-    "utilization",
-]
-
 _TOP = 12
 """Bars of a figure: chosen, to fit a screen."""
 _MAX_DEVICES = 16

@@ -16,8 +16,6 @@ from htagraph.errors import QueryError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["Drawing", "as_json", "drawing"]
-
 _P = ParamSpec("_P")
 
 

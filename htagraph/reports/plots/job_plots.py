@@ -24,8 +24,6 @@ from htagraph.reports.plots.style import (
     series_marker,
 )
 
-__all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
-
 _MAX_COLUMNS = 400
 """Columns of a heat map: chosen, each a few pixels wide."""
 _MAX_ROWS = 24

@@ -23,8 +23,6 @@ from htagraph.reports.plots.style import (
     of_frame,
 )
 
-__all__ = ["top_kernels"]
-
 _TOP = 15
 """Kernels with a bar: chosen, to fit a screen."""
 

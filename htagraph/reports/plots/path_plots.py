@@ -32,8 +32,6 @@ from htagraph.reports.plots.style import (
 from htagraph.reports.plots.thinning import Blocks, thin_path
 from htagraph.reports.step_shares import time_by_step
 
-__all__ = ["critical_path_timeline", "job_path_timeline", "steps"]
-
 _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
 _MAX_STEPS = 24

@@ -24,8 +24,6 @@ from htagraph.reports.plots.style import (
     time_axis,
 )
 
-__all__ = ["pipeline_schedule"]
-
 _PHASES = {
     "F": ("forward", COLORS[Bound.HOST]),
     "B": ("backward", COLORS[Bound.COMPUTE]),

@@ -24,8 +24,6 @@ from htagraph.reports.plots.style import (
     percent,
 )
 
-__all__ = ["roofline", "time_at_roof"]
-
 _TOP = 15
 """Operators with a bar: chosen, to fit a screen."""
 _LARGEST_PX, _SMALLEST_PX = 44, 6

@@ -23,8 +23,6 @@ from htagraph.reports.plots.style import (
     translucent,
 )
 
-__all__ = ["sampled_counters"]
-
 _MAX_ROWS = 8
 """Counters drawn: chosen, to fit a screen."""
 _ROW_PX, _FRAME_PX = 76, 120

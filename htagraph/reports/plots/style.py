@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from html import escape
 from inspect import signature
@@ -23,13 +23,6 @@ from htagraph.reports.plots.drawing import Drawing
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-
-__all__ = [
-    "BOUND_COLORS", "CAUSE_COLORS", "CLASS_COLORS", "LEGIBLE_PX", "TimeUnit", "bars", "color_of",
-    "durations_axis", "hatched", "label", "named_rows", "new_figure", "no_figure", "of_frame",
-    "of_path", "percent", "series_line", "series_marker", "step_lines", "stepped",
-    "time_axis", "track_labels", "translucent",
-]  # fmt: skip
 
 _P = ParamSpec("_P")
 
@@ -60,8 +53,10 @@ LEGIBLE_PX = 9
 """Size below which a text is left out, as bars that are too narrow for it make it smaller."""
 _MAX_STEP_LINES = 40
 """Steps from which lines between them would hide what is drawn: chosen."""
-_LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
-"""Names that fit on one line of a legend, and the height of another line."""
+_LEGEND_PX, _LEGEND_LINE_PX = 720, 22
+"""Width of a legend in a notebook of usual width, and the height of another line of it."""
+_MARK_PX, _CHARACTER_PX = 40, 6.1
+"""Width of a name in a legend: of its mark, and of each character. As plotly draws them."""
 
 _SMALL = 0.01
 """Share that would read 0% when rounded down."""
@@ -341,7 +336,7 @@ def new_figure(
         "traceorder": "normal",
     }
     named = {trace["name"] for trace in traces if "name" in trace and trace.get("showlegend", True)}
-    more_px = _LEGEND_LINE_PX if layout.get("showlegend", True) and len(named) > _LEGEND_LINE else 0
+    more_px = _LEGEND_LINE_PX * _more_lines(named) if layout.get("showlegend", True) else 0
     own: dict[str, Any] = {
         "title": {
             "text": title,
@@ -373,6 +368,14 @@ def new_figure(
             else value
         )
     return Drawing(list(traces), own)
+
+
+def _more_lines(names: Iterable[str]) -> int:
+    """Lines of a legend after the first; on several, the longest name sets the columns."""
+    widths = [_MARK_PX + _CHARACTER_PX * len(name) for name in names]
+    if sum(widths) <= _LEGEND_PX:
+        return 0
+    return (len(widths) - 1) // max(int(_LEGEND_PX // max(widths)), 1)
 
 
 def durations_axis(title: str) -> dict[str, Any]:

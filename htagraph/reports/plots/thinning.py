@@ -11,8 +11,6 @@ from htagraph.algorithms.codes import largest
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.model.arrays import F64, I64
 
-__all__ = ["Blocks", "Line", "thin_line", "thin_path"]
-
 Codes = npt.NDArray[np.integer]
 
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined, word_at
 
-__all__ = ["BROKEN", "CODES", "ENDED", "HEADER", "MARGIN", "STORED", "Walk", "follow_blocks"]
-
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

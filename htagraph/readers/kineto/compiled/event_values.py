@@ -19,8 +19,6 @@ from htagraph.readers.kineto.compiled.machine import called, inlined
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 
-__all__ = ["Event", "integer_text", "new_event", "read_value", "time_at"]
-
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 

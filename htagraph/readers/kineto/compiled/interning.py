@@ -14,14 +14,6 @@ import numpy.typing as npt
 from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined, word_at
 
-__all__ = [
-    "Interned",
-    "enter",
-    "intern",
-    "new_interned",
-    "texts",
-]
-
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

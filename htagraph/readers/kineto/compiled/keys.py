@@ -12,8 +12,6 @@ from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.machine import inlined, word_at
 from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
 
-__all__ = ["Keys", "find_key", "key_table"]
-
 U8 = npt.NDArray[np.uint8]
 
 _SLOTS = 512

@@ -18,11 +18,6 @@ from htagraph.readers.kineto.compiled.machine import (
     word_at,
 )
 
-__all__ = [
-    "MAX_DEPTH", "PADDING", "TOO_DEEP", "decimal", "escape_end", "last_boundary", "plain_end",
-    "scaled", "skip_space", "skip_value", "string_end", "utf8_end", "value_end",
-]  # fmt: skip
-
 U8 = npt.NDArray[np.uint8]
 
 PADDING = 16

@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.machine import entry
 
-__all__ = ["paired"]
-
 I64 = npt.NDArray[np.int64]
 
 

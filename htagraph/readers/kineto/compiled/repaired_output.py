@@ -13,8 +13,6 @@ from htagraph.readers.kineto.compiled.lexer import decimal, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, inlined
 from htagraph.readers.kineto.defects import Defect
 
-__all__ = ["CUT", "NO_ROOM", "REPAIRED", "TORN", "Bench", "copy_text", "put", "repair_word"]
-
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 

@@ -29,8 +29,6 @@ from htagraph.readers.kineto.compiled.repaired_output import (
 )
 from htagraph.readers.kineto.defects import Defect
 
-__all__ = ["next_event", "repair"]
-
 _MAX_KEY = 256
 """Bytes of the longest key (chosen)."""
 

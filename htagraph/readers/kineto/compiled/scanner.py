@@ -26,26 +26,6 @@ from htagraph.readers.kineto.compiled.machine import called, entry, inlined
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 
-__all__ = [
-    "ABSENT",
-    "BAD",
-    "BETWEEN",
-    "CLOSED",
-    "DEEP",
-    "FULL",
-    "KEEP",
-    "LEAVE_ALL",
-    "LEAVE_FLOWS",
-    "MAX_DURATION_NS",
-    "OPEN",
-    "TEXT_IDS",
-    "Batch",
-    "Rules",
-    "Tables",
-    "new_rules",
-    "scan",
-]
-
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

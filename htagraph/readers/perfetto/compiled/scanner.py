@@ -38,8 +38,6 @@ from htagraph.readers.perfetto.scan import (
     Room,
 )  # fmt: skip
 
-__all__ = ["fill"]
-
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 
