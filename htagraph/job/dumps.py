@@ -14,7 +14,7 @@ from htagraph.errors import TraceFormatError
 from htagraph.job.hangs import Group, Hang, groups_of, hangs_of, ranks_in_words
 from htagraph.model.frames import HANGS, LAST_COLLECTIVES
 from htagraph.model.units import human_count, human_duration, human_time
-from htagraph.readers.flight_recorder.reader import Dump, find_dumps, read_dump
+from htagraph.readers.flight_recorder.reader import Dump, Entry, find_dumps, read_dump
 from htagraph.writers.answering import answers
 
 _LIBRARY = (
@@ -100,17 +100,15 @@ class Dumps:
             if group.has_states
             for rank in group.entered
         }
-        stuck = {
-            (rank, entry)
-            for hang in self._hangs
-            for rank, entry in hang.stuck.items()
-            if not hang.is_open
-        }
+        stuck: dict[int, list[Entry]] = {}
+        for hang in self._hangs:
+            for rank, entry in hang.stuck.items() if not hang.is_open else ():
+                stuck.setdefault(rank, []).append(entry)
         rows = []
         for dump in self.dumps:
             if not dump.entries:
                 continue
-            mine = [entry for rank, entry in stuck if rank == dump.rank]
+            mine = stuck.get(dump.rank, ())
             last = max(mine or dump.entries, key=lambda one: one.created_ns)
             rows.append(
                 {
@@ -223,6 +221,12 @@ def _in_words(hang: Hang) -> str:
         case "missing":
             never = "had not entered" if hang.is_open else "never entered"
             said = f"{ranks} {never} {what}, which {entered} entered"
+        case "too late":
+            limit = human_duration(max(one.timeout_ns for one in hang.stuck.values()))
+            return (
+                f"R{ranks[1:]} entered {what} {human_duration(hang.waited_ns)} after {entered}, "
+                f"who came at {human_time(hang.since_ns)} and wait {limit} at most."
+            )
         case "no counterpart":
             said = f"{ranks} never posted the other half of {what}, which {entered} posted"
         case "not completed":

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from htagraph.readers.flight_recorder.reader import Dump, Entry
 
 _LONG_NS = 60 * 10**9
@@ -37,13 +39,16 @@ class Group:
         Whether the dumps name the members.
     entered : mapping of int to mapping of int to list of Entry
         By rank and number.
+    posted : mapping of int to list of Entry
+        Sends and receives, by rank.
     """
 
     name: str
     description: str
     members: tuple[int, ...]
     is_known: bool
-    entered: Mapping[int, Mapping[int, Sequence[Entry]]] = field(repr=False)
+    entered: dict[int, dict[int, list[Entry]]] = field(repr=False)
+    posted: dict[int, list[Entry]] = field(repr=False)
 
     def __str__(self) -> str:
         """The group in words."""
@@ -79,10 +84,11 @@ class Hang:
     Parameters
     ----------
     kind : str
-        ``missing``, ``other operation``, ``other size``, ``other dtype``, ``not completed``,
-        ``no counterpart`` (of a send or receive), or ``no dump``.
+        ``missing``, ``too late``, ``other operation``, ``other size``, ``other dtype``,
+        ``not completed``, ``no counterpart`` (of a send or receive), or ``no dump``.
     ranks : tuple of int
-        Those it is about: that never entered, entered another one, or left no dump.
+        Those it is about: that never entered, did after the timeout, entered another one, or left
+        no dump.
     entered : tuple of int
         Members that entered it as most did.
     given : mapping of str to tuple of int
@@ -90,7 +96,8 @@ class Hang:
     since_ns : int
         When the first member entered it, since 1970.
     waited_ns : int
-        How long it had waited when the dumps were written; -1 if nothing tells.
+        How long it had waited when the dumps were written, or the last member came too late; -1 if
+        nothing tells.
     is_open : bool
         Whether it may be in flight: a wait that is short, or of unknown length.
     causes : tuple of int
@@ -132,42 +139,48 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
 
 def groups_of(dumps: Sequence[Dump]) -> list[Group]:
     """The groups of a job, those with most members first."""
-    seen: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, list[Entry]]]] = {}
-    named: dict[tuple[str, tuple[int, ...]], str] = {}
+    found: dict[tuple[str, tuple[int, ...]], Group] = {}
     for dump in dumps:
         for entry in dump.entries:
-            key = (entry.group, dump.members.get(entry.group, ()) if entry.group else ())
+            name, ranks = entry.group, dump.members.get(entry.group, ()) if entry.group else ()
+            if (group := found.get((name, ranks))) is None:
+                group = Group(name, entry.description, ranks, bool(ranks), {}, {})
+                found[name, ranks] = group
+            entered = group.entered.setdefault(dump.rank, {})
             if entry.peers is None:
-                seqs = seen.setdefault(key, {}).setdefault(dump.rank, defaultdict(list))
-                seqs[entry.seq].append(entry)
+                entered.setdefault(entry.seq, []).append(entry)
             else:
-                seen.setdefault(key, {}).setdefault(dump.rank, defaultdict(list))
-            named[key] = entry.description
-    groups = [
-        Group(name, named[name, ranks], ranks or tuple(sorted(by_rank)), bool(ranks), by_rank)
-        for (name, ranks), by_rank in seen.items()
-    ]
-    groups = [_with_members(group, groups, dumps) for group in groups]
+                group.posted.setdefault(dump.rank, []).append(entry)
+    groups = _with_members([*found.values()], dumps)
     return sorted(groups, key=lambda group: (-len(group.members), group.name))
 
 
-def _with_members(group: Group, groups: Sequence[Group], dumps: Sequence[Dump]) -> Group:
-    """A group with the members that a backend does not name, where they follow.
+def _with_members(groups: Sequence[Group], dumps: Sequence[Dump]) -> list[Group]:
+    """Groups with the members that a backend does not name, where they follow.
 
     gloo keeps one size: that of the last group that the rank is in.
     """
-    if group.is_known:
-        return group
-    sizes = {dump.rank: len(dump.members.get("", ())) for dump in dumps}
-    world = max([*sizes.values(), *(dump.rank + 1 for dump in dumps)])
-    if group.description == _WORLD:
-        return replace(group, members=tuple(range(world)), is_known=True)
-    numbers = {rank: [_number(one) for one in groups if rank in one.entered] for rank in sizes}
-    of_group = {sizes[rank] for rank in group.entered if max(numbers[rank]) == _number(group)}
-    alike = {rank for rank, size in sizes.items() if {size} == of_group} | set(group.entered)
-    if len(of_group) == 1 and of_group == {len(alike)}:
-        return replace(group, members=tuple(sorted(alike)), is_known=True)
-    return group
+    size = {dump.rank: len(dump.members.get("", ())) for dump in dumps}
+    of_size: dict[int, set[int]] = defaultdict(set)
+    for rank, own in size.items():
+        of_size[own].add(rank)
+    world = tuple(range(max([*size.values(), *(rank + 1 for rank in size)], default=0)))
+    newest = {rank: -1 for group in groups for rank in group.entered}
+    for group in groups:
+        newest |= {rank: max(newest[rank], _number(group)) for rank in group.entered}
+    found = []
+    for group in groups:
+        members, is_known = group.members, group.is_known
+        if not is_known:
+            own_sizes = {size[rank] for rank in group.entered if newest[rank] == _number(group)}
+            members = tuple(sorted({*group.entered}.union(*(of_size[own] for own in own_sizes))))
+            is_known = own_sizes == {len(members)}
+            if group.description == _WORLD:
+                members, is_known = world, True
+            elif not is_known:
+                members = tuple(sorted(group.entered))
+        found.append(replace(group, members=members, is_known=is_known))
+    return found
 
 
 def _number(group: Group) -> int:
@@ -180,9 +193,8 @@ def hangs_of(dumps: Sequence[Dump], groups: Sequence[Group]) -> list[Hang]:
     by_rank = {dump.rank: dump for dump in dumps}
     found = [hang for group in groups for hang in _of_group(group, by_rank)]
     waits = {rank for hang in found for rank in hang.stuck if not hang.is_open}
-    waits |= {
-        rank for hang in found if hang.kind == "no dump" for rank in _last_there(hang, by_rank)
-    }
+    last = {dump.rank: max(dump.entries, key=_created_ns) for dump in dumps if dump.entries}
+    waits |= {rank for hang in found if hang.kind == "no dump" for rank in _last_there(hang, last)}
     found = [
         replace(one, causes=tuple(sorted(waits.intersection(one.ranks))))
         if one.kind == "missing"
@@ -201,14 +213,18 @@ def hangs_of(dumps: Sequence[Dump], groups: Sequence[Group]) -> list[Hang]:
     )
 
 
-def _last_there(hang: Hang, dumps: Mapping[int, Dump]) -> list[int]:
+def _created_ns(entry: Entry) -> int:
+    """When a rank entered it."""
+    return entry.created_ns
+
+
+def _last_there(hang: Hang, last: Mapping[int, Entry]) -> list[int]:
     """Ranks that may wait for one without a dump: it is the last that they entered anywhere."""
     group, seq = hang.group, hang.seq
     return [
         rank
         for rank in hang.entered
-        if not group.is_done(rank, seq)
-        and max(dumps[rank].entries, key=lambda one: one.created_ns) in group.entered[rank][seq]
+        if not group.is_done(rank, seq) and last[rank] in group.entered[rank][seq]
     ]
 
 
@@ -217,7 +233,11 @@ def _of_group(group: Group, dumps: Mapping[int, Dump]) -> list[Hang]:
     present = [rank for rank in group.members if rank in dumps]
     found = [*_mismatch(group, present), *_unanswered(group, dumps)]
     if not any(one.kind.startswith("other") for one in found):
-        found += _missing(group, present, dumps) or _unfinished(group, present, dumps)
+        found += (
+            _missing(group, present, dumps)
+            or _too_late(group, present)
+            or _unfinished(group, present, dumps)
+        )
     absent = tuple(rank for rank in group.members if rank not in dumps)
     if absent and present:
         last = max(map(group.last, present))
@@ -307,6 +327,37 @@ def _missing(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) ->
     return [_timed(hang, dumps, is_older=is_older)]
 
 
+def _too_late(group: Group, present: Sequence[int]) -> list[Hang]:
+    """The last number that all entered, if some did when those before had waited out the timeout.
+
+    Clocks of hosts differ: by what ranks usually are apart at the numbers before.
+    """
+    if len(present) < 2:
+        return []
+    seqs = sorted(set.intersection(*(set(group.entered.get(rank, ())) for rank in present)))
+    if len(seqs) < 2:
+        return []
+    entries = {rank: group.entered[rank][seqs[-1]][-1] for rank in present}
+    operation, limit_ns = entries[present[0]].operation, entries[present[0]].timeout_ns
+    entered_ns = np.array(
+        [[group.entered[rank][one][-1].created_ns for one in seqs] for rank in present]
+    )
+    apart_ns = entered_ns - entered_ns[0]
+    at_ns = entered_ns[:, -1] - np.median(apart_ns[:, :-1], axis=1).astype(np.int64)
+    is_late = at_ns > at_ns.min() + limit_ns
+    late, early = (
+        tuple(rank for rank, one in zip(present, is_late, strict=True) if one == of)
+        for of in (True, False)
+    )
+    is_ended = any(group.is_done(rank, seqs[-1]) for rank in early)
+    if not late or not limit_ns or operation in _ONE_SIDED or is_ended:
+        return []
+    stuck = {rank: entries[rank] for rank in early}
+    since_ns, waited_ns = min(map(_created_ns, stuck.values())), int(np.ptp(at_ns))
+    about = (group, "too late", seqs[-1], operation, late, early)
+    return [Hang(*about, since_ns=since_ns, waited_ns=waited_ns, stuck=stuck)]
+
+
 def _unfinished(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) -> list[Hang]:
     """The first number that all members entered and some did not leave, by recorded states."""
     if not group.has_states or len(present) < len(group.members):
@@ -357,13 +408,11 @@ def _timed(hang: Hang, dumps: Mapping[int, Dump], *, is_older: bool) -> Hang:
 
 def _unanswered(group: Group, dumps: Mapping[int, Dump]) -> list[Hang]:
     """The first send or receive whose peer never posted the other half; -1 peers match nothing."""
-    posted: dict[tuple[int, int, str], list[tuple[int, Entry]]] = defaultdict(list)
-    for rank in group.members:
-        if (dump := dumps.get(rank)) is None:
-            continue
-        for entry in dump.entries:
-            if entry.group == group.name and entry.peers and min(entry.peers) >= 0:
-                posted[*entry.peers, entry.operation].append((rank, entry))
+    posted: dict[tuple[int, int, str], list[Entry]] = defaultdict(list)
+    for entries in group.posted.values():
+        for entry in entries:
+            if entry.peers and min(entry.peers) >= 0:
+                posted[*entry.peers, entry.operation].append(entry)
     found = []
     for (source, target, operation), mine in posted.items():
         if max(source, target) >= len(group.members):
@@ -375,7 +424,7 @@ def _unanswered(group: Group, dumps: Mapping[int, Dump]) -> list[Hang]:
             continue
         n_answers = len(posted.get((source, target, other), ()))
         if len(mine) > n_answers:
-            _, entry = mine[n_answers]
+            entry = mine[n_answers]
             about = (group, "no counterpart", entry.seq, operation, ranks[1:], ranks[:1])
             hang = Hang(*about, stuck={ranks[0]: entry})
             found.append(_timed(hang, dumps, is_older=False))

@@ -123,8 +123,10 @@ def _told(
             moved = slowest_in_words(path.timeline.bandwidths())
             return replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
         case Cause.COMPUTE if len(kernels):
-            slow = slow_device(kernels, finding.ranks[0][0])
-            return replace(finding, detail=slow, fix=Fix(*SLOW_DEVICE)) if slow else finding
+            rank = finding.ranks[0][0]
+            fix = Fix(SLOW_DEVICE.do.replace("this rank", f"rank {rank}"))
+            slow = slow_device(kernels, rank)
+            return replace(finding, detail=slow, fix=fix) if slow else finding
         case Cause.EXPERT_IMBALANCE:
             title = path.timeline.expert_work.in_words(finding.ranks[0][0])
             return replace(finding, title=title)

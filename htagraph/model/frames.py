@@ -361,18 +361,21 @@ HANGS = schema(
     "HANGS",
     {
         "kind": label(
-            "missing, other operation, other size, other dtype, not completed, no counterpart, "
-            "no dump",
+            "missing, too late, other operation, other size, other dtype, not completed, "
+            "no counterpart, no dump",
             dtype="object",
         ),
         "operation": name("all_reduce, barrier, send …"),
         "seq": identifier("its number among the collectives of the group, from 1"),
         "group": name("process group"),
         "description": name("what the program calls the group"),
-        "ranks": name("ranks that never entered it, entered another one, or left no dump"),
+        "ranks": name(
+            "ranks that never entered it, did so too late, entered another one, or left no dump"
+        ),
         "entered": name("ranks that entered it"),
         "since_ns": instant("when the first of them entered it, since 1970"),
-        "waited_ns": "how long it had waited when the files were written; -1 if not known",
+        "waited_ns": "how long it had waited when the files were written, or until the last came; "
+        "-1 if not known",
         "is_open": "it may be in flight: a short wait, or one of unknown length",
         "is_explained": "each of those ranks waits in another row",
         "detail": text("the same as a sentence"),

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -103,6 +105,53 @@ def test_of_copied_files_only_a_failed_collective_is_a_hang(tmp_path: Path) -> N
         assert (bool(first["is_open"]), first["waited_ns"]) == (is_open, -1)
 
 
+@pytest.mark.parametrize("shift_s", [0, 0.4, 3_600, -86_400])
+def test_a_member_that_came_after_the_timeout_is_named(shift_s: float, tmp_path: Path) -> None:
+    """Whatever the clock of its host: it is compared with how far apart the ranks usually are."""
+    for name, (late_s, is_hang) in {"stuck": (700, True), "slow": (500, False)}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for rank in range(3):
+            write(folder, rank, [*[DONE] * 4, QUEUED], written_s=1e5)
+            file = folder / f"nccl_trace_rank_{rank}"
+            document = json.loads(file.read_text())
+            for one in document["entries"]:
+                one |= {"time_discovered_completed_ns": None, "state": "scheduled", "retired": True}
+                one["time_created_ns"] += int(shift_s * S) if rank == 1 else 0
+            document["entries"][-1]["time_created_ns"] += late_s * S if rank == 1 else 0
+            file.write_text(json.dumps(document))
+        found = hg.load_dumps(folder)
+
+        if not is_hang:
+            assert found.hangs().empty
+            continue
+        (hang,) = found.hangs().to_dict("records")
+        assert (hang["kind"], hang["seq"], hang["ranks"], hang["entered"]) == (
+            *("too late", 5, "1", "0, 2"),
+        )
+        assert (hang["waited_ns"], hang["is_open"]) == (700 * S, False)
+        assert found.verdict().startswith(
+            "Rank 1 entered all_reduce #5 of group 0 of ranks 0-2 700 s after ranks 0, 2, who came "
+        )
+        assert found.last_collectives()["is_waiting"].tolist() == [True, False, True]
+
+
+def test_time_grows_with_the_groups_not_with_their_square(tmp_path: Path) -> None:
+    """Four times the groups, and far from 16 times the time; 4,000 took 75 seconds."""
+    took_s = []
+    for n in (500, 2_000):
+        for rank in range(3):
+            collectives = [("all_reduce", 8, "completed", str(at)) for at in range(n)]
+            write(tmp_path, rank, collectives, groups={"0": [0, 1, 2]}, step_s=0.01)
+            file = tmp_path / f"nccl_trace_rank_{rank}"
+            document = json.loads(file.read_text())
+            file.write_text(json.dumps(document | {"pg_config": {"": {"ranks": "[0, 1, 2]"}}}))
+        begun_s = process_time()
+        assert hg.load_dumps(tmp_path).hangs().empty
+        took_s.append(process_time() - begun_s)
+    assert took_s[1] < 10 * took_s[0]
+
+
 Collective = tuple[str, int, str] | tuple[str, int, str, str]
 """Operation, elements, state; and the group, if it is not that of the call."""
 
@@ -110,7 +159,7 @@ Collective = tuple[str, int, str] | tuple[str, int, str, str]
 def write(
     folder: Path,
     rank: int,
-    entered: list[Collective],
+    entered: Sequence[Collective],
     *,
     states: str = "",
     groups: dict[str, list[int]] | None = None,

@@ -85,6 +85,43 @@ def test_a_large_memo_index_takes_no_memory() -> None:
     assert plain_data(b"\x80\x02]r\xff\xff\xff\x7f.") == []
 
 
+def test_lists_shared_many_times_are_refused(tmp_path: Path) -> None:
+    """A short file, whose text would be 10^16 values long; a list in itself is endless."""
+    shared: object = 1
+    for _ in range(16):
+        shared = [shared] * 10
+    endless: list[object] = []
+    endless.append(endless)
+    file = tmp_path / "nccl_trace_rank_0"
+    for value in (shared, endless):
+        file.write_bytes(pickle.dumps({"entries": [], "pg_config": {"0": {"ranks": value}}}))
+        with pytest.raises(TraceFormatError, match="refers to its own lists too often"):
+            read_dump(file)
+
+
+@pytest.mark.parametrize("key", ["state", "profiling_name", "input_dtypes", "process_group"])
+def test_names_are_text_or_numbers(key: str, tmp_path: Path) -> None:
+    """A list is no name: its text may be longer than the file."""
+    document = pickle.loads((DUMPS / "nccl_trace_rank_2").read_bytes())  # noqa: S301
+    document["entries"][0][key] = [[["Float"]]] * 2
+    file = tmp_path / "nccl_trace_rank_2"
+    file.write_bytes(pickle.dumps(document))
+
+    with pytest.raises(TraceFormatError, match="damaged"):
+        read_dump(file)
+
+
+def test_a_size_is_no_larger_than_memory(tmp_path: Path) -> None:
+    """The product of a million sizes would take minutes."""
+    document = pickle.loads((DUMPS / "nccl_trace_rank_2").read_bytes())  # noqa: S301
+    document["entries"][0]["input_sizes"] = [[2**40] * 1_000_000]
+    file = tmp_path / "nccl_trace_rank_2"
+    file.write_text(json.dumps(document))
+
+    with pytest.raises(TraceFormatError, match="damaged"):
+        read_dump(file)
+
+
 @pytest.mark.parametrize("rest", [b"\x8d" + b"\xff" * 8 + b"abc.", b"]e.", b"t.", b"}u."])
 def test_a_length_beyond_the_end_or_a_missing_mark_is_damage(rest: bytes) -> None:
     with pytest.raises(TraceFormatError, match="damaged"):

@@ -45,7 +45,7 @@ def plain_data(content: bytes) -> object:
         early.
     """
     try:
-        return _Machine(content).run()
+        return _limited(_Machine(content).run(), most=_EXPANDED * len(content))
     except TraceFormatError:
         raise
     except (
@@ -60,6 +60,29 @@ def plain_data(content: bytes) -> object:
         raise TraceFormatError(
             "the pickle is damaged.", hint="it may have been cut off: copy the file again."
         ) from exc
+
+
+_EXPANDED = 16
+"""Values that a reader may meet per byte, if it follows each reference: chosen. One takes two
+bytes, and real dumps refer to frames, of seven values. Lists of lists by reference are more than
+time allows: pinned by `test_lists_shared_many_times_are_refused`."""
+
+
+def _limited(data: object, *, most: int) -> object:
+    """Data with no more values than that, each counted as often as it is referred to."""
+    todo: list[Any] = [[data]]
+    n = 0
+    while todo:
+        one = todo.pop()
+        n += len(one)
+        if n > most:
+            raise TraceFormatError(
+                "the pickle refers to its own lists too often.",
+                hint="a dump of the Flight Recorder does not; it is damaged, or made to take time.",
+            )
+        values = one.values() if isinstance(one, dict) else one
+        todo += (each for each in values if isinstance(each, dict | list | tuple))
+    return data
 
 
 class _Machine:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -187,7 +187,7 @@ def _members(groups: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
     """An entry of a dump, whose numbers may be text, and whose absent times are None or 0."""
-    backend, _, name = str(raw["profiling_name"]).rpartition(":")
+    backend, _, name = _text(raw["profiling_name"]).rpartition(":")
     operation, _, peers = name.partition(" ")
     is_p2p = bool(raw.get("is_p2p"))
     group, description = raw["process_group"]
@@ -195,18 +195,18 @@ def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
     sizes = raw["output_sizes" if by_output else "input_sizes"] or ()
     dtypes = raw.get("output_dtypes" if by_output else "input_dtypes") or ()
     return Entry(
-        str(group),
-        str(description),
+        _text(group),
+        _text(description),
         _whole(raw["p2p_seq_id" if is_p2p else "collective_seq_id"]),
         backend,
         operation,
-        -1 if operation in _UNEVEN else sum(prod(map(_whole, size)) for size in sizes),
-        ", ".join(dict.fromkeys(map(str, dtypes))),
+        -1 if operation in _UNEVEN else sum(map(_n_elements, sizes)),
+        ", ".join(dict.fromkeys(map(_text, dtypes))),
         _peers(peers) if is_p2p else None,
         _whole(raw["time_created_ns"]),
         _whole(raw.get("time_discovered_started_ns")),
         _whole(raw.get("time_discovered_completed_ns")),
-        str(raw.get("state", "")),
+        _text(raw.get("state", "")),
         bool(raw.get("retired")),
         _whole(raw.get("timeout_ms")) * 1_000_000,
         tuple(_frame(one) for one in raw.get("frames") or ()) if has_stack else (),
@@ -241,5 +241,16 @@ def _whole(value: Any) -> int:  # noqa: ANN401  a number, its text, or None
     return number
 
 
+def _text(value: Any) -> str:  # noqa: ANN401  text or a number: of a list, text may be endless
+    if not isinstance(value, str | int | float):
+        raise TypeError
+    return str(value)
+
+
+def _n_elements(size: Sequence[Any]) -> int:
+    """The product of the numbers of a size."""
+    return reduce(lambda n, one: _whole(n * _whole(one)), size, 1)
+
+
 def _frame(frame: Mapping[str, Any]) -> str:
-    return f"{frame['filename']}:{frame['line']} {frame['name']}"
+    return f"{_text(frame['filename'])}:{_text(frame['line'])} {_text(frame['name'])}"
