@@ -102,8 +102,8 @@ def test_a_report_can_only_be_printed(run, folder, tmp_path) -> None:
     code, out, err = run("report", folder, "--no-files")
 
     assert (code, list(tmp_path.iterdir())) == (0, [])
-    assert err.lstrip().startswith(f"Next: htagraph what-if {folder}")
-    assert " of this job: " in out
+    assert err.lstrip().startswith(f"Next: htagraph ask stragglers {folder}")
+    assert "Rank 1 is late: it costs " in out
     assert run("report", folder, "--no-files", "--out", tmp_path)[0] == 1
 
 

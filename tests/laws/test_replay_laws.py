@@ -99,7 +99,7 @@ def busiest_ns(dag: Dag, chosen: np.ndarray) -> int:
     """For how long the busiest stream runs some work."""
     events, stream = dag.events, queues(dag, "stream").of_event[chosen]
     runs = union(stream, events.ts_ns[chosen], events.end_ns[chosen])
-    return int(np.bincount(runs.group, runs.end - runs.start).max())
+    return int(np.bincount(runs.group, runs.end - runs.start, minlength=1).max())
 
 
 @given(events=any_events, by=st.sampled_from([0.0, 0.5, 2.0]))
