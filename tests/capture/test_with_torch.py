@@ -75,7 +75,7 @@ def test_the_verdict_is_printed_after_the_last_cycle(tmp_path, case, files):
     (report,) = tmp_path.glob("report*")
 
     assert names(tmp_path) == files
-    assert done.stdout.count("What limits the whole trace") == 1
+    assert done.stdout.count(" of this run: ") == 1
     assert (
         done.stdout.endswith(f"The report: {report / 'summary.md'}\n")
         or (report / "report.html").exists()
@@ -89,7 +89,7 @@ def test_a_training_that_is_interrupted_leaves_its_trace_and_a_report(tmp_path):
 
     assert done.returncode != 0
     assert "trained" not in done.stdout
-    assert "What limits" in done.stdout
+    assert " of this " in done.stdout
     assert names(tmp_path) == ["rank0-step2"]
 
 
@@ -109,7 +109,7 @@ def test_four_ranks_are_one_capture_and_the_late_one_is_named(tmp_path):
         [1, rank, 4] for rank in range(4)
     ]
     assert "4 ranks · " in done.stdout
-    assert "1. Rank 1 is late and keeps the others waiting" in done.stdout
+    assert "Rank 1 is late: it costs " in done.stdout
 
 
 def test_a_rank_that_dies_is_missing_in_the_report(tmp_path):
@@ -152,7 +152,7 @@ def test_a_block_always_leaves_a_trace_and_says_if_it_is_not_what_was_asked(
     assert done.stderr.split("(Ctrl-C to quit)")[0].startswith(
         f"htagraph: {said}" if said else ("htagraph: writing the report", "")
     )
-    assert "What limits the whole trace" in done.stdout
+    assert " of this run: " in done.stdout
 
 
 def test_waits_of_cuda_are_switched_on_where_torch_can(tmp_path):
@@ -171,4 +171,4 @@ def test_the_program_of_the_documents_runs_as_it_stands(tmp_path):
     done = run("-c", program[1], cwd=tmp_path)
 
     assert done.returncode == 0
-    assert "What limits the whole trace" in done.stdout
+    assert " of this run: " in done.stdout
