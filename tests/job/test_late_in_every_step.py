@@ -55,10 +55,15 @@ def ddp(
 
 
 @pytest.mark.parametrize(
-    "n_ranks",
-    [2, 3, 8, pytest.param(64, marks=pytest.mark.slow)],
+    ("n_ranks", "late_us"),
+    [
+        *((2, 3_000), (3, 3_000), (8, 3_000)),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in ((3, 300_000), (64, 300_000), (256, 3_000))
+        ),
+    ],
 )
-@pytest.mark.parametrize("late_us", [3_000, pytest.param(300_000, marks=pytest.mark.slow)])
 def test_a_rank_that_is_late_by_the_same_in_every_step_is_the_first_cause(
     n_ranks: int, late_us: int
 ) -> None:
