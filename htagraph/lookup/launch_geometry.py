@@ -141,10 +141,10 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
     A device whose limits are unknown is taken to hold 2,048 threads: this gives the waves of a
     kernel, but no warps. Nor are there warps where registers were not recorded.
     """
-    recorded = _columns(dag, kernels)
     if device is None:
         nothing = np.zeros(len(kernels), dtype=np.int64)
         return LaunchGeometry(nothing, nothing, nothing + 1, nothing)
+    recorded = _columns(dag, kernels)
     is_described = device.threads_per_sm > 0 and device.warp_size > 0
     limits = (
         device

@@ -139,13 +139,13 @@ class SmActivity:
 
 def sm_activity(dag: Dag, window: Window) -> Iterator[SmActivity]:
     """Yield how full each device is in a window."""
-    described = geometry_devices(dag)
+    described, tie = geometry_devices(dag), dag.events.tiebreak
     for device in devices_of(dag).tolist():
-        yield _of_device(dag, window, device, described.get(device))
+        yield _of_device(dag, window, device, described.get(device), tie)
 
 
 def _of_device(
-    dag: Dag, window: Window, device: int, properties: DeviceProperties | None
+    dag: Dag, window: Window, device: int, properties: DeviceProperties | None, tie: I64
 ) -> SmActivity:
     """How full a device is in a window."""
     events = dag.events
@@ -153,7 +153,7 @@ def _of_device(
     kernels = np.flatnonzero(mine & (events.kind == EventKind.KERNEL))
     found = clipped(dag, kernels, window)
     # In order of time: sums must not depend on the order in the file.
-    found = found.take(np.lexsort((events.tiebreak[found.event], events.ts_ns[found.event])))
+    found = found.take(np.lexsort((tie[found.event], events.ts_ns[found.event])))
     geometry = launch_geometry(dag, found.event, properties)
     begin, end = events.ts_ns[found.event], events.end_ns[found.event]
     n_sms = properties.n_sms if properties else 0
