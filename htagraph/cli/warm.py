@@ -18,6 +18,7 @@ from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
+from htagraph.model.kinds import Cause
 from htagraph.model.progress import begin_stage
 from htagraph.native.code_cache import at_home
 from htagraph.native.passes import PASSES
@@ -76,7 +77,9 @@ def _ask_a_rank(folder: Path) -> None:
         with suppress(HTAGraphError, TypeError):  # it needs an option
             graph.ask(question)
     _ = graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
-    graph.critical_path().to_perfetto(folder / "critical.pftrace")
+    path = graph.critical_path()
+    path.to_perfetto(folder / "critical.pftrace")
+    path.trials.next_causes(Cause.DATA_LOADING)  # in the demo no two causes run side by side
     load(folder / "critical.pftrace")
     load(demo_trace("dataloader"), window="first", cache=folder)
     follow(*np.zeros((3, 2), dtype=np.int64))  # the clocks of the demo do not drift
