@@ -107,7 +107,9 @@ def test_a_report_visits_each_rank_once(folder: Path) -> None:
         assert list(job_sections(summary, RankAnswers.of(summary)))
         noting = False
     again = str(job.summaries[summary.main_rank].graph.path)
-    assert sorted(opened) == sorted([again, *(str(one.graph.path) for one in job.summaries.values())])
+    assert sorted(opened) == sorted(
+        [again, *(str(one.graph.path) for one in job.summaries.values())]
+    )
     assert pool.given == {"prepare_rank": 4, "_visit": 5}
 
 
