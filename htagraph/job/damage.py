@@ -29,6 +29,7 @@ __all__ = [
     "find_damage",
     "job_damage_frame",
     "job_damage_in_words",
+    "replayed_ranks",
     "told_once",
 ]
 
@@ -339,7 +340,7 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
                 because = ", as its file is cut off" if is_cut else ""
                 said = (
                     f"recorded only up to {share:.0%} of the job{because}; what the others did "
-                    "afterwards is judged without it."
+                    "afterwards is judged without it, and so is all that is predicted."
                 )
                 until_ns = ends.end_ns + early_ns
                 yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, ends.end_ns, until_ns, said)
@@ -352,6 +353,16 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
                 )
                 since_ns = ends.start_ns - late_ns
                 yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, since_ns, ends.start_ns, said)
+
+
+def replayed_ranks(timeline: Timeline) -> tuple[int, ...]:
+    """The aligned ranks that are recorded to the end: one that is not would end under any change.
+
+    In its replay all that it did not record takes no time, and the others never wait for it.
+    """
+    ends = {rank: one.ends.end_ns for rank, one in timeline.graphs.summaries.items()}
+    cut = {rank for rank, one in _cut_ranks(timeline) if one.start_ns >= ends[rank]}
+    return tuple(rank for rank in timeline.aligned if rank not in cut)
 
 
 def _cut_apart(timeline: Timeline) -> Iterator[tuple[int, Damage]]:

@@ -20,6 +20,7 @@ from htagraph.replay.predictions import Trials
 
 __all__ = [
     "ALONE",
+    "NOT_MATCHED",
     "NOT_REPLAYED",
     "UNCHANGED",
     "clocks_in_words",
@@ -30,6 +31,10 @@ ALONE = "What the run is shorter by with each change alone, replayed. Savings do
 NOT_REPLAYED = (
     "This job has too many events to be replayed for a report; htagraph what-if handles larger "
     "jobs."
+)
+NOT_MATCHED = (
+    "Changes are not replayed, as no collectives could be matched between ranks; a report on one "
+    "rank replays them for it."
 )
 UNCHANGED = "None of the changes tried makes this run shorter."
 
