@@ -21,7 +21,7 @@ from htagraph.findings.findings import (
 )
 from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
 from htagraph.findings.side_by_side import completed
-from htagraph.findings.too_little import too_little
+from htagraph.findings.too_little import before_the_device, too_little
 from htagraph.findings.verdict import Finding, Fix, Verdict, ordered
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
@@ -31,6 +31,7 @@ from htagraph.job.pipeline_findings import charge_pipeline, slow_part
 from htagraph.job.ranks import RankSummary
 from htagraph.job.rehearsal import JobRehearsal
 from htagraph.job.stragglers import slow_device
+from htagraph.job.windows import listed
 from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
@@ -43,24 +44,29 @@ def find_job_bounds(
     kernels: pd.DataFrame,
     trials: Trials[JobRehearsal] | None,
     pipeline: PipelineCauses | None = None,
+    *,
+    alone: Mapping[int, Verdict] | None = None,
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest cost first.
 
-    Withheld if unknown waits or losses are too much of the path, or no clocks were aligned.
-    `kernels` are by name and rank; without `trials`, nothing is replayed.
+    Withheld if unknown waits or losses are too much of the path. `kernels` are by name and rank;
+    without `trials`, nothing is replayed. `alone` has the verdict on each rank by itself, if no
+    collectives could be matched.
     """
+    if alone:
+        return _by_ranks(path, alone)
     ranks = path.timeline.graphs.summaries.values()
-    if len(ranks) > 1 and path.timeline.collectives.empty:
-        first = next(iter(ranks))
-        return _nothing_said(
-            path, f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}"
-        )
     context = Context.of_job(
         [rank.context for rank in ranks],
         is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
     )
     n_events = max(rank.n_events for rank in ranks)
-    few = too_little(path.attributed_time, n_events, has_device=context.has_device)
+    has_device = context.has_device
+    few = before_the_device(
+        (one for rank in ranks for one in rank.damage),
+        has_device=has_device,
+        uses_device=any(bool(rank.context.api or rank.device_names) for rank in ranks),
+    ) or too_little(path.attributed_time, n_events, has_device=has_device)
     if few:
         return _nothing_said(path, few)
     lost = _lost_share_by_rank(path)
@@ -104,6 +110,49 @@ def find_job_bounds(
 def _nothing_said(path: JobPath, why: str) -> Verdict:
     """No verdict on the window of a path."""
     return Verdict((), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True)
+
+
+def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
+    """The first cause of all ranks, each by itself; withheld if that is not the same one.
+
+    Its share is that of the rank in the middle.
+    """
+    firsts = {rank: one.findings[0] if one.cards else None for rank, one in alone.items()}
+    by_title: dict[str, list[int]] = {}
+    for rank, first in firsts.items():
+        by_title.setdefault(first.title if first else "", []).append(rank)
+    found = [one for one in firsts.values() if one is not None]
+    if len(by_title) > 1 or not found:
+        said = "; ".join(
+            f"rank {listed(ranks)}: {title or 'no cause that leads'}"
+            for title, ranks in by_title.items()
+        )
+        first_rank = next(iter(path.timeline.graphs.summaries.values()))
+        command = _report_on(first_rank)
+        return _nothing_said(
+            path,
+            f"{NOTHING_MATCHED} Each by itself, {said}. Rank {first_rank.rank}: {command}",
+        )
+    by_share = sorted(found, key=lambda one: one.share)
+    middle = by_share[(len(found) - 1) // 2]
+    least, most = by_share[0].share, by_share[-1].share
+    part_ns = round(middle.share * path.dur_ns)
+    first = replace(
+        middle,
+        cost_ns=None if middle.cost_ns is None else part_ns,
+        path_ns=part_ns,
+        window_ns=path.dur_ns,
+        detail=f"{least:.1%} to {most:.1%} on each of ranks {listed(sorted(alone))} by itself; "
+        "how long they waited for each other is unknown, as no collectives could be matched",
+    )
+    return Verdict(
+        (first,),
+        window=path.window_name,
+        dur_ns=path.dur_ns,
+        n_steps=path.n_steps,
+        is_job=True,
+        apart=(("other causes", path.dur_ns - part_ns),),
+    )
 
 
 def _told(

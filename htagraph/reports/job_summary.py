@@ -128,13 +128,14 @@ class JobSummary(PathSummary):
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
         trials = self._visited.trials if self.is_replayed else None
-        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline)
+        alone = self._visited.alone
+        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline, alone=alone)
         return replace(found, damage=self.damage)
 
     @property
     def is_replayed(self) -> bool:
         """Whether it is asked what would help."""
-        return self.however_large or self.job.is_replayed
+        return (self.however_large and not self.job.is_unmatched) or self.job.is_replayed
 
     @cached_property
     def opportunities(self) -> pd.DataFrame:

@@ -322,7 +322,10 @@ def test_a_rank_that_was_cut_off_is_told_once_above_the_headline(capsys, folder,
     with pytest.raises(SystemExit):
         main(["report", str(where), "--out", str(tmp_path / "out"), "--json", str(tmp_path / "j")])
     printed = capsys.readouterr()
-    said = "as its file is cut off; what the others did afterwards is judged without it."
+    said = (
+        "as its file is cut off; what the others did afterwards is judged without it, and "
+        "predictions leave it out."
+    )
     out = " ".join(printed.out.split())
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     found = json.loads((tmp_path / "j").read_text())["verdict"]

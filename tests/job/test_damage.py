@@ -95,7 +95,7 @@ def test_a_rank_whose_file_is_cut_off_is_said_to_end_early(steps, tmp_path):
     (said,) = job.verdict().damage
     assert said == (
         "Rank 1: recorded only up to 43% of the job, as its file is cut off; what the others did "
-        "afterwards is judged without it."
+        "afterwards is judged without it, and predictions leave it out."
     )
     assert rows(job.window("first")) == [(1, "cut file")]
 
