@@ -35,7 +35,7 @@ def test_the_package_carries_them_and_names_each_license():
     root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     own = ["LICENSE", "htagraph/reports/page/plotly-LICENSE"]
-    licenses = {"Apache-2.0", *(license for _, _, license in _NAMED)}
+    licenses = {"Apache-2.0", *(one for _, _, one in _NAMED)}
 
     assert all((root / file).is_file() for file in own)
     assert all(any(fnmatch(file, glob) for glob in project["license-files"]) for file in own)
