@@ -90,7 +90,7 @@ def ends_in_words(steps: DoneSteps, some: slice, rest: tuple[int, int]) -> list[
     least_ns = _SAID_FROM * (end_ns - start_ns)
     said = [f"{human_duration(before_ns)} before the first step"] if before_ns >= least_ns else []
     if some.start > first:
-        name = _step_in_words(str(steps.names[first]))
+        name = step_in_words(str(steps.names[first]))
         more = some.start - 1 - first
         others = f" and {more:,} more" if more else ""
         said.append(f"{name}{others}, the first of the trace")
@@ -99,7 +99,7 @@ def ends_in_words(steps: DoneSteps, some: slice, rest: tuple[int, int]) -> list[
     return said
 
 
-def _step_in_words(name: str) -> str:
+def step_in_words(name: str) -> str:
     """A step by its number, if it has one."""
     number = step_number(name)
     return f"step {number}" if number >= 0 else name

@@ -19,10 +19,10 @@ from htagraph.findings.findings import (
     charged,
     costs_by_cause,
 )
-from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
+from htagraph.findings.host_rules import CHECK_HOST
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import before_the_device, too_little
-from htagraph.findings.verdict import Finding, Fix, Verdict, ordered
+from htagraph.findings.verdict import Finding, Fix, Verdict, no_verdict, ordered
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
@@ -68,7 +68,7 @@ def find_job_bounds(
         uses_device=any(bool(rank.context.api or rank.device_names) for rank in ranks),
     ) or too_little(path.attributed_time, n_events, has_device=has_device)
     if few:
-        return _nothing_said(path, few)
+        return no_verdict(path, few, is_job=True)
     lost = _lost_share_by_rank(path)
     if sum(lost.values()) > LOST_LIMIT:
         most = max(lost, key=lambda rank: lost[rank])
@@ -77,7 +77,7 @@ def find_job_bounds(
             "of that; by itself:"
         )
         command = _report_on(path.timeline.graphs.summaries[most])
-        return _nothing_said(path, f"{said} {command}")
+        return no_verdict(path, f"{said} {command}", is_job=True)
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
@@ -107,11 +107,6 @@ def find_job_bounds(
     return verdict
 
 
-def _nothing_said(path: JobPath, why: str) -> Verdict:
-    """No verdict on the window of a path."""
-    return Verdict((), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True)
-
-
 def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
     """The first cause of all ranks, each by itself; withheld if that is not the same one.
 
@@ -129,10 +124,8 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
         )
         first_rank = next(iter(path.timeline.graphs.summaries.values()))
         command = _report_on(first_rank)
-        return _nothing_said(
-            path,
-            f"{NOTHING_MATCHED} Each by itself, {said}. Rank {first_rank.rank}: {command}",
-        )
+        said = f"{NOTHING_MATCHED} Each by itself, {said}. Rank {first_rank.rank}: {command}"
+        return no_verdict(path, said, is_job=True)
     by_share = sorted(found, key=lambda one: one.share)
     middle = by_share[(len(found) - 1) // 2]
     least, most = by_share[0].share, by_share[-1].share
@@ -172,10 +165,9 @@ def _told(
             moved = slowest_in_words(path.timeline.bandwidths())
             return replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
         case Cause.COMPUTE if len(kernels):
-            rank = finding.ranks[0][0]
-            fix = Fix(SLOW_DEVICE.do.replace("this rank", f"rank {rank}"))
-            slow = slow_device(kernels, rank)
-            return replace(finding, detail=slow, fix=fix) if slow else finding
+            # The finding on that rank, which is late by its kernels, advises to compare them.
+            slow = slow_device(kernels, finding.ranks[0][0])
+            return replace(finding, detail=slow or finding.detail)
         case Cause.EXPERT_IMBALANCE:
             title = path.timeline.expert_work.in_words(finding.ranks[0][0])
             return replace(finding, title=title)
