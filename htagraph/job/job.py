@@ -782,7 +782,7 @@ class Job(Questions):
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
         found = find_job_bounds(path, late, kernels, trials, self.pipeline_causes, alone=self.alone)
-        return replace(found, damage=job_damage_in_words(self.rank_damage))
+        return replace(found, damage=(*found.damage, *job_damage_in_words(self.rank_damage)))
 
     @cached_property
     def stage_times(self) -> Pipeline | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from shlex import quote
@@ -22,7 +22,14 @@ from htagraph.findings.findings import (
 from htagraph.findings.host_rules import CHECK_HOST
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import before_the_device, too_little
-from htagraph.findings.verdict import Finding, Fix, Verdict, no_verdict, ordered
+from htagraph.findings.verdict import (
+    Finding,
+    Fix,
+    Verdict,
+    no_verdict,
+    ordered,
+    within_sentence,
+)
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
@@ -36,6 +43,11 @@ from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
 from htagraph.replay.predictions import Trials
+
+_BY_RANKS = (
+    "No collectives could be matched, so who waits for whom is unknown; each rank is judged by "
+    "itself:"
+)
 
 
 def find_job_bounds(
@@ -112,40 +124,39 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
 
     Its share is that of the rank in the middle.
     """
-    firsts = {rank: one.findings[0] if one.cards else None for rank, one in alone.items()}
+    firsts = {rank: one.findings[0] for rank, one in alone.items() if one.cards}
     by_title: dict[str, list[int]] = {}
-    for rank, first in firsts.items():
-        by_title.setdefault(first.title if first else "", []).append(rank)
-    found = [one for one in firsts.values() if one is not None]
-    if len(by_title) > 1 or not found:
-        said = "; ".join(
-            f"rank {listed(ranks)}: {title or 'no cause that leads'}"
-            for title, ranks in by_title.items()
-        )
-        first_rank = next(iter(path.timeline.graphs.summaries.values()))
-        command = _report_on(first_rank)
-        said = f"{NOTHING_MATCHED} Each by itself, {said}. Rank {first_rank.rank}: {command}"
-        return no_verdict(path, said, is_job=True)
-    by_share = sorted(found, key=lambda one: one.share)
-    middle = by_share[(len(found) - 1) // 2]
-    least, most = by_share[0].share, by_share[-1].share
+    for rank in alone:
+        title = within_sentence(firsts[rank].title) if rank in firsts else "no cause"
+        by_title.setdefault(title, []).append(rank)
+    told = []
+    for title, ranks in by_title.items():
+        shares = [firsts[rank].share for rank in ranks if rank in firsts]
+        which = "rank" if len(ranks) == 1 else "ranks"
+        told.append(f"{which} {listed(ranks)}: {title} {_range(shares)}".rstrip())
+    said = "; ".join(told)
+    if len(by_title) > 1 or not firsts:
+        command = _report_on(path.timeline.graphs.summaries[min(alone)])
+        why = f"{NOTHING_MATCHED} Each by itself: {said}. Rank {min(alone)}: {command}"
+        return no_verdict(path, why, is_job=True)
+    middle = sorted(firsts.values(), key=lambda one: one.share)[(len(firsts) - 1) // 2]
     part_ns = round(middle.share * path.dur_ns)
-    first = replace(
-        middle,
-        cost_ns=None if middle.cost_ns is None else part_ns,
-        path_ns=part_ns,
-        window_ns=path.dur_ns,
-        detail=f"{least:.1%} to {most:.1%} on each of ranks {listed(sorted(alone))} by itself; "
-        "how long they waited for each other is unknown, as no collectives could be matched",
-    )
+    cost_ns = None if middle.cost_ns is None else part_ns
     return Verdict(
-        (first,),
+        (replace(middle, cost_ns=cost_ns, path_ns=part_ns, window_ns=path.dur_ns),),
         window=path.window_name,
         dur_ns=path.dur_ns,
         n_steps=path.n_steps,
         is_job=True,
         apart=(("other causes", path.dur_ns - part_ns),),
+        damage=(f"{_BY_RANKS} {said}.",),
     )
+
+
+def _range(shares: Sequence[float]) -> str:
+    """The least and the largest of some shares; empty for none."""
+    ends = (min(shares), max(shares)) if shares else ()
+    return " to ".join(dict.fromkeys(f"{share:.0%}" for share in ends))
 
 
 def _told(

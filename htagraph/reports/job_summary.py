@@ -130,7 +130,7 @@ class JobSummary(PathSummary):
         trials = self._visited.trials if self.is_replayed else None
         alone = self._visited.alone
         found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline, alone=alone)
-        return replace(found, damage=self.damage)
+        return replace(found, damage=(*found.damage, *self.damage))
 
     @property
     def is_replayed(self) -> bool:

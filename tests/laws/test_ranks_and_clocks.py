@@ -128,7 +128,7 @@ def test_simulated_jobs(program: JobProgram, seed: int, by_us: int) -> None:
     assert said(renumbered(documents, dict(zip(ranks, shuffled, strict=True)))).is_that_of(before)
 
 
-@pytest.mark.parametrize("delay", ["untraced_code", "kernel", "data_loading"])
+@pytest.mark.parametrize("delay", ["python", "kernel", "data_loading"])
 def test_a_late_rank(delay: str) -> None:
     """Rank 1 of four is late in three steps: whatever its number, and that of the others."""
     program = training_job(
