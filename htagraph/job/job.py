@@ -15,7 +15,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
-from htagraph.explain.default_window import ends_in_words, is_long, opening_in_words
+from htagraph.explain.default_window import SAID_FROM, ends_in_words, is_long, opening_in_words
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
@@ -234,6 +234,21 @@ class Job(Questions):
     def left_out(self) -> tuple[str, ...]:
         """What the default window leaves out of the traces; empty if a window was asked for."""
         return self._default.left_out if self.asked_window is None else ()
+
+    @cached_property
+    def begins(self) -> str:
+        """Why the job is shorter than the recording of a rank, if it is; a sentence, else empty."""
+        clocks, ends = self.timeline.clocks, self._rank_ends().items()
+        starts_ns = [int(clocks[rank].to_common(one.start_ns)) for rank, one in ends]
+        ends_ns = [int(clocks[rank].to_common(one.end_ns)) for rank, one in ends]
+        apart_ns = max(starts_ns, default=0) - min(starts_ns, default=0)
+        whole_ns = max(ends_ns, default=0) - min(starts_ns, default=0)
+        if self.n_steps or apart_ns < SAID_FROM * whole_ns or not apart_ns:
+            return ""
+        apart = human_duration(apart_ns)
+        return (
+            f"Ranks began to record up to {apart} apart: the job is from when the last one began."
+        )
 
     @property
     def n_steps(self) -> int:
@@ -909,7 +924,7 @@ class Job(Questions):
         failed = f", {human_count(len(self.failed), 'file')} failed" if self.failed else ""
         return (
             f"Job({human_count(len(self), 'rank')}{gone}{failed}, "
-            f"{human_count(n_events, 'event')}, {human_duration(longest)})"
+            f"{human_count(n_events, 'event')}, recorded {human_duration(longest)})"
         )
 
     def _repr_html_(self) -> str:

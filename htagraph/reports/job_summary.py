@@ -174,6 +174,8 @@ class JobSummary(PathSummary):
         said = [job.capture_note] if job.capture_note else []
         if job.left_out:
             said.append(left_out_in_words(job.left_out))
+        if job.begins:
+            said.append(job.begins)
         if job.graphs.kept is not None:
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:
