@@ -19,10 +19,10 @@ from htagraph.findings.findings import (
     charged,
     costs_by_cause,
 )
-from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
+from htagraph.findings.host_rules import CHECK_HOST
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.too_little import too_little
-from htagraph.findings.verdict import Finding, Fix, Verdict, ordered
+from htagraph.findings.verdict import Finding, Fix, Verdict, no_verdict, ordered
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
@@ -52,9 +52,8 @@ def find_job_bounds(
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
         first = next(iter(ranks))
-        return _nothing_said(
-            path, f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}"
-        )
+        said = f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}"
+        return no_verdict(path, said, is_job=True)
     context = Context.of_job(
         [rank.context for rank in ranks],
         is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
@@ -62,7 +61,7 @@ def find_job_bounds(
     n_events = max(rank.n_events for rank in ranks)
     few = too_little(path.attributed_time, n_events, has_device=context.has_device)
     if few:
-        return _nothing_said(path, few)
+        return no_verdict(path, few, is_job=True)
     lost = _lost_share_by_rank(path)
     if sum(lost.values()) > LOST_LIMIT:
         most = max(lost, key=lambda rank: lost[rank])
@@ -71,7 +70,7 @@ def find_job_bounds(
             "of that; by itself:"
         )
         command = _report_on(path.timeline.graphs.summaries[most])
-        return _nothing_said(path, f"{said} {command}")
+        return no_verdict(path, f"{said} {command}", is_job=True)
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
@@ -101,11 +100,6 @@ def find_job_bounds(
     return verdict
 
 
-def _nothing_said(path: JobPath, why: str) -> Verdict:
-    """No verdict on the window of a path."""
-    return Verdict((), why, path.window_name, dur_ns=path.dur_ns, n_steps=path.n_steps, is_job=True)
-
-
 def _told(
     finding: Finding,
     path: JobPath,
@@ -123,10 +117,9 @@ def _told(
             moved = slowest_in_words(path.timeline.bandwidths())
             return replace(finding, detail="; ".join(filter(None, (finding.detail, moved))))
         case Cause.COMPUTE if len(kernels):
-            rank = finding.ranks[0][0]
-            fix = Fix(SLOW_DEVICE.do.replace("this rank", f"rank {rank}"))
-            slow = slow_device(kernels, rank)
-            return replace(finding, detail=slow, fix=fix) if slow else finding
+            # The finding on that rank, which is late by its kernels, advises to compare them.
+            slow = slow_device(kernels, finding.ranks[0][0])
+            return replace(finding, detail=slow or finding.detail)
         case Cause.EXPERT_IMBALANCE:
             title = path.timeline.expert_work.in_words(finding.ranks[0][0])
             return replace(finding, title=title)
