@@ -140,15 +140,15 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
         why = f"{NOTHING_MATCHED} Each by itself: {said}. Rank {min(alone)}: {command}"
         return no_verdict(path, why, is_job=True)
     middle = sorted(firsts.values(), key=lambda one: one.share)[(len(firsts) - 1) // 2]
-    part_ns = round(middle.share * path.dur_ns)
-    cost_ns = None if middle.cost_ns is None else part_ns
+    cost_ns = None if middle.cost_ns is None else round(middle.share * path.dur_ns)
+    path_ns = round(middle.path_ns / middle.window_ns * path.dur_ns)
     return Verdict(
-        (replace(middle, cost_ns=cost_ns, path_ns=part_ns, window_ns=path.dur_ns),),
+        (replace(middle, cost_ns=cost_ns, path_ns=path_ns, window_ns=path.dur_ns),),
         window=path.window_name,
         dur_ns=path.dur_ns,
         n_steps=path.n_steps,
         is_job=True,
-        apart=(("other causes", path.dur_ns - part_ns),),
+        apart=(("other causes", path.dur_ns - path_ns),),
         damage=(f"{_BY_RANKS} {said}.",),
     )
 
