@@ -111,6 +111,7 @@ class Causes(NamedTuple):
 
     largest: str = ""
     where: str = ""
+    is_alike: bool = False
 
 
 def causes_of(tables: Tables) -> Causes:
@@ -123,10 +124,14 @@ def causes_of(tables: Tables) -> Causes:
         time_ns = tables.by_name["before_ns"]
         is_device = time_ns[of_device].sum() >= _NEARLY_ALL * time_ns.sum()
         where = tables.inferred(alike, whose="device" if is_device else "machine")
-        return Causes("all parts by the same factor", f"{where[0].upper()}{where[1:]}.")
+        where = f"{where[0].upper()}{where[1:]}."
+        return Causes("all parts by the same factor", where, is_alike=True)
     named = _changed(tables.by_bound, delta_ns * _WORTH_NAMING).head(_N_CAUSES).to_dict("records")
     if not named:
-        return Causes(where="No part of the path changed by more than its own noise.")
+        few = "No part of the path changed by more than its own noise"
+        rows = tables.by_name[tables.by_name["name"] != OTHER].head(1).to_dict("records")
+        most = [f"the most {where_in_words(one['name'], one['delta_ns'])}" for one in rows]
+        return Causes(where=f"{'; '.join([few, *most])}.")
     first_ns, words = int(named[0]["delta_ns"]), bound_in_words(named[0]["name"])
     more = "more" if first_ns > 0 else "less"
     said = [_one(tables, row) for row in named] + _with_what_it_calls(tables, named)
@@ -206,6 +211,11 @@ def _where(name: str) -> str:
         return f"in {name_label(name)}"
     neighbour, comma, function = found[2].partition(", at ")
     return f"{found[1]} {name_label(neighbour)}{comma}{function}"
+
+
+def where_in_words(name: str, delta_ns: float) -> str:
+    """A difference, and where it is."""
+    return f"{_signed(int(delta_ns))} {_where(name)}"
 
 
 def _signed(delta_ns: int) -> str:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.welch import Sample
-from htagraph.comparison.causes import Causes, Tables, causes_of
+from htagraph.comparison.causes import Causes, Tables, causes_of, where_in_words
 from htagraph.comparison.comparability import (
     Pairs,
     do_the_same_elsewhere,
     matched_kinds,
+    other_work,
     why_not_comparable,
 )
+from htagraph.comparison.drift import LEAST_SHARE, in_every_step
 from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
 from htagraph.comparison.shared_work import SharedWork, shared_work
@@ -36,6 +38,37 @@ CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 _NOISE, _UNKNOWN = CHANGES.index("noise"), CHANGES.index("unknown")
 _KEY = ["bound", "name"]
 _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
+_BUSY = 0.05
+"""Noise, as a share of a step, from which a machine may be busy with something else.
+
+Chosen: the limit of a gate by default. Pinned by
+`test_run_diff.py::test_runs_on_a_busy_machine_are_in_doubt`.
+"""
+
+_LASTING = 0.05
+"""Share of a step from which what is longer in every step is a change, whatever else differs.
+
+Chosen, as the limit of a gate. Pinned by
+`test_run_diff.py::test_what_is_longer_in_every_step_is_a_change`.
+"""
+
+_MOST_LEFT_OUT = 0.25
+"""Share of steps that are left out as unlike the others, from which the rest tells too little.
+
+Chosen. Pinned by `test_run_diff.py::test_runs_on_a_busy_machine_are_in_doubt`.
+"""
+
+_SWAPPED = {
+    "calls_before": "calls_after",
+    "calls_after": "calls_before",
+    "before_ns": "after_ns",
+    "after_ns": "before_ns",
+}
+"""Columns of a run that became faster, read backwards."""
+
+_N_LASTING = 2
+"""Names that are longer in every step and told: a limit of the screen."""
+
 _OPERATOR = 60
 """Characters of an operator with its shapes in a verdict: chosen, for one line."""
 _N_NAMED = 2
@@ -88,8 +121,70 @@ class RunDiff:
 
     @property
     def is_change(self) -> bool:
+        """Whether steps differ by more than noise, and not as a busy machine makes them."""
+        return self._differ and not self.doubt
+
+    @property
+    def _differ(self) -> bool:
         """Whether steps differ by more than noise."""
         return bool(self.steps["change"] in ("grown", "shrunk"))
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why steps that differ may do so for the machine's sake, as a clause; empty if not.
+
+        Two runs differ as a whole if another program runs beside one of them. What is longer in
+        every step, and longer than all else became, is no such thing.
+        """
+        if not self._differ or self.lasting_share > _LASTING or not self._has_steps:
+            return ""
+        for run in self._runs:
+            if _MOST_LEFT_OUT * run.n_steps <= run.n_odd:
+                return f"{run.n_odd} of {run.n_steps} steps were left out"
+        if self._causes.is_alike:
+            return "all parts by the same factor"
+        if self.noise_share > _BUSY:
+            return f"steps vary ({self.noise_in_words} is noise), and no part is longer in each"
+        return ""
+
+    @property
+    def _is_faster(self) -> bool:
+        """Whether steps became shorter; within noise, what became longer is of interest."""
+        return self._differ and self.delta_ns < 0
+
+    @property
+    def lasting_share(self) -> float:
+        """What is longer, or shorter, in every step, or called more often; as a share of a step."""
+        certain_ns = max(self._lasting.sum(), self._called.max() if len(self._called) else 0)
+        return float(certain_ns) / max(int(self.steps["before_ns"]), 1)
+
+    @cached_property
+    def _called(self) -> pd.Series:
+        """Time of calls that every step has more, or fewer; by operator, the largest first.
+
+        No load of a machine changes how often a program calls what.
+        """
+        of_both = [run.frame[run.frame["part"] == "operator"] for run in self._runs]
+        varies = {OTHER}.union(*(rows.loc[rows["varies"], "name"] for rows in of_both))
+        rows = self.ops().rename(columns=_SWAPPED) if self._is_faster else self.ops()
+        rows = rows[~rows["name"].isin(varies) & (rows["calls_after"] > rows["calls_before"])]
+        more_ns = rows["after_ns"] * (1 - rows["calls_before"] / rows["calls_after"])
+        found = pd.Series(more_ns.to_numpy(float), index=rows["name"])
+        found = found[found > LEAST_SHARE * float(self.steps["before_ns"])]
+        return found.sort_values(ascending=False, kind="stable")
+
+    @cached_property
+    def _lasting(self) -> pd.Series:
+        """By how much names on the path are longer, or shorter, in every step; the largest first.
+
+        Beyond what all have in common. Kinds count as often as they occur.
+        """
+        keys, *sides = self._sides("name")
+        fast, slow = (side.whole for side in (sides[::-1] if self._is_faster else sides))
+        names = keys.get_level_values("name").to_numpy(object)
+        more_ns = pd.Series(in_every_step(fast, slow, names), index=names)
+        found = more_ns[more_ns > 0].groupby(level=0, sort=False).sum()
+        return found.sort_values(ascending=False, kind="stable")
 
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
@@ -229,7 +324,8 @@ class RunDiff:
             return f"Not comparable: {self.not_comparable[0]}."
         before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
         takes = f"{before}{self._each} is {after} now"
-        return f"{self._change}: {'; '.join(filter(None, [takes, self._causes.largest]))}."
+        why = self.doubt or self._causes.largest
+        return f"{self._change}: {'; '.join(filter(None, [takes, why]))}."
 
     @property
     def _elsewhere(self) -> str:
@@ -257,6 +353,8 @@ class RunDiff:
         if change == "noise":
             of = " in the work that all steps share" if self.is_part else ""
             return f"No change beyond noise ({self.noise_in_words}){of}"
+        if self.doubt:
+            return f"Unknown whether the code is {'slower' if share > 0 else 'faster'}"
         what, are, take = ("Steps", "are", "take")
         if self.is_part:
             what, are, take = ("The work that all steps share", "is", "takes")
@@ -288,7 +386,7 @@ class RunDiff:
     def _causes(self) -> Causes:
         """Why steps changed; of a few steps of one kind nothing is said."""
         is_whole = not self._has_steps or len(self._runs[0].kinds) > 1
-        if not (self.is_change or (is_whole and self.steps["change"] == "unknown")):
+        if not (self._differ or (is_whole and self.steps["change"] == "unknown")):
             return Causes()
         works = ("kernel", "operator", KERNEL_PARTS["shape"], KERNEL_PARTS["phase"])
         return causes_of(Tables(*(self._table(part) for part in (*PATH_PARTS, *works))))
@@ -302,8 +400,24 @@ class RunDiff:
         if self.not_comparable:
             others = "; ".join(self.not_comparable[1:])
             return f"Also: {others}." if others else ""
-        noise = f"Noise: {self.noise_in_words} a step." if self.is_change else ""
-        return " ".join(filter(None, [self._causes.where, noise, self._shared.said, *self._odd]))
+        noise = f"Noise: {self.noise_in_words} a step." if self._differ else ""
+        other = other_work(*self._runs)
+        more = [self._causes.where, self._lasting_in_words, noise, self._shared.said, *self._odd]
+        return " ".join(filter(None, [*more, other and _sentence(other)]))
+
+    @property
+    def _lasting_in_words(self) -> str:
+        """What is longer in every step, if steps vary so much that means tell little."""
+        if not self.noise_share > _BUSY or not self._has_steps:
+            return ""
+        sign = -1 if self._is_faster else 1
+        found = self._lasting if len(self._lasting) else self._called
+        said = [
+            where_in_words(str(name), sign * more_ns)
+            for name, more_ns in found.head(_N_LASTING).items()
+        ]
+        how = "In every step" if len(self._lasting) else "More calls" if sign > 0 else "Fewer calls"
+        return f"{how}: {'; '.join(said)}." if said else ""
 
     @property
     def _odd(self) -> list[str]:
@@ -352,8 +466,8 @@ class RunDiff:
         """What the recordings lack or have wrong, in sentences."""
         return damage_by_side(self.after, self.before)
 
-    def _table(self, part: str) -> pd.DataFrame:
-        """Groups of one part on both sides."""
+    def _sides(self, part: str) -> tuple[pd.Index[Any], _Side, _Side]:
+        """Groups of one part, and what they took on both sides."""
         kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
         tables = []
         for kind in range(len(kinds)):
@@ -370,6 +484,12 @@ class RunDiff:
             )
             for side in (0, 1)
         )
+        return keys, before, after
+
+    def _table(self, part: str) -> pd.DataFrame:
+        """Groups of one part on both sides."""
+        kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
+        keys, before, after = self._sides(part)
         delta_ns = after.mean_ns - before.mean_ns
         noise = noise_ns(
             before.samples,
@@ -436,6 +556,12 @@ class _Side(NamedTuple):
     mean_ns: I64
     samples: list[Sample]
     is_absent: Bools
+
+    @property
+    def whole(self) -> Sample:
+        """The sum of all kinds; of its extremes, those of each kind."""
+        values = zip(*(one[1:] for one in self.samples), strict=True)
+        return Sample(min(one.n for one in self.samples), *(np.sum(one, axis=0) for one in values))
 
     @classmethod
     def of(cls, tables: list[pd.DataFrame], n_steps: list[int], weights: list[int]) -> _Side:
