@@ -52,6 +52,7 @@ Chosen. Pinned by `test_causes.py::test_calls_and_their_times_are_named_from_a_f
 _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
 
+ALL_ALIKE = "all parts by the same factor"
 _SAYS_NOTHING = re.compile(r"^\(|^ProfilerStep$")
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
 
@@ -111,11 +112,13 @@ class Causes(NamedTuple):
 
     largest: str = ""
     where: str = ""
-    is_alike: bool = False
 
 
-def causes_of(tables: Tables) -> Causes:
-    """The bounds that changed most beyond noise, each with its main cause; empty if none did."""
+def causes_of(tables: Tables, lasting: str = "") -> Causes:
+    """The bounds that changed most beyond noise, each with its main cause; empty if none did.
+
+    If each is within its noise, the cause is what lasts, a clause; or else the largest is named.
+    """
     delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
     if not delta_ns:
         return Causes()
@@ -124,9 +127,10 @@ def causes_of(tables: Tables) -> Causes:
         time_ns = tables.by_name["before_ns"]
         is_device = time_ns[of_device].sum() >= _NEARLY_ALL * time_ns.sum()
         where = tables.inferred(alike, whose="device" if is_device else "machine")
-        where = f"{where[0].upper()}{where[1:]}."
-        return Causes("all parts by the same factor", where, is_alike=True)
+        return Causes(ALL_ALIKE, f"{where[0].upper()}{where[1:]}.")
     named = _changed(tables.by_bound, delta_ns * _WORTH_NAMING).head(_N_CAUSES).to_dict("records")
+    if not named and lasting:
+        return Causes(lasting)
     if not named:
         few = "No part of the path changed by more than its own noise"
         rows = tables.by_name[tables.by_name["name"] != OTHER].head(1).to_dict("records")

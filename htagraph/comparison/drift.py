@@ -16,7 +16,7 @@ import pandas as pd
 from htagraph.algorithms.welch import FEWEST, Sample
 from htagraph.comparison.run_profile import OTHER
 from htagraph.lookup.phases import Phase
-from htagraph.model.arrays import F64, Texts
+from htagraph.model.arrays import F64, Bools
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.kinds import Bound
 
@@ -88,25 +88,15 @@ class Alike(NamedTuple):
         )
 
 
-def in_every_step(fast: Sample, slow: Sample, names: Texts) -> F64:
-    """By how much names take longer than the common factor explains, if they do so in every step.
+def in_every_step(fast: Sample, slow: Sample, factor: float) -> Bools:
+    """Whether parts of steps are longer in every step than in any other, by more than load explains.
 
-    Load of a machine comes and goes, and slows all that runs. So a name counts if its least time in
-    the slow run exceeds the longest in the fast one, even if all others became slower by the factor
-    that they have in common; and if that is part of the steps. Else it is 0.
+    Load of a machine comes and goes. So a part counts if its least time exceeds the longest in the
+    other run, even if load made that longer by the factor between the steps that differ most.
     """
-    found = np.zeros(len(names))
-    if min(fast.n, slow.n) < FEWEST:
-        return found
-    gap_ns = slow.least - fast.most
-    for at in np.flatnonzero((gap_ns > LEAST_SHARE * fast.mean.sum()) & (names != OTHER)):
-        others = (fast.mean > 0) & (slow.mean > 0)
-        others[at] = False
-        ratio = slow.mean[others] / fast.mean[others]
-        factor = max(_weighted_median(ratio, fast.mean[others]), 1.0) if others.any() else 1.0
-        if slow.least[at] - factor * fast.most[at] > LEAST_SHARE * fast.mean.sum():
-            found[at] = slow.mean[at] - factor * fast.mean[at]
-    return found
+    least_ns = LEAST_SHARE * fast.mean.sum()
+    is_longer = slow.least - max(factor, 1.0) * fast.most > least_ns
+    return np.asarray(is_longer & (min(fast.n, slow.n) >= FEWEST))
 
 
 def all_alike(rows: pd.DataFrame) -> Alike | None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.welch import Sample
-from htagraph.comparison.causes import Causes, Tables, causes_of, where_in_words
+from htagraph.comparison.causes import ALL_ALIKE, Causes, Tables, causes_of, where_in_words
 from htagraph.comparison.comparability import (
     Pairs,
     do_the_same_elsewhere,
@@ -57,14 +57,6 @@ _MOST_LEFT_OUT = 0.25
 
 Chosen. Pinned by `test_run_diff.py::test_runs_on_a_busy_machine_are_in_doubt`.
 """
-
-_SWAPPED = {
-    "calls_before": "calls_after",
-    "calls_after": "calls_before",
-    "before_ns": "after_ns",
-    "after_ns": "before_ns",
-}
-"""Columns of a run that became faster, read backwards."""
 
 _N_LASTING = 2
 """Names that are longer in every step and told: a limit of the screen."""
@@ -133,30 +125,36 @@ class RunDiff:
     def doubt(self) -> str:
         """Why steps that differ may do so for the machine's sake, as a clause; empty if not.
 
-        Two runs differ as a whole if another program runs beside one of them. What is longer in
-        every step, and longer than all else became, is no such thing.
+        Two runs differ as a whole if another program runs beside one of them. What differs in every
+        step, and by more than all else, is no such thing.
         """
-        if not self._differ or self.lasting_share > _LASTING or not self._has_steps:
+        certain_ns = float(self._lasting.sum() or self._called.head(1).sum())
+        is_certain = certain_ns * np.sign(self.delta_ns) > _LASTING * int(self.steps["before_ns"])
+        if not self._differ or is_certain or not self._has_steps:
             return ""
         for run in self._runs:
             if _MOST_LEFT_OUT * run.n_steps <= run.n_odd:
                 return f"{run.n_odd} of {run.n_steps} steps were left out"
-        if self._causes.is_alike:
-            return "all parts by the same factor"
+        if self._causes.largest == ALL_ALIKE:
+            return ALL_ALIKE
         if self.noise_share > _BUSY:
-            return f"steps vary ({self.noise_in_words} is noise), and no part is longer in each"
+            return f"steps vary ({self.noise_in_words} is noise), and no part stands out"
         return ""
 
-    @property
-    def _is_faster(self) -> bool:
-        """Whether steps became shorter; within noise, what became longer is of interest."""
-        return self._differ and self.delta_ns < 0
+    @cached_property
+    def _lasting(self) -> pd.Series:
+        """By how much names on the path differ in every step; the largest first.
 
-    @property
-    def lasting_share(self) -> float:
-        """What is longer, or shorter, in every step, or called more often; as a share of a step."""
-        certain_ns = max(self._lasting.sum(), self._called.max() if len(self._called) else 0)
-        return float(certain_ns) / max(int(self.steps["before_ns"]), 1)
+        Kinds count as often as they occur.
+        """
+        keys, before, after = self._sides("name")
+        one, other = (side.whole for side in self._sides("step")[1:])
+        is_longer = in_every_step(before.whole, after.whole, other.most[0] / one.least[0])
+        is_shorter = in_every_step(after.whole, before.whole, one.most[0] / other.least[0])
+        names = keys.get_level_values("name")
+        more_ns = pd.Series(after.mean_ns - before.mean_ns, index=names)
+        found = more_ns[(is_longer | is_shorter) & (names != OTHER)]
+        return _largest_first(found.groupby(level=0, sort=False).sum())
 
     @cached_property
     def _called(self) -> pd.Series:
@@ -166,25 +164,11 @@ class RunDiff:
         """
         of_both = [run.frame[run.frame["part"] == "operator"] for run in self._runs]
         varies = {OTHER}.union(*(rows.loc[rows["varies"], "name"] for rows in of_both))
-        rows = self.ops().rename(columns=_SWAPPED) if self._is_faster else self.ops()
-        rows = rows[~rows["name"].isin(varies) & (rows["calls_after"] > rows["calls_before"])]
-        more_ns = rows["after_ns"] * (1 - rows["calls_before"] / rows["calls_after"])
-        found = pd.Series(more_ns.to_numpy(float), index=rows["name"])
-        found = found[found > LEAST_SHARE * float(self.steps["before_ns"])]
-        return found.sort_values(ascending=False, kind="stable")
-
-    @cached_property
-    def _lasting(self) -> pd.Series:
-        """By how much names on the path are longer, or shorter, in every step; the largest first.
-
-        Beyond what all have in common. Kinds count as often as they occur.
-        """
-        keys, *sides = self._sides("name")
-        fast, slow = (side.whole for side in (sides[::-1] if self._is_faster else sides))
-        names = keys.get_level_values("name").to_numpy(object)
-        more_ns = pd.Series(in_every_step(fast, slow, names), index=names)
-        found = more_ns[more_ns > 0].groupby(level=0, sort=False).sum()
-        return found.sort_values(ascending=False, kind="stable")
+        rows = self.ops().set_index("name").drop(index=varies, errors="ignore")
+        more = rows["calls_after"] - rows["calls_before"]
+        time_ns = rows["after_ns"].where(more > 0, rows["before_ns"])
+        found = time_ns * more / rows[["calls_before", "calls_after"]].max(axis=1)
+        return _largest_first(found[found.abs() > LEAST_SHARE * float(self.steps["before_ns"])])
 
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
@@ -387,9 +371,10 @@ class RunDiff:
         """Why steps changed; of a few steps of one kind nothing is said."""
         is_whole = not self._has_steps or len(self._runs[0].kinds) > 1
         if not (self._differ or (is_whole and self.steps["change"] == "unknown")):
-            return Causes()
+            return Causes(self._lasting_in_words)
         works = ("kernel", "operator", KERNEL_PARTS["shape"], KERNEL_PARTS["phase"])
-        return causes_of(Tables(*(self._table(part) for part in (*PATH_PARTS, *works))))
+        tables = Tables(*(self._table(part) for part in (*PATH_PARTS, *works)))
+        return causes_of(tables, self._lasting_in_words)
 
     @property
     def details(self) -> str:
@@ -401,23 +386,20 @@ class RunDiff:
             others = "; ".join(self.not_comparable[1:])
             return f"Also: {others}." if others else ""
         noise = f"Noise: {self.noise_in_words} a step." if self._differ else ""
-        other = other_work(*self._runs)
-        more = [self._causes.where, self._lasting_in_words, noise, self._shared.said, *self._odd]
-        return " ".join(filter(None, [*more, other and _sentence(other)]))
+        said = self._lasting_in_words, other_work(*self._runs)
+        lasting, other = (_sentence(one) if one not in self.verdict() else "" for one in said)
+        more = [self._causes.where, lasting, noise, self._shared.said, *self._odd, other]
+        return " ".join(filter(None, more))
 
     @property
     def _lasting_in_words(self) -> str:
-        """What is longer in every step, if steps vary so much that means tell little."""
+        """What differs in every step, if steps vary so much that means tell little; as a clause."""
         if not self.noise_share > _BUSY or not self._has_steps:
             return ""
-        sign = -1 if self._is_faster else 1
         found = self._lasting if len(self._lasting) else self._called
-        said = [
-            where_in_words(str(name), sign * more_ns)
-            for name, more_ns in found.head(_N_LASTING).items()
-        ]
-        how = "In every step" if len(self._lasting) else "More calls" if sign > 0 else "Fewer calls"
-        return f"{how}: {'; '.join(said)}." if said else ""
+        said = [where_in_words(str(name), ns) for name, ns in found.head(_N_LASTING).items()]
+        how = "in every step" if len(self._lasting) else "by the number of calls"
+        return f"{how} {' and '.join(said)}" if said else ""
 
     @property
     def _odd(self) -> list[str]:
@@ -528,6 +510,10 @@ class RunDiff:
     def __repr__(self) -> str:
         """Say what changed."""
         return f"RunDiff({self.verdict()})"
+
+
+def _largest_first(times_ns: pd.Series) -> pd.Series:
+    return times_ns.sort_values(key=np.abs, ascending=False, kind="stable")
 
 
 def _sentence(clause: str) -> str:
