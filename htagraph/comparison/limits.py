@@ -215,8 +215,8 @@ def _against(found: RunDiff, allowed: float) -> Checked:
     state: State = "passed"
     if found.not_comparable:
         state, said = "withheld", f"not comparable: {'; '.join(found.not_comparable)}"
-    elif found.doubt:
-        state = "withheld" if share > allowed else "passed"
+    elif found.doubt and share > allowed:
+        state = "withheld"
     elif found.is_change:
         state = "broken" if share > allowed else "passed"
     elif noise > allowed:

@@ -19,7 +19,7 @@ from htagraph.comparison.comparability import (
     other_work,
     why_not_comparable,
 )
-from htagraph.comparison.drift import LEAST_SHARE, in_every_step
+from htagraph.comparison.drift import MATTERS, in_every_step
 from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
 from htagraph.comparison.shared_work import SharedWork, shared_work
@@ -38,20 +38,6 @@ CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 _NOISE, _UNKNOWN = CHANGES.index("noise"), CHANGES.index("unknown")
 _KEY = ["bound", "name"]
 _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
-_BUSY = 0.05
-"""Noise, as a share of a step, from which a machine may be busy with something else.
-
-Chosen: the limit of a gate by default. Pinned by
-`test_run_diff.py::test_runs_on_a_busy_machine_are_in_doubt`.
-"""
-
-_LASTING = 0.05
-"""Share of a step from which what is longer in every step is a change, whatever else differs.
-
-Chosen, as the limit of a gate. Pinned by
-`test_run_diff.py::test_what_is_longer_in_every_step_is_a_change`.
-"""
-
 _MOST_LEFT_OUT = 0.25
 """Share of steps that are left out as unlike the others, from which the rest tells too little.
 
@@ -129,7 +115,7 @@ class RunDiff:
         step, and by more than all else, is no such thing.
         """
         certain_ns = float(self._lasting.sum() or self._called.head(1).sum())
-        is_certain = certain_ns * np.sign(self.delta_ns) > _LASTING * int(self.steps["before_ns"])
+        is_certain = certain_ns * np.sign(self.delta_ns) > MATTERS * int(self.steps["before_ns"])
         if not self._differ or is_certain or not self._has_steps:
             return ""
         for run in self._runs:
@@ -137,7 +123,7 @@ class RunDiff:
                 return f"{run.n_odd} of {run.n_steps} steps were left out"
         if self._causes.largest == ALL_ALIKE:
             return ALL_ALIKE
-        if self.noise_share > _BUSY:
+        if self.noise_share > MATTERS:
             return f"steps vary ({self.noise_in_words} is noise), and no part stands out"
         return ""
 
@@ -149,8 +135,8 @@ class RunDiff:
         """
         keys, before, after = self._sides("name")
         one, other = (side.whole for side in self._sides("step")[1:])
-        is_longer = in_every_step(before.whole, after.whole, other.most[0] / one.least[0])
-        is_shorter = in_every_step(after.whole, before.whole, one.most[0] / other.least[0])
+        is_longer = in_every_step(before.whole, after.whole, other.most / np.maximum(one.least, 1))
+        is_shorter = in_every_step(after.whole, before.whole, one.most / np.maximum(other.least, 1))
         names = keys.get_level_values("name")
         more_ns = pd.Series(after.mean_ns - before.mean_ns, index=names)
         found = more_ns[(is_longer | is_shorter) & (names != OTHER)]
@@ -164,11 +150,12 @@ class RunDiff:
         """
         of_both = [run.frame[run.frame["part"] == "operator"] for run in self._runs]
         varies = {OTHER}.union(*(rows.loc[rows["varies"], "name"] for rows in of_both))
-        rows = self.ops().set_index("name").drop(index=varies, errors="ignore")
+        rows = self.ops().set_index("name")
+        rows = rows[~rows.index.isin(varies)]
         more = rows["calls_after"] - rows["calls_before"]
         time_ns = rows["after_ns"].where(more > 0, rows["before_ns"])
         found = time_ns * more / rows[["calls_before", "calls_after"]].max(axis=1)
-        return _largest_first(found[found.abs() > LEAST_SHARE * float(self.steps["before_ns"])])
+        return _largest_first(found[found.abs() > MATTERS * float(self.steps["before_ns"])])
 
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
@@ -394,7 +381,7 @@ class RunDiff:
     @property
     def _lasting_in_words(self) -> str:
         """What differs in every step, if steps vary so much that means tell little; as a clause."""
-        if not self.noise_share > _BUSY or not self._has_steps:
+        if not self.noise_share > MATTERS or not self._has_steps:
             return ""
         found = self._lasting if len(self._lasting) else self._called
         said = [where_in_words(str(name), ns) for name, ns in found.head(_N_LASTING).items()]
