@@ -206,7 +206,8 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
 def _against(found: RunDiff, allowed: float) -> Checked:
     """Whether a run is slower than its baseline by more than noise and more than is allowed.
 
-    Withheld if noise alone exceeds what is allowed and no change is seen: it could hide one.
+    Withheld if the machine may be the reason; or if noise alone exceeds what is allowed and no
+    change is seen: it could hide one.
     """
     share, noise, changed = found.delta_share, found.noise_share, found.verdict()
     said = f"{changed[0].lower()}{changed[1:-1]}".replace(

@@ -41,11 +41,14 @@ _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "mo
 _MOST_LEFT_OUT = 0.25
 """Share of steps that are left out as unlike the others, from which the rest tells too little.
 
-Chosen. Pinned by `test_run_diff.py::test_runs_on_a_busy_machine_are_in_doubt`.
+Chosen. Pinned by `test_run_diff.py::test_a_quarter_of_steps_left_out_is_doubt`.
 """
 
 _N_LASTING = 2
-"""Names that are longer in every step and told: a limit of the screen."""
+"""Names that differ in every step and are told: a limit of the screen.
+
+Pinned by `test_run_diff.py::test_a_headline_has_at_most_thirty_words`.
+"""
 
 _OPERATOR = 60
 """Characters of an operator with its shapes in a verdict: chosen, for one line."""
