@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 from htagraph.capture.arrivals import POLL_S, Arrivals, ranks_in_words
 from htagraph.capture.cycle import Cycle
 from htagraph.capture.place import Place
-from htagraph.capture.reporting import verdict
+from htagraph.capture.reporting import reported
 from htagraph.capture.trace_file import TraceFile
 from htagraph.capture.trace_name import TraceName
-from htagraph.errors import HTAGraphError
+from htagraph.errors import HTAGraphError, OutputError
 
 _PAGES = ("report.html", "summary.md")
 """Files of a report to open, the best first."""
@@ -140,9 +140,17 @@ class TraceHandler:
     def _finish(self, file: TraceFile, n: int, is_last: bool) -> None:
         """Compress and report; `n` files that began in this step were written so far."""
         with self._unharmed():
-            trace = file.compress()
+            trace = self._compressed(file)
             if self.report and self.place.rank == 0 and (is_last or self._is_last_of_all(file)):
                 self._report(file, trace, n)
+
+    def _compressed(self, file: TraceFile) -> Path:
+        """The compressed trace, or the trace as it is."""
+        try:
+            return file.compress()
+        except OutputError as error:
+            self._excuse(error)
+            return file.kept
 
     def _is_last_of_all(self, file: TraceFile) -> bool:
         """Whether no other trace follows before the process ends; waits until that is known."""
@@ -166,7 +174,7 @@ class TraceHandler:
                 "leaves them out."
             )
         out = file.name.report(self.folder)
-        findings = verdict(
+        findings, failure = reported(
             trace,
             self.folder if world_size > 1 else None,
             out,
@@ -174,9 +182,13 @@ class TraceHandler:
             meanwhile=self._notice_at_exit(),
         )
         page = next((out / name for name in _PAGES if (out / name).exists()), out)
+        said = [findings, "" if failure else f"The report: {page}"]
         with suppress(Exception):  # stdout may be closed
-            sys.stdout.write(f"\n{findings}\n\nThe report: {page}\n")
+            sys.stdout.write("".join(f"\n{one}\n" for one in said if one))
             sys.stdout.flush()
+        if failure:
+            what = "the report is only printed" if findings else "there is no report"
+            self.place.notice(f"{what}: {failure}")
 
     def _notice_at_exit(self) -> Callable[[str], None]:
         """Function that prints once, after the training, why the process still runs."""

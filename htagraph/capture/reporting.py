@@ -8,23 +8,36 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from htagraph.capture.arrivals import POLL_S
-from htagraph.errors import HTAGraphError
 
 _NICENESS = 19
 """The lowest priority that POSIX has: the training goes first."""
 
 
-def verdict(
+class Reported(NamedTuple):
+    """What to print of a report: without its files, all that it found; and why they are not there.
+
+    Parameters
+    ----------
+    failure : str
+        Empty if the files are there.
+    """
+
+    findings: str
+    failure: str
+
+
+def reported(
     trace: Path,
     folder: Path | None,
     out: Path,
     *,
     stacks: bool = False,
     meanwhile: Callable[[str], None] = lambda _: None,
-) -> str:
-    """Write the report on a trace, or on all ranks of its capture; return its first paragraphs.
+) -> Reported:
+    """Write the report on a trace, or on all ranks of its capture.
 
     Parameters
     ----------
@@ -38,11 +51,6 @@ def verdict(
         Whether the trace has Python stacks.
     meanwhile : callable, optional
         Called every second with a message.
-
-    Raises
-    ------
-    HTAGraphError
-        If there is no report, with the error of the command line.
     """
     about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
     options = ["--out", str(out), *(["--stacks"] if stacks else [])]
@@ -66,10 +74,11 @@ def verdict(
             output, errors = child.communicate(timeout=POLL_S)
             break
         meanwhile(f"writing the report into {out}")
-    if child.returncode:
-        last = (errors.strip() or f"exit code {child.returncode}").splitlines()[-1]
-        raise HTAGraphError(f"there is no report: {last.removeprefix('error: ')}")
-    return _head(output)
+    if not child.returncode:
+        return Reported(_head(output), "")
+    # On a full disk, what was printed before is all that is left of minutes of analysis.
+    last = (errors.strip() or f"exit code {child.returncode}").splitlines()[-1]
+    return Reported(output.strip(), last.removeprefix("error: "))
 
 
 def _head(text: str) -> str:

@@ -38,6 +38,11 @@ class TraceFile:
     def _plain(self) -> Path:
         return self.name.plain(self.folder)
 
+    @property
+    def kept(self) -> Path:
+        """Where the trace is if it cannot be compressed."""
+        return self.folder / str(self.name)
+
     def export(self, profiler: Any) -> None:  # noqa: ANN401  torch has no door here
         """Have a profiler write its trace uncompressed, because the training waits for it.
 
@@ -68,16 +73,16 @@ class TraceFile:
         Raises
         ------
         OutputError
-            If it cannot be compressed. It then keeps its name without ``.gz``.
+            If it cannot be compressed. It is then `kept` as it is.
         """
         trace = self.name.trace(self.folder)
         try:
             with self._plain.open("rb") as plain, output_file(trace) as packed:
                 shutil.copyfileobj(plain, packed, _CHUNK)
         except OSError as error:
-            kept = self._plain.rename(self.folder / str(self.name))
+            self._plain.rename(self.kept)
             raise OutputError(
-                "the trace stays uncompressed.", path=kept, hint=str(error)
+                "the trace stays uncompressed.", path=self.kept, hint=str(error)
             ) from error
         self.discard()
         return trace

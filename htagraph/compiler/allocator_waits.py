@@ -20,15 +20,11 @@ from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_starts import ended_before
 from htagraph.compiler.stretches import Stretches, long_stretches
 from htagraph.compiler.structure import Structure, end_node
-from htagraph.model.api_calls import ALLOCATION, CallMeaning
+from htagraph.model.api_calls import ALLOCATION, ALLOCATOR_WALK_NS, CallMeaning
 from htagraph.model.arrays import I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
-
-_WALK_NS = 200_000
-"""The allocator frees within this time after the work has ended: it walks its blocks in between.
-Measured: 15 to 91 us in 11 retries of torchrec on V100. A shorter stretch may be no wait."""
 
 _PART_OF_WAIT = 8
 """And within this part of its wait (chosen)."""
@@ -53,7 +49,7 @@ def _retries(structure: Structure) -> Stretches:
     for call in (freed, again[failed]):
         fits &= (parent[call] == parent[failed]) & (events.lane[call] == events.lane[failed])
     times = events.node_ts_ns
-    return steps.take(fits & (times[steps.until] - times[steps.since] > _WALK_NS))
+    return steps.take(fits & (times[steps.until] - times[steps.since] > ALLOCATOR_WALK_NS))
 
 
 def _ended_last(structure: Structure, steps: Stretches) -> I64:
@@ -64,7 +60,7 @@ def _ended_last(structure: Structure, steps: Stretches) -> I64:
     n_streams = np.zeros(len(until_ns), dtype=np.int64)
     for queue in range(len(structure.enqueued_bounds) - 1):
         work, end_ns = ended_before(structure, queue, until_ns)
-        ended = until_ns - end_ns <= _WALK_NS
+        ended = until_ns - end_ns <= ALLOCATOR_WALK_NS
         found[ended] = work[ended]
         n_streams += ended
     left_ns = until_ns - gather(events.end_ns, found)

@@ -29,14 +29,14 @@ _UNRECORDED = "untraced code"
 
 
 class _Named(NamedTuple):
-    """Events and time of steps, by name.
+    """Events and time by name, of the names that are there.
 
     Parameters
     ----------
-    n_events : ndarray of shape (..., n_names), dtype=int64
-    host_ns, own_ns : ndarray of shape (..., n_names), dtype=int64, unit=ns
+    n_events : ndarray of shape (n,), dtype=int64
+    host_ns, own_ns : ndarray of shape (n,), dtype=int64, unit=ns
         On the thread of the steps: total, and self time.
-    device_ns : ndarray of shape (..., n_names), dtype=int64, unit=ns
+    device_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Device work launched in the step.
     """
 
@@ -45,31 +45,54 @@ class _Named(NamedTuple):
     own_ns: I64
     device_ns: I64
 
-    def of(self, step: int, n_parts: int) -> _Named:
-        """One step: its range alone, or up to the next step."""
-        return _Named(*(table[step, :n_parts].sum(axis=0) for table in self))
+
+class _Tables(NamedTuple):
+    """Names, and counts and times of all steps.
+
+    Parameters
+    ----------
+    place : ndarray of shape (n,), dtype=int64
+        Part and name of each row of `table`, ascending: ``part * len(names) + name``.
+    """
+
+    names: Texts
+    place: I64
+    table: _Named
+
+    def compared(self, step: int, usual: int, n_parts: int) -> tuple[Texts, _Named, _Named]:
+        """Two steps, with the names of both: their ranges alone, or up to the next step."""
+        n, both = len(self.names), (step, usual)
+        limits = [[2 * one * n, (2 * one + n_parts) * n] for one in both]
+        rows = [slice(*np.searchsorted(self.place, limit)) for limit in limits]
+        names = [self.place[of] % n for of in rows]
+        every = np.unique(np.concatenate(names))
+        at = [np.searchsorted(every, own) for own in names]
+        one, other = (
+            _Named(*(sum_by_code(own, column[of], len(every)) for column in self.table))
+            for own, of in zip(at, rows, strict=True)
+        )
+        return self.names[every], one, other
 
 
-def _named(dag: Dag, parts: StepParts) -> tuple[Texts, _Named]:
-    """Names, and counts and times of all steps; axes are step, part of the step, and name."""
+def _named(dag: Dag, parts: StepParts) -> _Tables:
+    """Names, and counts and times of all steps."""
     events = dag.events
     codes, column = np.unique(events.name[parts.event], return_inverse=True)
-    shape = (len(parts.step), 2, len(codes))
-    size = int(np.prod(shape))
-    place = parts.part * len(codes) + column
+    place, row = np.unique(parts.part * len(codes) + column, return_inverse=True)
+    size = len(place)
     is_device = events.is_device[parts.event]
     host, device = parts.event[~is_device], parts.event[is_device]
     own = np.zeros(len(events), dtype=np.int64)
     own[host] = time_innermost(dag)[host]
     code = np.full(len(events), -1, dtype=np.int64)
-    code[host] = place[~is_device]
-    tables = _Named(
-        n_events=np.bincount(place, minlength=size),
+    code[host] = row[~is_device]
+    table = _Named(
+        n_events=np.bincount(row, minlength=size),
         host_ns=sums_under(dag.parent, code, own, size),
-        own_ns=sum_by_code(place[~is_device], own[host], size),
-        device_ns=sum_by_code(place[is_device], events.dur_ns[device], size),
+        own_ns=sum_by_code(row[~is_device], own[host], size),
+        device_ns=sum_by_code(row[is_device], events.dur_ns[device], size),
     )
-    return events.symbols.array[codes], _Named(*(table.reshape(shape) for table in tables))
+    return _Tables(events.symbols.array[codes], place, table)
 
 
 def _other_work(names: Texts, more: I64) -> str:
@@ -166,13 +189,13 @@ def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
     odd = np.flatnonzero(~steady.is_steady).tolist()
     if not odd:
         return [""] * n
-    names, tables = _named(dag, parts)
+    tables = _named(dag, parts)
     n_alike = int((steady.is_same_work & steady.is_same_length).sum())
     reference = _reference(steady)
     reasons = [""] * n
     for number in odd:
         last = n - 1 in (number, reference)
-        step, usual = (tables.of(which, 1 if last else 2) for which in (number, reference))
+        names, step, usual = tables.compared(number, reference, 1 if last else 2)
         until = (parts.end_ns if last else parts.next_ns) - parts.start_ns
         dur_ns, usual_ns = int(until[number]), int(until[reference])
         reason = []

@@ -18,6 +18,7 @@ from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import can_capture, compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading, n_batches
 from htagraph.lookup.host_waits import READS, is_matched
+from htagraph.lookup.memory_frees import FreesWithin, frees_within_operators
 from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.arrays import Bools
@@ -96,6 +97,8 @@ class Context:
         See `htagraph.lookup.compiled_work.can_capture`.
     n_batches : int, default=0
         Batches that the window loads, see `htagraph.lookup.data_loaders.n_batches`.
+    frees : frozenset of FreesWithin
+        Operators in which device memory is freed.
     compute : Light
         How far compute is from the roof of the device.
     """
@@ -123,6 +126,7 @@ class Context:
     shares_cores: bool = False
     can_capture: bool = False
     n_batches: int = 0
+    frees: frozenset[FreesWithin] = frozenset()
     compute: Light = field(default_factory=Light)
 
     @property
@@ -177,6 +181,7 @@ class Context:
             n_batches=min(rank.n_batches for rank in ranks),
             blocking_copy=slowest.blocking_copy,
             blocking_copy_ns=slowest.blocking_copy_ns,
+            frees=frozenset().union(*(rank.frees for rank in ranks)),
             has_others=is_whole,
             shares_cores=len(ranks) > 1,
         )
@@ -217,6 +222,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         has_small_grids=_has_small_grids(dag, window),
         can_capture=can_capture(dag, window),
         n_batches=n_batches(dag, window),
+        frees=frees_within_operators(dag, window),
     )
 
 

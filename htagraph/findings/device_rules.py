@@ -29,6 +29,7 @@ _READS_NUMBER = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|equal)$
 _READS_SHAPE = re.compile(r"^aten::(nonzero|masked_select|_?unique\w*|repeat_interleave|index)$")
 
 _FREES = r"Free|Unmap|Unregister"
+_RETRIED = "An operator asked for memory, and the allocator freed what it kept to allocate again."
 
 _START = "Start with the largest kernel"
 _GAPS = "Gaps between kernels are launch latency of the device."
@@ -266,7 +267,25 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.ALLOCATION: (
         Rule(
             "Allocate pinned host memory once, before the loop, and reuse it.",
-            when=lambda it: it.calls(r"HostAlloc|HostRegister|HostMalloc"),
+            when=lambda it: it.calls(r"Host"),
+        ),
+        Rule(
+            "Use a smaller batch, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
+            "fragmentation: the device ran out of memory{it.when_out_of_memory}.",
+            _RETRIED,
+            lambda it: it.is_out_of_memory and it.calls("Free") and it.run.api == "cuda",
+        ),
+        Rule(
+            "Use a smaller batch, or recompute activations: the device ran out of memory"
+            "{it.when_out_of_memory}.",
+            _RETRIED,
+            lambda it: it.is_out_of_memory,
+        ),
+        Rule(
+            "Check whether {it.freeing} frees memory in every step: libraries do when they are set "
+            "up.",
+            "Memory is freed inside an operator, and the trace does not say why.",
+            lambda it: it.calls(_FREES) and bool(it.freeing),
         ),
         Rule(
             "Remove torch.cuda.empty_cache(), and set "

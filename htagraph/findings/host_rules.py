@@ -28,11 +28,6 @@ _LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")
 _PROFILE_LATER = "schedule(wait=3, warmup=2, active=2, repeat=1)"
 _FEWER = "Use fewer, larger operators"
 
-SLOW_DEVICE = Advice(
-    "Compare this kernel across ranks: this rank has more work, or a slower device (clocks, heat)."
-)
-"""Advice if a rank's kernels take longer than those of others."""
-
 CHECK_HOST = Advice(
     "Check this machine: other processes, clocks and heat of its devices, storage, network; or run "
     "without it."
@@ -248,7 +243,11 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "work.",
             when=lambda it: it.bound == Bound.HOST.label,
         ),
-        Rule(SLOW_DEVICE.do, when=lambda it: it.bound == Bound.COMPUTE.label),
+        Rule(
+            "Compare this kernel across ranks: this rank has more work, or a slower device "
+            "(clocks, heat).",
+            when=lambda it: it.bound == Bound.COMPUTE.label,
+        ),
         Rule(
             "Check the group it waits in first: the cause may be on a rank without a trace.",
             when=lambda it: it.bound == Bound.COMMUNICATION.label and not it.run.has_others,

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from htagraph.explain.default_window import step_in_words
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Evidence
+from htagraph.lookup.memory_frees import FreesWithin
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.labels import name_label
+from htagraph.model.step_markers import step_number
 from htagraph.replay.changes import Change
 
 LENGTH = 165
@@ -66,6 +69,31 @@ class Seen:
     def operator(self) -> str:
         """The operator to speed up, with its shapes; empty if unknown."""
         return name_label(self.run.compute.operator, width=_OPERATOR)
+
+    @property
+    def _frees(self) -> tuple[FreesWithin, ...]:
+        """Frees in the operator of its largest contributor, if that frees."""
+        return tuple(one for one in self.run.frees if one.op == self.most.op)
+
+    @property
+    def freeing(self) -> str:
+        """The operator in which its largest contributor is, if memory is freed there."""
+        return name_label(self.most.op) if self._frees else ""
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether its largest contributor frees because an allocation failed."""
+        return self.calls("Free|Unmap") and any(one.ran_out for one in self._frees)
+
+    @property
+    def when_out_of_memory(self) -> str:
+        """In which steps an allocator was out of memory; empty if no step is known."""
+        steps = {one.step for one in self.run.frees if one.ran_out and one.step}
+        if not steps:
+            return ""
+        first = min(steps, key=lambda step: (step_number(step), step))
+        more = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
+        return f" in {step_in_words(first)}{more}"
 
     @property
     def mean_ns(self) -> float:

@@ -28,7 +28,7 @@ def clock_jumps(dag: Dag) -> Iterator[Damage]:
     edges, skew_ns = dag.rejected.edges, dag.rejected.skew_ns
     far = np.flatnonzero(skew_ns >= _LEAST_NS)
     n_far, n_all, times = len(far), len(dag.edges) + len(edges), dag.events.node_ts_ns
-    overlap_ns = dag.calibration.clock_overlap_ns
+    overlap_ns = max(dag.calibration.clock_overlap_ns, dag.calibration.clock_apart_ns)
     if n_far:
         times = times[np.append(edges.tail[far], edges.head[far])]
         by = human_duration(int(skew_ns[far].max()))

@@ -20,6 +20,7 @@ import numpy as np
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
+from htagraph.lookup.compiled_work import graph_launches
 from htagraph.lookup.queues import queues
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, KERNEL_LAUNCH
 from htagraph.model.arrays import I64, Bools
@@ -29,6 +30,10 @@ from htagraph.model.kinds import EventKind
 _FEWEST = 10
 """Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole
 traces lack none. Pinned by `test_holes.py::test_a_hole_has_ten_launches`."""
+
+_FEWEST_REPLAYS = 3
+"""The same of launches of captured graphs, each of which is many kernels. Chosen: a graph may be
+empty. Pinned by `test_holes.py::test_three_replays_without_work_are_a_hole`."""
 
 _APART = 50
 """Launches with their work between two without, from which on these are of different holes.
@@ -113,11 +118,11 @@ def without_work(dag: Dag) -> list[Hole]:
     """Holes of device work: launches of kernels without what they launched.
 
     A hole begins with the first launch, or once the device has done what was launched right before,
-    and ends where the work of the next launch starts. Calls whose name never launches anything do
-    not count; if these are most launches, all of the trace is a hole, unless it has the kernels
-    without links, or as ranges of hardware counters. At the end of a trace work may still be
-    queued: what no launch follows is no hole if its streams had work until less than the longest
-    work before the end.
+    and ends where the work of the next launch starts. Launches of captured graphs, each of which is
+    many kernels, are judged apart. Calls whose name never launches anything do not count; if these
+    are most launches, all of the trace is a hole, unless it has the kernels without links, or as
+    ranges of hardware counters. At the end of a trace work may still be queued: what no launch
+    follows is no hole if its streams had work until less than the longest work before the end.
     """
     events, launches = dag.events, kernel_launches(dag)
     works = np.bincount(
@@ -132,7 +137,16 @@ def without_work(dag: Dag) -> list[Hole]:
             return []
         return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)]
     calls, lost = launches.event[known], ~launches.has_work[known]
-    stretches = _stretches(lost)
+    is_graph = graph_launches(dag)[calls]
+    return [
+        *_without_work(dag, calls[~is_graph], lost[~is_graph], _FEWEST),
+        *_without_work(dag, calls[is_graph], lost[is_graph], _FEWEST_REPLAYS),
+    ]
+
+
+def _without_work(dag: Dag, calls: I64, lost: Bools, fewest: int) -> list[Hole]:
+    """Holes among calls that all launch work."""
+    events, stretches = dag.events, _stretches(lost, fewest)
     if not stretches:
         return []
     of_calls = _Work.of(dag, calls)
@@ -205,14 +219,14 @@ def without_launch(dag: Dag) -> list[Hole]:
     work, lost = work[order], lost[order]
     return [
         Hole(n, last + 1 - first, int(events.ts_ns[work[first]]), int(events.end_ns[work[last]]))
-        for first, last, n in _stretches(lost)
+        for first, last, n in _stretches(lost, _FEWEST)
     ]
 
 
-def _stretches(lost: Bools) -> list[tuple[int, int, int]]:
+def _stretches(lost: Bools, fewest: int) -> list[tuple[int, int, int]]:
     """First and last position of each hole, and the number of those lost in it."""
     position = np.flatnonzero(lost)
-    if len(position) < _FEWEST:
+    if len(position) < fewest:
         return []
     distance = np.diff(position)
     typical = int(np.percentile(distance, _TYPICAL_PERCENTILE, method="lower"))
@@ -222,7 +236,7 @@ def _stretches(lost: Bools) -> list[tuple[int, int, int]]:
     length = last + 1 - first
     share = n / length
     is_hole = (share > _MOSTLY) | (share * (len(lost) - length) >= _EXPECTED)
-    is_hole &= n >= _FEWEST
+    is_hole &= n >= fewest
     return list(
         zip(first[is_hole].tolist(), last[is_hole].tolist(), n[is_hole].tolist(), strict=True)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from htagraph.lookup.holes import Hole, without_launch, without_work
+from htagraph.lookup.lost_nodes import lost_nodes
 from htagraph.model.dag import Dag
 from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.units import human_count, human_duration
@@ -22,7 +23,12 @@ def lost_records(dag: Dag) -> Iterator[Damage]:
         for hole in work
         if not any(hole.start_ns < one.end_ns and one.start_ns < hole.end_ns for one in launches)
     ]
-    for kind, holes in ((DamageKind.LOST_LAUNCHES, launches), (DamageKind.LOST_WORK, work)):
+    found = {
+        DamageKind.LOST_LAUNCHES: launches,
+        DamageKind.LOST_WORK: work,
+        DamageKind.LOST_NODES: list(lost_nodes(dag)),
+    }
+    for kind, holes in found.items():
         said = holes_in_words(kind, holes, dag.span) if holes else ""
         yield from (Damage(kind, *hole, said) for hole in holes)
 
@@ -34,6 +40,11 @@ def holes_in_words(kind: DamageKind, holes: Sequence[Hole | Damage], span: Windo
             f"{_how_many(holes, 'pieces of device work')} {_when(span, holes)} have no launch: "
             "calls, or what links work to them, are missing, and with that what the work waited "
             "for."
+        )
+    if kind is DamageKind.LOST_NODES:
+        return (
+            f"{_how_many(holes, 'replays of captured graphs')} {_when(span, holes)} lack kernels "
+            "that other replays have: their records are missing, and the device only seems idle."
         )
     return (
         f"{_how_many(holes, 'kernel launches')} {_when(span, holes)} have no device work: its "

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
@@ -139,55 +140,111 @@ def _step_parts(dag: Dag) -> StepParts:
 
 
 def _lower_median(values: I64) -> I64:
-    """Median along the first axis, the lower of two."""
+    """Median, the lower of two."""
     middle = (len(values) - 1) // 2
-    median: I64 = np.partition(values, middle, axis=0)[middle]
+    median: I64 = np.partition(values, middle)[middle]
     return median
 
 
-def _contents(dag: Dag, parts: StepParts) -> tuple[I64, Bools]:
+@dataclass(frozen=True)
+class _Counts:
+    """How many events of each name each step has; pairs of step and name that are not here have 0.
+
+    Names may be many, and each in one step only: a table of all pairs would be their square.
+    """
+
+    step: I64
+    name: I64
+    n: I64
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, step: I64, name: I64, n: I64, shape: tuple[int, int]) -> _Counts:
+        """The sums of some numbers by step and name."""
+        pairs, at = np.unique(step * shape[1] + name, return_inverse=True)
+        return cls(*np.divmod(pairs, max(shape[1], 1)), sum_by_code(at, n, len(pairs)), shape)
+
+    def median(self, among: Bools) -> I64:
+        """The lower median of each name in some steps."""
+        rows = np.flatnonzero(among[self.step])
+        name, n = self.name[rows], self.n[rows]
+        order = np.lexsort((n, name))
+        n_there = np.bincount(name, minlength=self.shape[1])
+        first, n_steps = np.cumsum(n_there) - n_there, int(among.sum())
+        place = (n_steps - 1) // 2 - (n_steps - n_there)  # what is not there comes first
+        found = place >= 0
+        median = np.zeros(self.shape[1], dtype=np.int64)
+        median[found] = n[order[(first + place)[found]]]
+        return median
+
+    def of_step(self, step: int) -> I64:
+        """The events of a step, by name."""
+        own = self.step == step
+        counts = np.zeros(self.shape[1], dtype=np.int64)
+        counts[self.name[own]] = self.n[own]
+        return counts
+
+    def away(self, usual: I64) -> I64:
+        """How far each step is from other numbers, name by name."""
+        there = usual[self.name]
+        more = np.abs(self.n - there) - there
+        return int(usual.sum()) + sum_by_code(self.step, more, self.shape[0])
+
+
+def _contents(dag: Dag, parts: StepParts) -> tuple[_Counts, Bools]:
     """Events of each step by name, and which named ranges it has; numbers in names do not count.
 
     A range that one step alone has tells nothing.
     """
     n = len(parts.step)
     names, column = np.unique(dag.events.name[parts.event], return_inverse=True)
-    counts = np.bincount(parts.part * len(names) + column, minlength=2 * n * len(names))
-    counts = counts.reshape(n, 2, len(names))
-    if n > 1:
-        counts[-1, 1] = _lower_median(counts[:-1, 1])
-    whole: I64 = counts.sum(axis=1)
-    is_range = dag.events.kind[parts.event] == EventKind.ANNOTATION
-    ranges = np.unique(column[is_range])
+    n_names = len(names)
+    step, name, count = parts.part // 2, column, np.ones(len(column), dtype=np.int64)
+    if n > 1:  # what follows the last step is not there: as much as follows the others
+        is_after = (parts.part % 2 == 1) & (step < n - 1)
+        after = _Counts.of(step[is_after], name[is_after], count[is_after], (n - 1, n_names))
+        usual = after.median(np.ones(n - 1, dtype=bool))
+        kept, more = parts.part != 2 * n - 1, np.flatnonzero(usual)
+        step = np.concatenate([step[kept], np.full(len(more), n - 1)])
+        name, count = np.concatenate([name[kept], more]), np.append(count[kept], usual[more])
+    whole = _Counts.of(step, name, count, (n, n_names))
+    is_range = np.zeros(n_names, dtype=bool)
+    is_range[column[dag.events.kind[parts.event] == EventKind.ANNOTATION]] = True
+    ranges = np.flatnonzero(is_range)
     texts = dag.events.symbols.array[names[ranges]]
-    shared = [_DIGITS.sub("#", str(text)) for text in texts.tolist()]
-    codes, group = alphabetical(shared)
-    has = np.zeros((n, len(codes)), dtype=bool)
-    step, place = np.nonzero(whole[:, ranges])
-    has[step, group[place]] = True
-    return whole, has[:, has.sum(axis=0) > 1]
+    codes, group = alphabetical([_DIGITS.sub("#", str(text)) for text in texts.tolist()])
+    rows = np.flatnonzero(is_range[whole.name])
+    own = group[np.searchsorted(ranges, whole.name[rows])]
+    pairs = np.unique(own * n + whole.step[rows])
+    own, of_step = np.divmod(pairs, n)
+    shared = np.bincount(own, minlength=len(codes)) > 1
+    has = np.zeros((n, int(shared.sum())), dtype=bool)
+    kept = shared[own]
+    has[of_step[kept], (np.cumsum(shared) - 1)[own[kept]]] = True
+    return whole, has
 
 
-def _kinds(counts: I64, has_range: Bools) -> tuple[I64, I64, Bools]:
+def _kinds(counts: _Counts, has_range: Bools) -> tuple[I64, I64, Bools]:
     """The kind of each step, its difference from the typical one, and whether that is small.
 
     The typical step is nearest to the median of each name. What is unlike it is searched again.
     """
-    n = len(counts)
+    n = counts.shape[0]
     kind = np.arange(n) + MOST_KINDS
-    rest = np.arange(n)
+    rest = np.ones(n, dtype=bool)
     first: tuple[I64, Bools] | None = None
     for number in range(MOST_KINDS):
-        if not len(rest):
+        if not rest.any():
             break
-        middle = np.abs(counts[rest] - _lower_median(counts[rest])).sum(axis=1).argmin()
-        typical = rest[middle]
-        away = np.abs(counts - counts[typical]).sum(axis=1)
-        near = away <= _OTHER_EVENTS * counts[typical].sum()
+        left = np.flatnonzero(rest)
+        typical = int(left[counts.away(counts.median(rest))[left].argmin()])
+        usual = counts.of_step(typical)
+        away = counts.away(usual)
+        near = away <= _OTHER_EVENTS * usual.sum()
         first = first or (away, near)
-        of_kind = (near & (has_range == has_range[typical]).all(axis=1))[rest]
-        kind[rest[of_kind]] = number
-        rest = rest[~of_kind]
+        of_kind = rest & near & (has_range == has_range[typical]).all(axis=1)
+        kind[of_kind] = number
+        rest &= ~of_kind
     assert first is not None
     return kind, *first
 

@@ -43,6 +43,8 @@ class Calibration:
         of the device.
     clock_overlap_ns : int, unit=ns
         How much waits still end before what they waited for, if no shift fits both.
+    clock_apart_ns : int, unit=ns
+        How much more waits end before it, if several end long before: a clock was set.
     n_idle_launches : int
         Launches onto an idle device, from which the launch latency was measured.
     """
@@ -54,6 +56,7 @@ class Calibration:
     clock_shift_ns: int = 0
     clock_steps: tuple[tuple[int, int], ...] = ()
     clock_overlap_ns: int = 0
+    clock_apart_ns: int = 0
     n_idle_launches: int = 0
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ class DamageKind(StrEnum):
     CUT_RANK = "cut rank"
     LOST_WORK = "lost device work"
     LOST_LAUNCHES = "lost launches"
+    LOST_NODES = "lost graph nodes"
     APART = "rank apart"
     DROPPED_EVENTS = "dropped events"
     LOST_EVENTS = "lost events"
@@ -27,7 +28,7 @@ class DamageKind(StrEnum):
 ACCEPTED = frozenset({DamageKind.MISSING_RANKS, DamageKind.UNMATCHED})
 """What a capture may lack by choice, or because nothing records it: a check accepts it."""
 
-HOLES = (DamageKind.LOST_WORK, DamageKind.LOST_LAUNCHES)
+HOLES = (DamageKind.LOST_WORK, DamageKind.LOST_LAUNCHES, DamageKind.LOST_NODES)
 """What leaves a hole: no path through it is to be trusted."""
 
 

@@ -1,4 +1,4 @@
-"""Changes to device work: no gaps, overlap, and fusion."""
+"""Changes to device work: overlap, and fusion."""
 
 from __future__ import annotations
 
@@ -26,21 +26,6 @@ _MOST_STREAMS = 32
 """Streams that chosen work is found to have waited for; of more, some share a place, for the last
 work of them. A limit of time, chosen like that of `latent_waits`: test_device_changes draws more.
 """
-
-
-@dataclass(frozen=True)
-class NoGaps(Change):
-    """Queued device work starts right after the work before it."""
-
-    def apply(self, draft: Draft) -> None:
-        """Clear usual gaps; longer ones may have another cause."""
-        stream = (draft.replay.kind == EdgeKind.STREAM) & (draft.replay.rule == Rule.STREAM_ORDER)
-        usual = draft.extra_ns <= draft.dag.calibration.stream_usual_ns
-        draft.clear(np.flatnonzero(stream & usual))
-
-    def __str__(self) -> str:
-        """Write it."""
-        return "without gaps between queued work"
 
 
 @dataclass(frozen=True)

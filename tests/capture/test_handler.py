@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from htagraph.capture.trace_name import TraceName
 from htagraph.readers.rank_paths import rank_in_name
 from tests.capture.profiler import Action, Profiler, schedule, settled
 
+ONE_CYCLE = schedule(wait=1, active=2, repeat=1)
 TWO_CYCLES = schedule(wait=1, active=2, repeat=2)
 
 
@@ -33,10 +36,21 @@ def ready(monkeypatch):
     return of
 
 
-def trained(folder: Path, *, plan=TWO_CYCLES, n_steps: int = 7) -> None:
+def trained(folder: Path, *, plan=TWO_CYCLES, n_steps: int = 7, report: bool = False) -> None:
     """Train some steps with a handler that writes into a folder."""
-    Profiler(hg.handler(folder, report=False), schedule=plan).run(n_steps)
+    Profiler(hg.handler(folder, report=report), schedule=plan).run(n_steps)
     settled()
+
+
+@contextmanager
+def full_disk(largest: int) -> Iterator[None]:
+    """No file may be larger: of this process, and of those that it starts."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def train_job(handlers: list[TraceHandler]) -> None:
@@ -164,7 +178,7 @@ def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsy
 def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
     """The report is on the other; here it fails, too, and that is one line."""
     handler = ready(tmp_path, 0, 3, timeout_s=0.01)
-    profiler = Profiler(handler, schedule=schedule(wait=1, active=2, repeat=1))
+    profiler = Profiler(handler, schedule=ONE_CYCLE)
     profiler.export_chrome_trace = lambda path: Path(path).write_text("{}")
     profiler.run(3)
     settled()
@@ -192,12 +206,8 @@ def test_only_what_comes_from_now_on_is_waited_for(tmp_path):
 
 def test_a_full_disk_is_one_line_and_no_end_of_training(tmp_path, capsys):
     """No file may be larger than 4 kB: neither the trace nor its compressed form fits."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, before[1]))
-    try:
-        trained(tmp_path, plan=schedule(wait=1, active=2, repeat=1))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(4_096):
+        trained(tmp_path, plan=ONE_CYCLE)
 
     assert names(tmp_path) == []
     assert capsys.readouterr().err.count("\n") == 1
@@ -217,16 +227,34 @@ def test_a_trace_that_is_cut_off_is_said_to_be(tmp_path, capsys):
     assert f"{file.name} is truncated; is the disk full?" in capsys.readouterr().err
 
 
-def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
+@pytest.mark.slow
+def test_a_disk_that_fills_during_the_report_does_not_lose_its_verdict(tmp_path, capsys):
+    """The trace fits into 200 kB, the page does not."""
+    with full_disk(200_000):
+        trained(tmp_path, plan=ONE_CYCLE, report=True)
+    said, noticed = capsys.readouterr()
+
+    assert "Communication costs 56% of this run" in said
+    assert "One of 2 ranks: its communication includes waiting for slower ranks" in said
+    assert "The report:" not in said
+    assert noticed.startswith("htagraph: the report is only printed: ")
+    assert "report.html: cannot be written: File too large." in noticed
+    assert noticed.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_trace_that_cannot_be_compressed_is_reported_on_as_it_is(tmp_path, capsys):
     """Its name is taken by a folder, in place of a disk that is full by then."""
-    ready = hg.handler(tmp_path, report=False)
+    ready = hg.handler(tmp_path)
     file = ready.exported(Profiler(ready), 5)
     file.name.trace(tmp_path).mkdir()
     ready.finish(file, is_last=True)
     settled()
+    said, noticed = capsys.readouterr()
 
     assert (tmp_path / str(file.name)).is_file()
-    assert "the trace stays uncompressed." in capsys.readouterr().err
+    assert "Communication costs 56% of this run" in said
+    assert "the trace stays uncompressed." in noticed
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):

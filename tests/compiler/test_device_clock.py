@@ -191,6 +191,26 @@ def test_a_wait_returned_a_tenth_of_a_millisecond_before_its_work_ended_at_most(
     assert dag.calibration.clock_overlap_ns == 1_000 * overlap_us
 
 
+@pytest.mark.parametrize(
+    ("n", "is_held", "shift_us", "apart_us"),
+    [(2, False, 0, 0), (3, False, -196, 0), (2, True, 0, 0), (3, True, 0, 196)],
+)
+def test_three_waits_show_that_the_device_clock_is_ahead(n, is_held, shift_us, apart_us):
+    """All end 196 us before their work. Work that begins with its launch forbids a shift.
+
+    Then the waits bound nothing, but are known to be apart.
+    """
+    every = "abc"[:n]
+    cpu = "".join(f"[L >{letter}][streamsync @7 ]{'':240}" for letter in every)
+    work = "".join(f"{'':200}[k <{letter}            ]{'':44}" for letter in every)
+    held = f"\ncpu 2 |[L >z]\nstream 8 |[z <z {'':{n * 262}}]" if is_held else ""
+    dag = _compiled(f"cpu 1 |{cpu}\nstream 7 |{work}{held}")
+
+    assert dag.calibration.clock_shift_ns == 1_000 * shift_us
+    assert dag.calibration.clock_steps == ()
+    assert dag.calibration.clock_apart_ns == 1_000 * apart_us
+
+
 @pytest.mark.parametrize(("early_us", "shift_us"), [(1_000, 1_000), (1_100, 0)])
 def test_work_begins_a_millisecond_before_its_launch_at_most(early_us, shift_us):
     """No clock is off by more: then the launch is another one."""

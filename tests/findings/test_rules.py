@@ -16,12 +16,13 @@ import pytest
 import htagraph as hg
 from htagraph.findings.advice import TITLES
 from htagraph.findings.context import Context, find_context
-from htagraph.findings.host_rules import CHECK_HOST, SLOW_DEVICE
+from htagraph.findings.host_rules import CHECK_HOST
 from htagraph.findings.light import Light
 from htagraph.findings.rules import ADVICE, RECORDING, advice_on, recording_advice
 from htagraph.findings.seen import LENGTH, Rule, Seen
 from htagraph.findings.verdict import Evidence
 from htagraph.findings.window_bounds import find_bounds
+from htagraph.lookup.memory_frees import FreesWithin
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.kinds import Bound, Cause, EventKind
 from htagraph.replay.candidates import UNRANKED
@@ -144,6 +145,15 @@ ALLOCATES = Drawn("""
     cpu 1    |[aten::empty [allocate                                    ]][launch >a]
     stream 7 |                                                                  [k <a]
 """)
+FREES = Drawn("""
+    cpu 1    |[free                                        ][aten::a][launch >a]
+    stream 7 |                                                               [k <a]
+""").named(free="cudaFree")
+RETRIES = Drawn("""
+    cpu 1    |[aten::cat [cudaMalloc][free                   ][free                ][cudaMalloc]]
+    cpu 1    |                                                                      [launch >a]
+    stream 7 |                                                                             [k <a]
+""").named(free="cudaFree")
 BEFORE = Drawn("""
     cpu 1    |[call_ >a]
     stream 7 |                              [old ][k <a                    ]
@@ -281,15 +291,20 @@ CASES = {
             ALLOCATES.named(allocate="cudaMalloc"),
         ),
         (
-            "torch.cuda.empty_cache()",
+            "pinned host memory",
+            ALLOCATES.named(allocate="cudaFreeHost"),
             ALLOCATES.named(allocate="cudaFree"),
-            ALLOCATES.named(allocate="cudaMalloc"),
         ),
+        ("expandable_segments:True against fragmentation: the device ran out", RETRIES, FREES),
         (
-            "Keep memory",
-            ALLOCATES.named(allocate="hipFree", launch="hipLaunchKernel"),
-            ALLOCATES.named(allocate="cudaFree"),
+            "or recompute activations: the device ran out",
+            RETRIES.named(free="hipFree", launch="hipLaunchKernel"),
+            RETRIES,
         ),
+        ("Check whether aten::empty frees", ALLOCATES.named(allocate="cudaFree"), RETRIES),
+        ("torch.cuda.empty_cache()", FREES, ALLOCATES.named(allocate="cudaFree")),
+        ("torch.cuda.empty_cache()", FREES, RETRIES),
+        ("Keep memory", FREES.named(free="hipFree", launch="hipLaunchKernel"), FREES),
         (
             "PYTORCH_CUDA_ALLOC_CONF",
             ALLOCATES.named(allocate="cudaMalloc"),
@@ -418,6 +433,21 @@ def untraced(cause: Cause = Cause.HOST_CODE, **facts: object) -> Seen:
 def do(found: Seen) -> str:
     """What is to be done about it."""
     return advice_on(found).do
+
+
+def test_a_lack_of_memory_is_told_with_its_steps() -> None:
+    """The first step, and how many others; a step without a number by its name."""
+
+    def advice(*steps: str) -> str:
+        frees = frozenset(FreesWithin("aten::cat", step, ran_out=True) for step in steps)
+        found = seen(Cause.ALLOCATION, Bound.HOST, "cudaFree", frees=frees, api="cuda")
+        return do(replace(found, most=replace(found.most, op="aten::cat"))).partition("memory")[2]
+
+    ten, nine = "ProfilerStep#10", "ProfilerStep#9"
+    assert advice("") == "."
+    assert advice("", nine) == " in step 9."
+    assert advice(ten, nine) == " in step 9 and 1 more."
+    assert advice("step[DECODE bs=1]") == " in step[DECODE bs=1]."
 
 
 def test_a_late_rank_is_told_by_what_it_is_late() -> None:
@@ -593,6 +623,11 @@ def test_a_twentieth_of_compiled_work_counts_as_none(share: float, is_eager: boo
     assert not replace(found, compiled_share=0.4).is_compiled
 
 
+def test_a_job_runs_out_of_memory_where_a_rank_does() -> None:
+    """Another rank may have memory left."""
+    assert Context.of_job([context(RETRIES), context(FREES)]).frees == context(RETRIES).frees
+
+
 def test_ranks_that_differ_leave_a_fact_unknown() -> None:
     """One is compiled and one is not; one has a device."""
     ranks = [context(HOST.named(region=COMPILED)), context(HOST)]
@@ -657,10 +692,9 @@ def test_advice_fits_into_two_lines(rule: Rule) -> None:
     assert "try" not in re.findall(r"\w+", said.lower())
 
 
-@pytest.mark.parametrize("advice", [CHECK_HOST, SLOW_DEVICE])
-def test_advice_on_ranks_fits_too(advice) -> None:
-    assert len(advice.do) <= LENGTH
-    assert advice.do.split()[0] in VERBS.split()
+def test_advice_on_a_host_fits_too() -> None:
+    assert len(CHECK_HOST.do) <= LENGTH
+    assert CHECK_HOST.do.split()[0] in VERBS.split()
 
 
 SAYS = {

@@ -134,6 +134,24 @@ def test_what_threads_ran_meanwhile_is_found_at_once_for_all() -> None:
     )
 
 
+def names_of_their_own(n: int) -> list[Event]:
+    """Steps of a hundred operators, each of a name that no other one has."""
+    steps = [op(f"ProfilerStep#{k}", 2_000 * k, 1_990, cat="user_annotation") for k in range(n)]
+    return steps + [op(f"op {k}", 20 * k + 5, 8) for k in range(100 * n)]
+
+
+@pytest.mark.slow
+def test_names_that_one_step_has_take_no_room_in_all_others() -> None:
+    """Of 16,000 in 160 steps, tables of all pairs had 5 million numbers each."""
+    graph = hg.load(json.dumps(names_of_their_own(160)).encode()).compile()
+    tracemalloc.start()
+    assert len(graph.steady_state()) == 159
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 40e6
+
+
 @pytest.mark.slow
 def test_a_long_name_takes_its_own_room_only() -> None:
     """One of 3 MB took 3.9 GB: each of 300 others took as much in an array of text."""

@@ -32,6 +32,17 @@ def test_a_hole_has_ten_launches(n_lost: int, n_holes: int) -> None:
     assert len(without_work(drawn(40, lost=range(20, 20 + n_lost)))) == n_holes
 
 
+@pytest.mark.parametrize(("n_lost", "found"), [(2, []), (3, [(3, 3)]), (22, [(22, 22)])])
+def test_three_replays_without_work_are_a_hole(n_lost: int, found: list[tuple[int, int]]) -> None:
+    """Of 25 graphs, with as many kernels that have their work; each graph is many kernels."""
+    graphs = drawing(25, call="graph", lost=range(2, 2 + n_lost)).replace("<k", "<g")
+    lines = graphs.replace(">k", ">g").replace("stream 7", "stream 9").split("\n")
+    kernels = drawing(25, call="launch").replace("cpu 1 ", "cpu 2 ")
+    dag = compile_events(timeline("\n".join([*lines, kernels])), infer=False)
+
+    assert [(hole.n, hole.n_all) for hole in without_work(dag)] == found
+
+
 def test_a_hole_lasts_from_the_work_before_to_the_work_after() -> None:
     """Launch 20 is at 400 us, launch 32 at 640 us; kernels run from 2 us after, for up to 14 us."""
     dag = drawn(60, lost=range(20, 32))

@@ -12,7 +12,6 @@ import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.model.kinds import KernelClass
 from htagraph.replay.change_options import ChangeOptions, options_of
-from htagraph.replay.device_changes import NoGaps
 from htagraph.replay.event_groups import of_class
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.token_surplus import Balance, TokenSurplus
@@ -155,7 +154,6 @@ def test_every_option_is_written():
         hg.at_roof("gemm", efficiency=0.8),
         hg.fuse("one"),
         hg.fuse("a, b", "c"),
-        NoGaps(),
         Balance(TokenSurplus()),
         hg.remove(re.compile("gemm.*")).on_rank(2),
     ],
