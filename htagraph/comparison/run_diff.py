@@ -114,7 +114,7 @@ class RunDiff:
     def doubt(self) -> str:
         """Why steps that differ may do so for the machine's sake, as a clause; empty if not.
 
-        Two runs differ as a whole if another program runs beside one of them. What differs in every
+        Two runs differ as a whole if another program runs during one of them. What differs in every
         step, and by more than all else, is no such thing.
         """
         certain_ns = float(self._lasting.sum() or self._called.head(1).sum())
