@@ -356,13 +356,17 @@ class _Run:
         return max(min(step_ns, usual_ns), int(_AROUND * usual_ns))
 
     def judged(self) -> Stepwise:
-        """The parts, from the last to the first, and what they say together."""
+        """The parts, from the last to the first, and what they say together.
+
+        What is learned is kept before a part is read: a run that is killed soon gets further.
+        """
         parts: list[_Part] = []
         for number in range(self.n_parts - 1, -1, -1):
             if parts and parts[0].begins:
                 parts.insert(0, parts[0].before)
                 continue
             if (found := self._entry(number).read(_Part.of)) is None:
+                _ = self.learnt
                 begin_stage(f"Judging part {self.n_parts - number} of {self.n_parts}")
                 found = self._found(number, parts)
                 self._keep(number, found.arrays())

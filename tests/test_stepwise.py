@@ -185,6 +185,26 @@ def test_kept_parts_of_another_content_are_read_again(tmp_path):
     assert str(hg.stepwise_verdict(file, part_bytes=size, cache=kept)) == str(first)
 
 
+def test_what_all_parts_learn_is_kept_before_one_is_read(tmp_path):
+    """Else a run that is killed while it judges its first part has to learn again, every time."""
+    file, kept = _trace(tmp_path), tmp_path / "kept"
+    heard: list[str] = []
+
+    def stop(now: Progress) -> None:
+        heard.append(now.stage)
+        if now.stage.startswith("Judging part 1 "):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            hg.stepwise_verdict(
+                file, part_bytes=file.stat().st_size // 8, cache=kept, progress=stop
+            )
+    assert len(list(kept.glob("*.npz"))) == 2  # the index, and what all parts learn
+    second = heard[heard.index(next(one for one in heard if one.startswith("Judging"))) + 1 :]
+    assert not any(stage.startswith("Learning") for stage in second)
+
+
 _KILLED = """
 import sys
 import htagraph as hg
