@@ -14,6 +14,7 @@ outliers (Theil, 1950; Sen, 1968).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,8 +119,14 @@ def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
     return round(float(rise) / float(run) * _PPB) if run > 0 else 0
 
 
+def _median(values: I64) -> int:
+    """The median, rounded down: exact however large, and as far away if all values are moved."""
+    first = values[0]
+    return int(first) + math.floor(float(np.median(values - first)))
+
+
 def _robust_spread(values: I64) -> float:
-    return float(np.median(np.abs(values - np.median(values))))
+    return float(np.median(np.abs(values - _median(values))))
 
 
 def fit_clock(
@@ -166,7 +173,7 @@ def fit_clock(
     drift = 0
     if together.sum() >= _FEWEST_FOR_DRIFT:
         left, difference = end[together], (reference_end - end)[together]
-        slope = _slope_ppb(left, difference)
+        slope = _slope_ppb(left - origin, difference - difference[0])
         rest = difference - Clock(0, slope, origin).to_common(left) + left
         if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(
             rest
@@ -175,7 +182,7 @@ def fit_clock(
     turned = Clock(0, drift, origin)
     start, end = turned.to_common(start), turned.to_common(end)
     apart = (reference_end - end)[together if together.any() else slice(None)]
-    offset = int(np.median(apart))
+    offset = _median(apart)
     spread = int(np.median(np.abs(apart - offset)))
     unnoticed = (
         int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB

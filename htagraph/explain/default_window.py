@@ -37,7 +37,7 @@ Chosen. Pinned by `test_default_window.py::test_an_opening_is_long_from_a_fifth_
 
 LATER = "the part after work from before the profile"
 
-_SAID_FROM = 0.01
+SAID_FROM = 0.01
 """Share of a window from which on what is left out at its ends is said.
 
 Chosen. Pinned by `test_default_window.py::test_what_is_less_than_a_hundredth_is_not_said`.
@@ -87,7 +87,7 @@ def ends_in_words(steps: DoneSteps, some: slice, rest: tuple[int, int]) -> list[
     first, (start_ns, end_ns) = int(steps.inside(*rest).argmax()), rest
     before_ns = int(steps.start_ns[first]) - start_ns
     after_ns = end_ns - int(steps.end_ns[some.stop - 1])
-    least_ns = _SAID_FROM * (end_ns - start_ns)
+    least_ns = SAID_FROM * (end_ns - start_ns)
     said = [f"{human_duration(before_ns)} before the first step"] if before_ns >= least_ns else []
     if some.start > first:
         name = step_in_words(str(steps.names[first]))

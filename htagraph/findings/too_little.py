@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
+from htagraph.model.damage import Damage, DamageKind
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
 
@@ -39,4 +42,18 @@ def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool
         "of the program. Capture whole steps: profile around the training loop, with "
         "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
         "with_stack=True for Python code."
+    )
+
+
+def before_the_device(damage: Iterable[Damage], *, has_device: bool, uses_device: bool) -> str:
+    """Why a cut file without device work cannot be judged, and what to do; empty if it can.
+
+    It cannot if the process used a device: a profiler writes device work last.
+    """
+    is_cut = any(one.kind == DamageKind.CUT_FILE for one in damage)
+    if has_device or not uses_device or not is_cut:
+        return ""
+    return (
+        "the file is cut off and ends before the device begins, so what the device did is unknown. "
+        "Copy the whole file, or capture again, and wait until it is written."
     )

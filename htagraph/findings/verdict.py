@@ -369,7 +369,7 @@ class Card(NamedTuple):
         first, *others = (one.title for one in self.findings)
         if not others:
             return first
-        return f"{first} and {_within_sentence(others[0])}, in parallel"
+        return f"{first} and {within_sentence(others[0])}, in parallel"
 
     @property
     def said(self) -> str:
@@ -534,7 +534,7 @@ class Verdict:
         shown = {one.label for one in self.top_findings}
         rest = [one for one in self.findings if one.label not in shown and one.share >= LEAST_ALSO]
         said = [
-            f"{_within_sentence(one.title)} {percent(one.weight_ns, self.dur_ns)}" for one in rest
+            f"{within_sentence(one.title)} {percent(one.weight_ns, self.dur_ns)}" for one in rest
         ]
         said += [
             f"{cause} {percent(time_ns, self.dur_ns)} of the path"
@@ -617,7 +617,7 @@ class Verdict:
         largest = max(self.findings, key=lambda one: one.path_ns)
         return (
             f"Not enough recorded to say what limits this {self.thing}: "
-            f"{_within_sentence(largest.title)} {_is(largest)} "
+            f"{within_sentence(largest.title)} {_is(largest)} "
             f"{percent(largest.path_ns, self.dur_ns)} of the critical path, but work that the "
             "trace does not explain takes as long at the same time."
         )
@@ -632,9 +632,7 @@ class Verdict:
         nothing = ""
         if second is not None and second.share >= LEAST_ALSO:
             most = percent(second.weight_ns, self.dur_ns)
-            nothing = (
-                f", and nothing else costs more than {most} ({_within_sentence(second.title)})"
-            )
+            nothing = f", and nothing else costs more than {most} ({within_sentence(second.title)})"
         only = self.roof or f"Only fewer or faster {what} help."
         return f"{who} alone cost {cost} of this {self.thing}{nothing}. {only}"
 
@@ -643,7 +641,7 @@ class Verdict:
         """The headline if two chains take about as long."""
         assert self.pair is not None
         first, second = self.pair.findings
-        both = f"{first.title} and {_within_sentence(second.title)}"
+        both = f"{first.title} and {within_sentence(second.title)}"
         said = f"{both} run in parallel and take about as long: "
         one = percent(first.weight_ns, self.dur_ns)
         if self.pair.together_ns >= _BOTH * self.dur_ns:
@@ -773,7 +771,7 @@ def _is(finding: Finding) -> str:
     return "are" if finding.is_plural else "is"
 
 
-def _within_sentence(title: str) -> str:
+def within_sentence(title: str) -> str:
     """A title within a sentence: names keep their capital."""
     return title if title.startswith(("GPU", "CPU", "Python")) else title[:1].lower() + title[1:]
 

@@ -22,7 +22,7 @@ from htagraph.findings.findings import (
 from htagraph.findings.light import light_on
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.side_by_side import completed
-from htagraph.findings.too_little import too_little
+from htagraph.findings.too_little import before_the_device, too_little
 from htagraph.findings.verdict import Verdict, no_verdict
 from htagraph.lookup.damage import (
     LOST_LIMIT,
@@ -72,7 +72,7 @@ def find_bounds(
     """
     damage = damage_of(path.dag, path.window)
     is_lost = lost_share(damage, path.window) > LOST_LIMIT
-    verdict = _withheld(path, damage) if is_lost else _bounds(path, costs)
+    verdict = _withheld(path, damage) if is_lost else _bounds(path, costs, damage)
     return replace(verdict, damage=damage_in_words(damage))
 
 
@@ -84,10 +84,13 @@ def _withheld(path: CriticalPath, damage: Sequence[Damage]) -> Verdict:
     return no_verdict(path, f"{said} {command}")
 
 
-def _bounds(path: CriticalPath, costs: pd.DataFrame | None) -> Verdict:
-    """The verdict, whatever is damaged."""
-    context = find_context(path.dag, path.window)
-    few = too_little(path.attributed_labels, len(path.dag.events), has_device=context.has_device)
+def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Damage]) -> Verdict:
+    """The verdict, unless too little was recorded."""
+    context, events = find_context(path.dag, path.window), path.dag.events
+    has_device = context.has_device
+    few = before_the_device(
+        damage, has_device=has_device, uses_device=bool(context.api or events.device_names)
+    ) or too_little(path.attributed_labels, len(events), has_device=has_device)
     if few:
         return no_verdict(path, few)
     found = path.excerpt.scaled(path.trials.causes) if costs is None else costs

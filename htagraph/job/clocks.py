@@ -1,14 +1,17 @@
 """The clocks of all ranks of a job, each fitted to one rank that it shares collectives with.
 
-Comparing every pair of ranks is quadratic. So each matched collective compares its members with its
-lowest rank only, which keeps all connected, and a spanning tree of these pairs decides which rank
-is fitted to which. Errors add up along the tree. `algorithms.clocks` fits one pair.
+Comparing every pair of ranks is quadratic. So each matched collective compares its members with one
+of them only, which keeps all connected, and a spanning tree of these pairs decides which rank is
+fitted to which. Errors add up along the tree. So that one is the rank that waited least in most
+collectives: pairs with the rank that comes last are bounded by one wait, others by two. What does
+not depend on how ranks are numbered, nor on what their clocks show, keeps answers from depending on
+that. `algorithms.clocks` fits one pair.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -159,37 +162,46 @@ class Clocks:
         )
 
 
-def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
-    """The ranks each rank is compared with, as (weight, rank): the lowest, or the root, of each."""
-    rank, is_rendezvous = (
-        full["rank"].to_numpy(np.int64),
-        full["is_rendezvous"].to_numpy(dtype=bool),
-    )
-    lowest = full.groupby("match")["rank"].transform("min").to_numpy(np.int64)
-    is_root = full["peer"].to_numpy(np.int64) == rank
-    root_of = (
-        pd.Series(np.where(is_root, rank, -1))
-        .groupby(full["match"].to_numpy())
-        .transform("max")
-        .to_numpy()
-    )
-    hub = np.where(~is_rendezvous & (root_of >= 0), root_of, lowest)
-    apart = rank != hub
-    n = int(rank.max(initial=0)) + 1
-    keys, pair = np.unique(hub[apart] * n + rank[apart], return_inverse=True)
+def _order(full: pd.DataFrame, ranks: Iterable[int]) -> list[int]:
+    """Ranks from the one with most collectives, of these from the one that waited least in them.
+
+    Ranks of which that is equal are ordered by the lengths of their collectives.
+    """
+    dur = full["end_ns"] - full["arrived_ns"]
+    rows = full[["rank"]].assign(dur=dur, more=dur - dur.groupby(full["match"]).transform("min"))
+    keys = {
+        rank: (-len(own), int(own["more"].sum()), np.sort(own["dur"].to_numpy(np.int64)).tolist())
+        for rank, own in rows.groupby("rank")
+    }
+    return sorted(ranks, key=lambda rank: (*keys.get(rank, (0, 0, [])), rank))
+
+
+def _neighbors(full: pd.DataFrame, place: I64) -> dict[int, list[tuple[int, int]]]:
+    """The ranks each rank is compared with, as (weight, rank): the first, or the root, of each.
+
+    All ranks are numbered by `place`, which has that of each row.
+    """
+    match, is_rendezvous = full["match"].to_numpy(), full["is_rendezvous"].to_numpy(dtype=bool)
+    first = pd.Series(place).groupby(match).transform("min").to_numpy(np.int64)
+    is_root = (full["peer"] == full["rank"]).to_numpy(dtype=bool)
+    root_of = pd.Series(np.where(is_root, place, -1)).groupby(match).transform("max").to_numpy()
+    hub = np.where(~is_rendezvous & (root_of >= 0), root_of, first)
+    apart = place != hub
+    n = int(place.max(initial=0)) + 1
+    keys, pair = np.unique(hub[apart] * n + place[apart], return_inverse=True)
     # A rendezvous bounds a clock from both sides: one outweighs all other collectives.
     weight = np.where(is_rendezvous[apart], len(full), 1)
     weights = np.bincount(pair, weight, len(keys)).astype(np.int64)
     neighbors: dict[int, list[tuple[int, int]]] = {}
     for key, weight in zip(keys.tolist(), weights.tolist(), strict=True):
-        first, second = divmod(key, n)
-        neighbors.setdefault(first, []).append((weight, second))
-        neighbors.setdefault(second, []).append((weight, first))
+        first_place, second = divmod(key, n)
+        neighbors.setdefault(first_place, []).append((weight, second))
+        neighbors.setdefault(second, []).append((weight, first_place))
     return neighbors
 
 
 def _tree(
-    neighbors: Mapping[int, list[tuple[int, int]]], ranks: list[int]
+    neighbors: Mapping[int, list[tuple[int, int]]], ranks: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
     """Yield (rank, parent), parents first; -1 for a root.
 
@@ -215,7 +227,9 @@ def fit_clocks(
     hosts: Mapping[int, str] | None = None,
     lost_ns: Mapping[int, int] | None = None,
 ) -> Clocks:
-    """Fit the clocks of all ranks; the lowest rank is the reference.
+    """Fit the clocks of all ranks; the reference is the one that waited least.
+
+    Common time is what the reference shows, moved to what the lowest rank of its component shows.
 
     Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
     of their own.
@@ -236,10 +250,14 @@ def fit_clocks(
     parents: dict[int, int] = {}
     bounds: dict[int, tuple[int, int]] = {}
     shared: dict[int, int] = {}
-    apart, settled = sorted(ranks), set[int]()
+    apart, settled = _order(full, ranks), set[int]()
     while apart:
         settled.add(apart[0])
-        for rank, parent in _tree(_neighbors(full[full["rank"].isin(apart)]), apart):
+        left = full[full["rank"].isin(apart)]
+        number = {rank: place for place, rank in enumerate(apart)}
+        pairs = _neighbors(left, np.asarray(left["rank"].map(number), dtype=np.int64))
+        for place, of in _tree(pairs, range(len(apart))):
+            rank, parent = apart[place], apart[of] if of >= 0 else -1
             if parent < 0:
                 parents.setdefault(rank, -1)
                 fits.setdefault(rank, ClockFit(Clock(), 0, 0, 0, 0))
@@ -269,8 +287,38 @@ def fit_clocks(
         so_far = Clocks(fits, parents, bounds, shared)
         first = {rank: so_far.component(rank) for rank in apart}
         apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
-        apart.sort(key=lambda rank: (first[rank] != rank, rank))  # no root has a parent that fits
-    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds, shared)
+        apart.sort(key=lambda rank: first[rank] != rank)  # no root has a parent that fits
+    found = Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, bounds, shared)
+    spreads, lowest_ns, told = _spreads(full, found), dict[int, int](), dict[int, ClockFit]()
+    for rank, fit in found.fits.items():
+        offset_ns = fit.clock.offset_ns
+        by_ns = lowest_ns.setdefault(found.component(rank), offset_ns)
+        told[rank] = ClockFit(
+            replace(fit.clock, offset_ns=offset_ns - by_ns),
+            *(fit.low_ns - by_ns, fit.high_ns - by_ns, spreads.get(rank, 0), fit.n_collectives),
+        )
+    return replace(found, fits=told)
+
+
+def _spreads(full: pd.DataFrame, clocks: Clocks) -> dict[int, int]:
+    """Median distance of each rank's ends of collectives from the median end of the others.
+
+    Not from that of its parent, which may be the one that ends early or late.
+    """
+    full = full[ends_together(full)]
+    full = full[full.groupby("match")["match"].transform("size") > 1]
+    match, rank = full["match"].to_numpy(np.int64), full["rank"].to_numpy(np.int64)
+    end = clocks.to_common(rank, full["end_ns"].to_numpy(np.int64))
+    order = np.lexsort((end, match))
+    match, rank, end = match[order], rank[order], end[order]
+    begins = np.flatnonzero(np.diff(match, prepend=-1))
+    size = np.diff(begins, append=len(match))
+    first, n_others = np.repeat(begins, size), np.repeat(size - 1, size)
+    place = np.arange(len(match)) - first
+    low, high = (n_others - 1) // 2, n_others // 2  # places of their median
+    median = (end[first + low + (low >= place)] + end[first + high + (high >= place)]) // 2
+    by_rank = pd.Series(np.abs(end - median)).groupby(rank).median()
+    return {int(str(one)): int(ns) for one, ns in by_rank.items()}
 
 
 def _fit_pair(

@@ -330,7 +330,7 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
                 because = ", as its file is cut off" if is_cut else ""
                 said = (
                     f"recorded only up to {share:.0%} of the job{because}; what the others did "
-                    "afterwards is judged without it."
+                    "afterwards is judged without it, and predictions leave it out."
                 )
                 until_ns = ends.end_ns + early_ns
                 yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, ends.end_ns, until_ns, said)
@@ -343,6 +343,20 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
                 )
                 since_ns = ends.start_ns - late_ns
                 yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, since_ns, ends.start_ns, said)
+
+
+def replayed_ranks(timeline: Timeline) -> tuple[int, ...]:
+    """The aligned ranks that have their end, and device work if others have some.
+
+    In the replay of another all that it did not record takes no time, and nobody waits for it.
+    """
+    summaries = timeline.graphs.summaries
+    left_out = {
+        rank for rank, one in _cut_ranks(timeline) if one.start_ns >= summaries[rank].ends.end_ns
+    }
+    has_device = [rank for rank, one in summaries.items() if one.context.has_device]
+    whole = set(has_device or summaries) - left_out
+    return tuple(rank for rank in timeline.aligned if rank in whole)
 
 
 def _cut_apart(timeline: Timeline) -> Iterator[tuple[int, Damage]]:

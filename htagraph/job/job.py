@@ -15,7 +15,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
-from htagraph.explain.default_window import ends_in_words, is_long, opening_in_words
+from htagraph.explain.default_window import SAID_FROM, ends_in_words, is_long, opening_in_words
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
@@ -26,6 +26,7 @@ from htagraph.job.damage import (
     find_damage,
     job_damage_frame,
     job_damage_in_words,
+    replayed_ranks,
     told_once,
 )
 from htagraph.job.default_window import AfterOpening, JobSteps, RankSteps, job_steps
@@ -36,7 +37,7 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
-from htagraph.job.rank_work import Question, on_rank_segments, times_by_name
+from htagraph.job.rank_work import Question, on_rank_segments, times_by_name, verdict_of
 from htagraph.job.ranks import (
     RankAnswers,
     RankGraphs,
@@ -234,6 +235,21 @@ class Job(Questions):
         """What the default window leaves out of the traces; empty if a window was asked for."""
         return self._default.left_out if self.asked_window is None else ()
 
+    @cached_property
+    def begins(self) -> str:
+        """Why the job is shorter than the recording of a rank, if it is; a sentence, else empty."""
+        clocks, ends = self.timeline.clocks, self._rank_ends().items()
+        starts_ns = [int(clocks[rank].to_common(one.start_ns)) for rank, one in ends]
+        ends_ns = [int(clocks[rank].to_common(one.end_ns)) for rank, one in ends]
+        apart_ns = max(starts_ns, default=0) - min(starts_ns, default=0)
+        whole_ns = max(ends_ns, default=0) - min(starts_ns, default=0)
+        if self.n_steps or apart_ns < SAID_FROM * whole_ns or not apart_ns:
+            return ""
+        apart = human_duration(apart_ns)
+        return (
+            f"Ranks began to record up to {apart} apart: the job is from when the last one began."
+        )
+
     @property
     def n_steps(self) -> int:
         """Whole steps that the window consists of, 0 if it is not made of steps."""
@@ -353,8 +369,10 @@ class Job(Questions):
         asked += self._route.requests
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
             asked.append(on_rank_segments(times_by_name, compared))
+        if self.is_unmatched:
+            asked.append(self._requests(verdict_of))
         if self.is_replayed:
-            asked.append(replay_requests(timeline, self.rank_window))
+            asked.append(replay_requests(timeline, self.rank_window, self._replayed))
         return self.graphs.visit(
             {rank: [one[rank] for one in asked if rank in one] for rank in self.summaries}
         )
@@ -530,30 +548,52 @@ class Job(Questions):
         return JobPath.along(self._route, self.timeline)
 
     @property
+    def is_unmatched(self) -> bool:
+        """Whether no collectives of its ranks could be matched: who waits for whom is unknown."""
+        return len(self) > 1 and self.timeline.collectives.empty
+
+    @cached_property
+    def alone(self) -> Mapping[int, Verdict]:
+        """The verdict on each rank by itself, if no collectives could be matched; else empty."""
+        return self.map(verdict_of) if self.is_unmatched else {}
+
+    @property
     def is_replayed(self) -> bool:
-        """Whether the job is small enough for a report to replay all of it."""
-        ranks = self.timeline.aligned
+        """Whether the job is small enough for a report to replay all of it, and is matched."""
+        if self.is_unmatched:
+            return False
+        ranks = self._replayed
         n_events = sum(_EVENTS_OF_A_RANK + self.summaries[rank].n_events for rank in ranks)
         return n_events <= _REPLAYED_EVENTS
 
     @cached_property
     def rehearsal(self) -> JobRehearsal:
-        """The joined replays of all ranks, which `what_if` changes. They are kept with the job."""
-        return JobRehearsal.of(self.timeline, self.rank_window)
+        """The joined replays of the ranks, which `what_if` changes. They are kept with the job.
+
+        Without ranks whose recording ends far before that of the others.
+        """
+        return JobRehearsal.of(self.timeline, self.rank_window, self._replayed)
+
+    @cached_property
+    def _replayed(self) -> tuple[int, ...]:
+        """The ranks that are replayed."""
+        return replayed_ranks(self.timeline)
 
     @cached_property
     def trials(self) -> Trials[JobRehearsal]:
         """Changes to the job, each replayed once on all ranks together, when it is asked for."""
         path, rehearsal = self.critical_path(), self.rehearsal
         timeline, summaries = self.timeline, self.summaries.values()  # not the job, which keeps it
+        attributed = path.attributed_time
+        attributed = attributed[attributed["rank"].isin(rehearsal.ranks)]
 
         def charges() -> Charges:
-            return rehearsal.charges(path.segments, path.attributed_time)
+            return rehearsal.charges(path.segments, attributed)
 
         def causes(charges: Charges) -> Iterator[Candidate]:
             return of_causes(
                 path.segments,
-                path.attributed_time,
+                attributed,
                 charges,
                 balance=Balance(rehearsal.token_surplus),
                 machines=timeline.late_hosts,
@@ -562,7 +602,7 @@ class Job(Questions):
         def parts() -> Iterator[Candidate]:
             run = Context.of_job([rank.context for rank in summaries])
             done = kinds_done(can_capture=run.can_capture, loading=run.loading)
-            return of_parts(path.segments, path.attributed_time, done=done)
+            return of_parts(path.segments, attributed, done=done)
 
         return Trials(rehearsal, charges, causes, parts)
 
@@ -748,15 +788,16 @@ class Job(Questions):
         Returns
         -------
         Verdict
-            Withheld where too much of the path is unknown waits, or no clocks of two ranks could be
-            aligned. If the job is too large to replay, causes are ranked by share.
+            Withheld where too much of the path is unknown waits. If no collectives could be
+            matched, it is the first cause of each rank by itself, if that is the same one. If the
+            job is too large to replay, causes are ranked by share.
         """
         self.visit(Question.of("kernel_breakdown", by="name"))
         trials = self.trials if self.is_replayed else None
         kernels = self.kernel_breakdown(by="name")
         path, late = self.critical_path(), self.stragglers()
-        found = find_job_bounds(path, late, kernels, trials, self.pipeline_causes)
-        return replace(found, damage=job_damage_in_words(self.rank_damage))
+        found = find_job_bounds(path, late, kernels, trials, self.pipeline_causes, alone=self.alone)
+        return replace(found, damage=(*found.damage, *job_damage_in_words(self.rank_damage)))
 
     @cached_property
     def stage_times(self) -> Pipeline | None:
@@ -883,7 +924,7 @@ class Job(Questions):
         failed = f", {human_count(len(self.failed), 'file')} failed" if self.failed else ""
         return (
             f"Job({human_count(len(self), 'rank')}{gone}{failed}, "
-            f"{human_count(n_events, 'event')}, {human_duration(longest)})"
+            f"{human_count(n_events, 'event')}, recorded {human_duration(longest)})"
         )
 
     def _repr_html_(self) -> str:

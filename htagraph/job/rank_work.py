@@ -12,6 +12,7 @@ import pandas as pd
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_paths
 from htagraph.explain.path_sums import path_sums
+from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.lateness import RankTimes
 from htagraph.job.rank_segments import RankSegment
@@ -77,6 +78,11 @@ def times_by_name(graph: TraceGraph, windows: Sequence[Window], numbers: I64) ->
     """The time of the path by rank segment, bound, name and operator."""
     sums, causes = path_sums(graph.dag, windows)
     return RankTimes(sums._replace(window=numbers[sums.window]), causes)
+
+
+def verdict_of(graph: TraceGraph) -> Verdict:
+    """What limits a rank by itself."""
+    return graph.verdict()
 
 
 def on_rank_segments(work: PathWork, rank_segments: Sequence[RankSegment]) -> dict[int, Request]:

@@ -137,8 +137,8 @@ class JobRehearsal:
     token_surplus: TokenSurplus = field(default_factory=TokenSurplus)
 
     @classmethod
-    def of(cls, timeline: Timeline, window: WindowName) -> JobRehearsal:
-        """Open all ranks, and join their replays.
+    def of(cls, timeline: Timeline, window: WindowName, ranks: Sequence[int]) -> JobRehearsal:
+        """Open some ranks, and join their replays.
 
         This process keeps all graphs and replays: about 430 bytes an event, or 220 an edge. A run
         takes about 60 ns an edge and reading.
@@ -151,32 +151,32 @@ class JobRehearsal:
             If a rank cannot be read, or has no such window, unless the job skips errors.
         """
         summaries = timeline.graphs.summaries
-        n_events = sum(summaries[rank].n_events for rank in timeline.aligned)
+        n_events = sum(summaries[rank].n_events for rank in ranks)
         if n_events > _MOST_EVENTS:
             raise TraceLimitError(
                 f"the ranks have {n_events:,} events; up to {_MOST_EVENTS:,} can be replayed "
                 "together.",
                 hint="load fewer ranks, or replay one: hg.what_if(job[0], …), or --rank 0.",
             )
-        asked = replay_requests(timeline, window)
-        ranks: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))
-        if not ranks:
+        asked = replay_requests(timeline, window, ranks)
+        found: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))
+        if not found:
             raise QueryError("no rank of the job has this window.", hint="see job.failures.")
         begun_ns = {
             rank: int(timeline.clocks[rank].to_common(one.dag.span.start_ns))
-            for rank, one in ranks.items()
+            for rank, one in found.items()
         }
-        replays = {rank: one.replay for rank, one in ranks.items()}
+        replays = {rank: one.replay for rank, one in found.items()}
         merged = MergedReplay.of(replays, members_of(timeline, begun_ns))
-        for rank, one in ranks.items():
+        for rank, one in found.items():
             met = tuple(
                 Reading(said.assumption, without_waits(said.replay, merged.members[rank]))
                 for said in one.readings
             )
-            ranks[rank] = replace(one, readings=met)
+            found[rank] = replace(one, readings=met)
         spread_ns = max((fit.spread_ns for fit in timeline.fitted.fits.values()), default=0)
         surplus = timeline.token_surplus.moved(timeline.clocks)
-        return cls(ranks, merged, int(_SPREADS * spread_ns), surplus)
+        return cls(found, merged, int(_SPREADS * spread_ns), surplus)
 
     @cached_property
     def window(self) -> Window:
@@ -324,9 +324,11 @@ class JobRehearsal:
         )
 
 
-def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request]:
-    """Requests for the replays of all ranks."""
-    return {rank: Request(window, ReplayIn(timeline.clocks[rank])) for rank in timeline.aligned}
+def replay_requests(
+    timeline: Timeline, window: WindowName, ranks: Sequence[int]
+) -> dict[int, Request]:
+    """Requests for the replays of some ranks."""
+    return {rank: Request(window, ReplayIn(timeline.clocks[rank])) for rank in ranks}
 
 
 def _make(change: Change, drafts: Mapping[int, Draft]) -> None:

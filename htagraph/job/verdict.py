@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from shlex import quote
@@ -21,8 +21,15 @@ from htagraph.findings.findings import (
 )
 from htagraph.findings.host_rules import CHECK_HOST
 from htagraph.findings.side_by_side import completed
-from htagraph.findings.too_little import too_little
-from htagraph.findings.verdict import Finding, Fix, Verdict, no_verdict, ordered
+from htagraph.findings.too_little import before_the_device, too_little
+from htagraph.findings.verdict import (
+    Finding,
+    Fix,
+    Verdict,
+    no_verdict,
+    ordered,
+    within_sentence,
+)
 from htagraph.job.bandwidths import slowest_in_words
 from htagraph.job.machines import host_in_words
 from htagraph.job.path import JobPath
@@ -31,10 +38,16 @@ from htagraph.job.pipeline_findings import charge_pipeline, slow_part
 from htagraph.job.ranks import RankSummary
 from htagraph.job.rehearsal import JobRehearsal
 from htagraph.job.stragglers import slow_device
+from htagraph.job.windows import listed
 from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
 from htagraph.replay.predictions import Trials
+
+_BY_RANKS = (
+    "No collectives could be matched, so who waits for whom is unknown; each rank is judged by "
+    "itself:"
+)
 
 
 def find_job_bounds(
@@ -43,23 +56,29 @@ def find_job_bounds(
     kernels: pd.DataFrame,
     trials: Trials[JobRehearsal] | None,
     pipeline: PipelineCauses | None = None,
+    *,
+    alone: Mapping[int, Verdict] | None = None,
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest cost first.
 
-    Withheld if unknown waits or losses are too much of the path, or no clocks were aligned.
-    `kernels` are by name and rank; without `trials`, nothing is replayed.
+    Withheld if unknown waits or losses are too much of the path. `kernels` are by name and rank;
+    without `trials`, nothing is replayed. `alone` has the verdict on each rank by itself, if no
+    collectives could be matched.
     """
+    if alone:
+        return _by_ranks(path, alone)
     ranks = path.timeline.graphs.summaries.values()
-    if len(ranks) > 1 and path.timeline.collectives.empty:
-        first = next(iter(ranks))
-        said = f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}"
-        return no_verdict(path, said, is_job=True)
     context = Context.of_job(
         [rank.context for rank in ranks],
         is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
     )
     n_events = max(rank.n_events for rank in ranks)
-    few = too_little(path.attributed_time, n_events, has_device=context.has_device)
+    has_device = context.has_device
+    few = before_the_device(
+        (one for rank in ranks for one in rank.damage),
+        has_device=has_device,
+        uses_device=any(bool(rank.context.api or rank.device_names) for rank in ranks),
+    ) or too_little(path.attributed_time, n_events, has_device=has_device)
     if few:
         return no_verdict(path, few, is_job=True)
     lost = _lost_share_by_rank(path)
@@ -98,6 +117,46 @@ def find_job_bounds(
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, trials, advise)
     return verdict
+
+
+def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
+    """The first cause of all ranks, each by itself; withheld if that is not the same one.
+
+    Its share is that of the rank in the middle.
+    """
+    firsts = {rank: one.findings[0] for rank, one in alone.items() if one.cards}
+    by_title: dict[str, list[int]] = {}
+    for rank in alone:
+        title = within_sentence(firsts[rank].title) if rank in firsts else "no cause"
+        by_title.setdefault(title, []).append(rank)
+    told = []
+    for title, ranks in by_title.items():
+        shares = [firsts[rank].share for rank in ranks if rank in firsts]
+        which = "rank" if len(ranks) == 1 else "ranks"
+        told.append(f"{which} {listed(ranks)}: {title} {_range(shares)}".rstrip())
+    said = "; ".join(told)
+    if len(by_title) > 1 or not firsts:
+        command = _report_on(path.timeline.graphs.summaries[min(alone)])
+        why = f"{NOTHING_MATCHED} Each by itself: {said}. Rank {min(alone)}: {command}"
+        return no_verdict(path, why, is_job=True)
+    middle = sorted(firsts.values(), key=lambda one: one.share)[(len(firsts) - 1) // 2]
+    cost_ns = None if middle.cost_ns is None else round(middle.share * path.dur_ns)
+    path_ns = round(middle.path_ns / middle.window_ns * path.dur_ns)
+    return Verdict(
+        (replace(middle, cost_ns=cost_ns, path_ns=path_ns, window_ns=path.dur_ns),),
+        window=path.window_name,
+        dur_ns=path.dur_ns,
+        n_steps=path.n_steps,
+        is_job=True,
+        apart=(("other causes", path.dur_ns - path_ns),),
+        damage=(f"{_BY_RANKS} {said}.",),
+    )
+
+
+def _range(shares: Sequence[float]) -> str:
+    """The least and the largest of some shares; empty for none."""
+    ends = (min(shares), max(shares)) if shares else ()
+    return " to ".join(dict.fromkeys(f"{share:.0%}" for share in ends))
 
 
 def _told(

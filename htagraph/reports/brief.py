@@ -32,4 +32,7 @@ def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
             return "what-if", ""
         case "one rank" | "work bound":
             return _QUESTIONS[Cause(verdict.findings[0].cause)], ""
-    return "what-if", options_of(without(verdict.findings[0].cause))
+    options = options_of(without(verdict.findings[0].cause))
+    if not isinstance(summary, Summary) and summary.job.alone:
+        return "what-if", f"--rank {min(summary.job.ranks)} {options}"
+    return "what-if", options

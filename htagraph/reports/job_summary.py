@@ -128,13 +128,14 @@ class JobSummary(PathSummary):
         kernels = self._visited.kernel_breakdown(by="name")
         pipeline = self._visited.pipeline_causes
         trials = self._visited.trials if self.is_replayed else None
-        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline)
-        return replace(found, damage=self.damage)
+        alone = self._visited.alone
+        found = find_job_bounds(self.path, self.stragglers, kernels, trials, pipeline, alone=alone)
+        return replace(found, damage=(*found.damage, *self.damage))
 
     @property
     def is_replayed(self) -> bool:
         """Whether it is asked what would help."""
-        return self.however_large or self.job.is_replayed
+        return (self.however_large and not self.job.is_unmatched) or self.job.is_replayed
 
     @cached_property
     def opportunities(self) -> pd.DataFrame:
@@ -173,6 +174,8 @@ class JobSummary(PathSummary):
         said = [job.capture_note] if job.capture_note else []
         if job.left_out:
             said.append(left_out_in_words(job.left_out))
+        if job.begins:
+            said.append(job.begins)
         if job.graphs.kept is not None:
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:

@@ -24,6 +24,10 @@ NOT_REPLAYED = (
     "This job has too many events to be replayed for a report; htagraph what-if handles larger "
     "jobs."
 )
+NOT_MATCHED = (
+    "Changes are not replayed, as no collectives could be matched between ranks; a report on one "
+    "rank replays them for it."
+)
 UNCHANGED = "None of the changes tried makes this run shorter."
 
 _PARTS = {

@@ -132,13 +132,15 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
 @pytest.mark.public("hta/trace_filter")
 @pytest.mark.filterwarnings("ignore:10 of 10 collectives of rank 1 are not matched")
-def test_no_verdict_on_ranks_that_cannot_have_met():
+def test_ranks_that_cannot_have_met_are_judged_by_themselves():
     """No clock brings these two together: what they waited for each other is not known."""
     verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict
 
-    assert verdict.findings == ()
-    assert "report on each rank separately" in verdict.withheld
-    assert re.search(r"Rank 0 by itself: htagraph report \S+$", verdict.withheld)
+    assert [(one.title, one.ranks) for one in verdict.findings] == [("CPU work", ())]
+    assert verdict.damage[0] == (
+        "No collectives could be matched, so who waits for whom is unknown; each rank is judged by "
+        "itself: ranks 0, 1: CPU work 35% to 39%."
+    )
 
 
 def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
@@ -322,7 +324,10 @@ def test_a_rank_that_was_cut_off_is_told_once_above_the_headline(capsys, folder,
     with pytest.raises(SystemExit):
         main(["report", str(where), "--out", str(tmp_path / "out"), "--json", str(tmp_path / "j")])
     printed = capsys.readouterr()
-    said = "as its file is cut off; what the others did afterwards is judged without it."
+    said = (
+        "as its file is cut off; what the others did afterwards is judged without it, and "
+        "predictions leave it out."
+    )
     out = " ".join(printed.out.split())
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     found = json.loads((tmp_path / "j").read_text())["verdict"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from htagraph.compiled import load_graph
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
@@ -95,7 +96,7 @@ def test_a_rank_whose_file_is_cut_off_is_said_to_end_early(steps, tmp_path):
     (said,) = job.verdict().damage
     assert said == (
         "Rank 1: recorded only up to 43% of the job, as its file is cut off; what the others did "
-        "afterwards is judged without it."
+        "afterwards is judged without it, and predictions leave it out."
     )
     assert rows(job.window("first")) == [(1, "cut file")]
 
@@ -227,3 +228,31 @@ def test_a_rank_with_too_little_left_is_left_out(steps, tmp_path):
 
     assert found == [(1, "cut rank")]
     assert "no clock aligns the rest with the others" in job.damage()["consequence"][0]
+
+
+def test_a_rank_without_device_work_is_not_replayed(steps, tmp_path):
+    """As if it had not been there: who is late, and what that costs, is said by the others."""
+    late = training_job(
+        ranks=4, steps=6, layers=2, straggler=2, delay="data_loading", delay_ns=30_000_000
+    )
+    simulate_job(late).write(tmp_path)
+    keep(tmp_path, 0, lambda event, _: event["cat"] in {"cpu_op", "user_annotation"})
+    job = load_job(tmp_path)
+    first = job.verdict().findings[0]
+    file_of(tmp_path, 0).unlink()
+    alone = load_job(tmp_path).verdict().findings[0]
+
+    assert list(job.rehearsal.ranks) == [1, 2, 3]
+    assert (first.title, first.cost_ns) == ("Rank 2 is late", alone.cost_ns)
+
+
+def test_a_file_that_ends_before_the_device_begins_has_no_verdict(tmp_path):
+    """It was recorded with the device, which a profiler writes last: the host is not the cause."""
+    simulate_job(training_job(ranks=1, steps=3, layers=2)).write(tmp_path)
+    keep(tmp_path, 0, lambda event, _: event["cat"] in {"cpu_op", "user_annotation"})
+    text = gzip.decompress(file_of(tmp_path, 0).read_bytes())
+    file_of(tmp_path, 0).write_bytes(gzip.compress(text[: text.rindex(b"}, {")]))
+    verdict = load_graph(file_of(tmp_path, 0)).verdict()
+
+    assert verdict.findings == ()
+    assert verdict.withheld.startswith("the file is cut off and ends before the device begins")

@@ -11,6 +11,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.reports.job_summary import JobSummary
+from tests.job.simulated import MACHINE, WORLD, loaded, meet
+from tests.synth.program import JobProgram, Op, Program, Spend, Synchronize
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -96,3 +98,22 @@ def test_ranks_that_share_no_two_steps_are_judged_as_a_whole(tmp_path: Path) -> 
     job = hg.load_job(tmp_path)
 
     assert (job.rank_window, job.n_steps, job.left_out) == (None, 0, ())
+
+
+def test_a_rank_that_recorded_long_before_the_others_is_said_to() -> None:
+    """Rank 0 begins 30 ms before ranks 1 and 2: the job is what all recorded, 8 of 38 ms."""
+    body = (Op("aten::mm", (Spend(5_000_000),)), meet(), Spend(3_000_000), meet(), Synchronize())
+    early = (Op("aten::early", (Spend(30_000_000),)), *body)
+    ranks = tuple(
+        Program(early, MACHINE, 0, 3, start_ns=0, base_time_ns=0, groups=(WORLD,))
+        if rank == 0
+        else Program(body, MACHINE, rank, 3, start_ns=30_000_000, base_time_ns=0, groups=(WORLD,))
+        for rank in range(3)
+    )
+    job = loaded(simulate_job(JobProgram(ranks)))
+
+    assert repr(job) == "Job(3 ranks, 31 events, recorded 38.0 ms)"
+    assert job.begins == (
+        "Ranks began to record up to 30.0 ms apart: the job is from when the last one began."
+    )
+    assert (job.critical_path().dur_ns, job.window("trace").begins) == (8_023_000, job.begins)

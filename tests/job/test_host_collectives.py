@@ -89,7 +89,7 @@ def test_on_two_hosts_a_rank_that_is_always_late_may_have_a_late_clock(tmp_path:
     """The same waits, but clocks may be 5 ms apart: nobody is blamed for certain."""
     job = written(tmp_path, late_on_rank_1(), groups=[(0, 1)], hosts=["a", "b"])
     assert job.stragglers()["n_certain"].tolist() == [0, 0]
-    assert job.clocks["width_ns"].iloc[1] > 5_000_000
+    assert job.clocks["width_ns"].max() > 5_000_000
 
 
 def test_a_host_name_that_collectives_contradict_is_not_believed(tmp_path: Path) -> None:

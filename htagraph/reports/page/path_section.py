@@ -15,7 +15,7 @@ from htagraph.reports.page.html_tables import KEPT_ROWS
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import ALONE, NOT_REPLAYED, UNCHANGED
+from htagraph.reports.what_helps import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED
 
 _INTRO = (
     "The chain of waits that decides how long this takes; only a shorter path makes it shorter. "
@@ -70,7 +70,8 @@ def help_section(summary: Summary | JobSummary) -> Section:
     panel = Panel("what-helps", None, helpful, frames.FIRST_CHANGES)
     is_replayed = isinstance(summary, Summary) or summary.is_replayed
     said = f"{ALONE} {verdict.rests_on}".strip() if len(helpful) else UNCHANGED
-    intro = said if is_replayed else NOT_REPLAYED
+    why_not = NOT_MATCHED if isinstance(summary, JobSummary) and summary.job.alone else NOT_REPLAYED
+    intro = said if is_replayed else why_not
     return Section("help", "What would help", intro, (panel,), is_folded=False)
 
 
