@@ -14,6 +14,9 @@ def launch_edges(structure: Structure) -> EdgeTable:
 
     A kernel may start while its call still runs, so the call's end is no bound. The lag is the
     launch latency, capped by the measured delay. A graph launch has an edge to each of its kernels.
+    Of this and the work before it on its stream, the later arrival binds, each with its learnt
+    floor. Measured in eight traces, of 267 kernels launched while that work ended and whose stream
+    arrived last: they start 1 us after that, and 3 us after their launch allows it (medians).
 
     ::
 

@@ -8,6 +8,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline
 
@@ -129,3 +130,26 @@ def test_damaged_times_of_a_century_are_no_usual_launch():
     far = replace(events, ts_ns=events.ts_ns * 2**47, dur_ns=events.dur_ns * 2**47)
 
     assert compile_events(far).calibration.launch_usual_ns == 4 * 2**56
+
+
+@pytest.mark.parametrize(("ends_us", "kind"), [(12, EdgeKind.LAUNCH), (14, EdgeKind.STREAM)])
+def test_of_launch_and_stream_the_later_arrival_binds(ends_us, kind):
+    """By the floors of the trace: launches take 14 us, and kernels follow after 1 us.
+
+    The last kernel starts 16 us after its call began and 4 us after that returned; the kernel
+    before it ends shortly before. The end of a call bounds nothing: others start within theirs.
+    """
+    idle = range(20)
+    cpu = "".join(f"[launch >{at:02d}]{'':20}" for at in idle) + "[launch >aa][launch >bb]"
+    work = "".join(f"{'':14}[k <{at:02d}]{'':11}" for at in idle)
+    work += f"{'':14}[k <aa{'':39}] [k <bb"  # queued: it follows after 1 us
+    begins = 20 * 32 + 100  # of the last call
+    cpu = f"{cpu:{begins}}[launch >cc]"
+    work = f"{work:{begins + ends_us - 1}}] "
+    work = f"{work:{begins + 16}}[k <cc]"
+    dag = compile_events(timeline(f"cpu 1    |{cpu}\nstream 7 |{work}"))
+    head = 2 * int(dag.events.ts_ns.argmax())
+
+    assert dag.calibration.launch_latency_ns == 14_000
+    assert dag.calibration.stream_floor_ns == 1_000
+    assert dag.edges.kind[dag.binding[head]] == kind
