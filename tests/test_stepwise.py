@@ -236,7 +236,10 @@ def test_a_killed_verdict_continues_with_the_parts_that_are_left(tmp_path):
 @pytest.mark.public
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses differ")
 def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
-    """500 MB of text in 2.2 GB of addresses, of which libraries take 1.7."""
+    """500 MB of text in 2.2 GB of addresses, of which libraries take 1.7.
+
+    What keeps parts is named first: who interrupts a report does not see its end.
+    """
     source = located("hta/nccl_parser_config") / "nccl_data.json.gz"
     file = write_tiled(tmp_path, 500, source)
 
@@ -250,6 +253,12 @@ def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
             env={**os.environ, "HTAGRAPH_GRAPH_CACHE": str(tmp_path / "kept"), "NO_COLOR": "1"},
         ).stdout
 
+    command = f"ulimit -v 2200000 && exec {sys.executable} -m htagraph report {file}"
+    with subprocess.Popen(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True) as begun:
+        assert begun.stderr is not None
+        hint = begun.stderr.readline()
+        begun.kill()
+    assert hint.startswith("HTAGRAPH_GRAPH_CACHE=FOLDER keeps what was read")
     whole = report("-q")
     assert "Judged in" in whole
     assert re.search(r"CPU work costs 8\d% of this run: 243 ms a step would be 4\d\.\d ms", whole)

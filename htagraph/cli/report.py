@@ -168,6 +168,13 @@ def _report_parts(
     from htagraph.reports.json_document import records  # noqa: PLC0415  deferred: few need it
     from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
 
+    aside = notices(quiet=quiet)
+    if cache_folder() is None:  # said before: who interrupts it does not see the end
+        aside.print(
+            f"{CACHE_VARIABLE}=FOLDER keeps what was read: an interrupted report continues.",
+            style="dim",
+            markup=False,
+        )
     with shown_progress(quiet=quiet):
         found = stepwise_verdict(
             path, stacks=bool(reading.stacks), infer=reading.infer, cache=cache_folder()
@@ -181,7 +188,7 @@ def _report_parts(
         document = {"verdict": str(found).split("\n"), **facts, **tables}
         if _write_document(document, json_file) is None:
             return
-    console, aside = output(), notices(quiet=quiet)
+    console = output()
     console.print(path.name, style="bold", markup=False)
     needed, free = human_size(needed_bytes(path)), human_size(free_bytes())
     console.print(
@@ -197,12 +204,6 @@ def _report_parts(
     print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
     step = f"htagraph report {shlex.quote(str(path))} -w STEP"
     aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
-    if cache_folder() is None:
-        aside.print(
-            f"{CACHE_VARIABLE}=FOLDER keeps what was read: an interrupted report continues.",
-            style="dim",
-            markup=False,
-        )
 
 
 def _trace_summary(

@@ -52,6 +52,7 @@ Chosen. Pinned by `test_causes.py::test_calls_and_their_times_are_named_from_a_f
 _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
 
+ALL_ALIKE = "all parts by the same factor"
 _SAYS_NOTHING = re.compile(r"^\(|^ProfilerStep$")
 _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
 
@@ -113,8 +114,11 @@ class Causes(NamedTuple):
     where: str = ""
 
 
-def causes_of(tables: Tables) -> Causes:
-    """The bounds that changed most beyond noise, each with its main cause; empty if none did."""
+def causes_of(tables: Tables, lasting: str = "") -> Causes:
+    """The bounds that changed most beyond noise, each with its main cause; empty if none did.
+
+    If each is within its noise, the cause is what lasts, a clause; or else the largest is named.
+    """
     delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
     if not delta_ns:
         return Causes()
@@ -123,10 +127,15 @@ def causes_of(tables: Tables) -> Causes:
         time_ns = tables.by_name["before_ns"]
         is_device = time_ns[of_device].sum() >= _NEARLY_ALL * time_ns.sum()
         where = tables.inferred(alike, whose="device" if is_device else "machine")
-        return Causes("all parts by the same factor", f"{where[0].upper()}{where[1:]}.")
+        return Causes(ALL_ALIKE, f"{where[0].upper()}{where[1:]}.")
     named = _changed(tables.by_bound, delta_ns * _WORTH_NAMING).head(_N_CAUSES).to_dict("records")
+    if not named and lasting:
+        return Causes(lasting)
     if not named:
-        return Causes(where="No part of the path changed by more than its own noise.")
+        few = "No part of the path changed by more than its own noise"
+        rows = tables.by_name[tables.by_name["name"] != OTHER].head(1).to_dict("records")
+        most = [f"the most {where_in_words(one['name'], one['delta_ns'])}" for one in rows]
+        return Causes(where=f"{'; '.join([few, *most])}.")
     first_ns, words = int(named[0]["delta_ns"]), bound_in_words(named[0]["name"])
     more = "more" if first_ns > 0 else "less"
     said = [_one(tables, row) for row in named] + _with_what_it_calls(tables, named)
@@ -206,6 +215,11 @@ def _where(name: str) -> str:
         return f"in {name_label(name)}"
     neighbour, comma, function = found[2].partition(", at ")
     return f"{found[1]} {name_label(neighbour)}{comma}{function}"
+
+
+def where_in_words(name: str, delta_ns: float) -> str:
+    """A difference, and where it is."""
+    return f"{_signed(int(delta_ns))} {_where(name)}"
 
 
 def _signed(delta_ns: int) -> str:

@@ -28,8 +28,6 @@ _CONTAINED = 0.9
 Chosen. Pinned by `test_run_diff.py::test_added_work_is_the_same_work_and_more`.
 """
 
-_OTHER_WORK = "different work"
-
 Pairs = tuple[tuple[int, int], ...]
 """Kinds of steps that are compared, by their rows before and after."""
 
@@ -83,10 +81,16 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
         if run.most_are_odd:
             said.append(f"{side}, {run.most_are_odd}")
     said += _other_mix(before, after)
-    common = _common_share(before, after)
-    if common < _FEWEST_COMMON:
-        said.append(f"names in common make up {common:.0%} of the time: {_OTHER_WORK}")
+    if "window" in (before.unit, after.unit) and (other := other_work(before, after)):
+        said.append(other)
     return tuple(said)
+
+
+def other_work(before: RunProfile, after: RunProfile) -> str:
+    """A clause if two runs share few names; steps are comparable all the same, by their length."""
+    common = _common_share(before, after)
+    few = f"names in common make up {common:.0%} of the time: different work"
+    return few if common < _FEWEST_COMMON else ""
 
 
 def do_the_same_elsewhere(before: RunProfile, after: RunProfile) -> bool:
@@ -97,9 +101,8 @@ def do_the_same_elsewhere(before: RunProfile, after: RunProfile) -> bool:
     if not (before.devices and after.devices and before.devices != after.devices):
         return False
     alike = replace(after, devices=before.devices)
-    if any(not said.endswith(_OTHER_WORK) for said in why_not_comparable(before, alike)):
-        return False
-    return _same_shapes(before, after) >= _FEWEST_COMMON
+    reasons = {*why_not_comparable(before, alike)} - {other_work(before, alike)}
+    return not reasons and _same_shapes(before, after) >= _FEWEST_COMMON
 
 
 def _same_shapes(before: RunProfile, after: RunProfile) -> float:

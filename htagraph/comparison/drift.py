@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.welch import FEWEST, Sample
 from htagraph.comparison.run_profile import OTHER
 from htagraph.lookup.phases import Phase
-from htagraph.model.arrays import F64
+from htagraph.model.arrays import F64, Bools
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.kinds import Bound
 
@@ -58,6 +59,14 @@ Chosen, as `_SHORT_NS` of attributed time. Pinned by
 `test_drift.py::test_larger_inputs_leave_the_overhead`.
 """
 
+MATTERS = 0.05
+"""Share of a step from which noise counts, and what differs in every step: a gate's default limit.
+
+Of 360 equal pairs of captures on a machine whose cores were all busy, no name differs so; of 155
+planted changes of a fifth of a step and more, 154 are named. Pinned by
+`test_drift.py::test_a_part_is_longer_in_every_step`.
+"""
+
 _OPTIMIZER = Phase.labels()[Phase.OPTIMIZER]
 _NOT_COMPUTE = [re.compile(one) for one in (r"^Mem(cpy|set)\b", *COMMUNICATION_KERNELS.values())]
 
@@ -77,6 +86,17 @@ class Alike(NamedTuple):
             f"all {self.n_names} names with {self.share:.0%} of the time are "
             f"{abs(self.factor - 1):.1%} {how}"
         )
+
+
+def in_every_step(fast: Sample, slow: Sample, factor: F64) -> Bools:
+    """Whether parts are longer in each step of a run than in any of the other, whatever the load.
+
+    Load of a machine comes and goes. So a part counts if its least time exceeds the longest in the
+    other run, even if load made that longer by the factor between the steps that differ most.
+    """
+    least_ns = MATTERS * fast.mean.sum()
+    is_longer = slow.least - np.maximum(factor, 1) * fast.most > least_ns
+    return np.asarray(is_longer & (min(fast.n, slow.n) >= FEWEST))
 
 
 def all_alike(rows: pd.DataFrame) -> Alike | None:

@@ -206,7 +206,8 @@ def _of_itself(run: RunProfile, limits: Limits, *, is_step: bool) -> Iterator[Ch
 def _against(found: RunDiff, allowed: float) -> Checked:
     """Whether a run is slower than its baseline by more than noise and more than is allowed.
 
-    Withheld if noise alone exceeds what is allowed and no change is seen: it could hide one.
+    Withheld if the machine may be the reason; or if noise alone exceeds what is allowed and no
+    change is seen: it could hide one.
     """
     share, noise, changed = found.delta_share, found.noise_share, found.verdict()
     said = f"{changed[0].lower()}{changed[1:-1]}".replace(
@@ -215,6 +216,8 @@ def _against(found: RunDiff, allowed: float) -> Checked:
     state: State = "passed"
     if found.not_comparable:
         state, said = "withheld", f"not comparable: {'; '.join(found.not_comparable)}"
+    elif found.doubt and share > allowed:
+        state = "withheld"
     elif found.is_change:
         state = "broken" if share > allowed else "passed"
     elif noise > allowed:

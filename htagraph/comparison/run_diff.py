@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.welch import Sample
-from htagraph.comparison.causes import Causes, Tables, causes_of
+from htagraph.comparison.causes import ALL_ALIKE, Causes, Tables, causes_of, where_in_words
 from htagraph.comparison.comparability import (
     Pairs,
     do_the_same_elsewhere,
     matched_kinds,
+    other_work,
     why_not_comparable,
 )
+from htagraph.comparison.drift import MATTERS, in_every_step
 from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
 from htagraph.comparison.shared_work import SharedWork, shared_work
@@ -36,6 +38,18 @@ CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 _NOISE, _UNKNOWN = CHANGES.index("noise"), CHANGES.index("unknown")
 _KEY = ["bound", "name"]
 _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
+_MOST_LEFT_OUT = 0.25
+"""Share of steps that are left out as unlike the others, from which the rest tells too little.
+
+Chosen. Pinned by `test_run_diff.py::test_a_quarter_of_steps_left_out_is_doubt`.
+"""
+
+_N_LASTING = 2
+"""Names that differ in every step and are told: a limit of the screen.
+
+Pinned by `test_run_diff.py::test_a_headline_has_at_most_thirty_words`.
+"""
+
 _OPERATOR = 60
 """Characters of an operator with its shapes in a verdict: chosen, for one line."""
 _N_NAMED = 2
@@ -88,8 +102,63 @@ class RunDiff:
 
     @property
     def is_change(self) -> bool:
+        """Whether steps differ by more than noise, and not as a busy machine makes them."""
+        return self._differ and not self.doubt
+
+    @property
+    def _differ(self) -> bool:
         """Whether steps differ by more than noise."""
         return bool(self.steps["change"] in ("grown", "shrunk"))
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why steps that differ may do so for the machine's sake, as a clause; empty if not.
+
+        Two runs differ as a whole if another program runs during one of them. What differs in every
+        step, and by more than all else, is no such thing.
+        """
+        certain_ns = float(self._lasting.sum() or self._called.head(1).sum())
+        is_certain = certain_ns * np.sign(self.delta_ns) > MATTERS * int(self.steps["before_ns"])
+        if not self._differ or is_certain or not self._has_steps:
+            return ""
+        for run in self._runs:
+            if _MOST_LEFT_OUT * run.n_steps <= run.n_odd:
+                return f"{run.n_odd} of {run.n_steps} steps were left out"
+        if self._causes.largest == ALL_ALIKE:
+            return ALL_ALIKE
+        if self.noise_share > MATTERS:
+            return f"steps vary ({self.noise_in_words} is noise), and no part stands out"
+        return ""
+
+    @cached_property
+    def _lasting(self) -> pd.Series:
+        """By how much names on the path differ in every step; the largest first.
+
+        Kinds count as often as they occur.
+        """
+        keys, before, after = self._sides("name")
+        one, other = (side.whole for side in self._sides("step")[1:])
+        is_longer = in_every_step(before.whole, after.whole, other.most / np.maximum(one.least, 1))
+        is_shorter = in_every_step(after.whole, before.whole, one.most / np.maximum(other.least, 1))
+        names = keys.get_level_values("name")
+        more_ns = pd.Series(after.mean_ns - before.mean_ns, index=names)
+        found = more_ns[(is_longer | is_shorter) & (names != OTHER)]
+        return _largest_first(found.groupby(level=0, sort=False).sum())
+
+    @cached_property
+    def _called(self) -> pd.Series:
+        """Time of calls that every step has more, or fewer; by operator, the largest first.
+
+        No load of a machine changes how often a program calls what.
+        """
+        of_both = [run.frame[run.frame["part"] == "operator"] for run in self._runs]
+        varies = {OTHER}.union(*(rows.loc[rows["varies"], "name"] for rows in of_both))
+        rows = self.ops().set_index("name")
+        rows = rows[~rows.index.isin(varies)]
+        more = rows["calls_after"] - rows["calls_before"]
+        time_ns = rows["after_ns"].where(more > 0, rows["before_ns"])
+        found = time_ns * more / rows[["calls_before", "calls_after"]].max(axis=1)
+        return _largest_first(found[found.abs() > MATTERS * float(self.steps["before_ns"])])
 
     @cached_property
     def not_comparable(self) -> tuple[str, ...]:
@@ -229,7 +298,8 @@ class RunDiff:
             return f"Not comparable: {self.not_comparable[0]}."
         before, after = (human_duration(int(self.steps[key])) for key in ("before_ns", "after_ns"))
         takes = f"{before}{self._each} is {after} now"
-        return f"{self._change}: {'; '.join(filter(None, [takes, self._causes.largest]))}."
+        why = self.doubt or self._causes.largest
+        return f"{self._change}: {'; '.join(filter(None, [takes, why]))}."
 
     @property
     def _elsewhere(self) -> str:
@@ -257,6 +327,8 @@ class RunDiff:
         if change == "noise":
             of = " in the work that all steps share" if self.is_part else ""
             return f"No change beyond noise ({self.noise_in_words}){of}"
+        if self.doubt:
+            return f"Unknown whether the code is {'slower' if share > 0 else 'faster'}"
         what, are, take = ("Steps", "are", "take")
         if self.is_part:
             what, are, take = ("The work that all steps share", "is", "takes")
@@ -288,10 +360,11 @@ class RunDiff:
     def _causes(self) -> Causes:
         """Why steps changed; of a few steps of one kind nothing is said."""
         is_whole = not self._has_steps or len(self._runs[0].kinds) > 1
-        if not (self.is_change or (is_whole and self.steps["change"] == "unknown")):
-            return Causes()
+        if not (self._differ or (is_whole and self.steps["change"] == "unknown")):
+            return Causes(self._lasting_in_words)
         works = ("kernel", "operator", KERNEL_PARTS["shape"], KERNEL_PARTS["phase"])
-        return causes_of(Tables(*(self._table(part) for part in (*PATH_PARTS, *works))))
+        tables = Tables(*(self._table(part) for part in (*PATH_PARTS, *works)))
+        return causes_of(tables, self._lasting_in_words)
 
     @property
     def details(self) -> str:
@@ -302,8 +375,21 @@ class RunDiff:
         if self.not_comparable:
             others = "; ".join(self.not_comparable[1:])
             return f"Also: {others}." if others else ""
-        noise = f"Noise: {self.noise_in_words} a step." if self.is_change else ""
-        return " ".join(filter(None, [self._causes.where, noise, self._shared.said, *self._odd]))
+        noise = f"Noise: {self.noise_in_words} a step." if self._differ else ""
+        said = self._lasting_in_words, other_work(*self._runs)
+        lasting, other = (_sentence(one) if one not in self.verdict() else "" for one in said)
+        more = [self._causes.where, lasting, noise, self._shared.said, *self._odd, other]
+        return " ".join(filter(None, more))
+
+    @property
+    def _lasting_in_words(self) -> str:
+        """What differs in every step, if steps vary so much that means tell little; as a clause."""
+        if not self.noise_share > MATTERS or not self._has_steps:
+            return ""
+        found = self._lasting if len(self._lasting) else self._called
+        said = [where_in_words(str(name), ns) for name, ns in found.head(_N_LASTING).items()]
+        how = "in every step" if len(self._lasting) else "by the number of calls"
+        return f"{how} {' and '.join(said)}" if said else ""
 
     @property
     def _odd(self) -> list[str]:
@@ -352,8 +438,8 @@ class RunDiff:
         """What the recordings lack or have wrong, in sentences."""
         return damage_by_side(self.after, self.before)
 
-    def _table(self, part: str) -> pd.DataFrame:
-        """Groups of one part on both sides."""
+    def _sides(self, part: str) -> tuple[pd.Index[Any], _Side, _Side]:
+        """Groups of one part, and what they took on both sides."""
         kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
         tables = []
         for kind in range(len(kinds)):
@@ -370,6 +456,12 @@ class RunDiff:
             )
             for side in (0, 1)
         )
+        return keys, before, after
+
+    def _table(self, part: str) -> pd.DataFrame:
+        """Groups of one part on both sides."""
+        kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
+        keys, before, after = self._sides(part)
         delta_ns = after.mean_ns - before.mean_ns
         noise = noise_ns(
             before.samples,
@@ -410,6 +502,10 @@ class RunDiff:
         return f"RunDiff({self.verdict()})"
 
 
+def _largest_first(times_ns: pd.Series) -> pd.Series:
+    return times_ns.sort_values(key=np.abs, ascending=False, kind="stable")
+
+
 def _sentence(clause: str) -> str:
     """A clause as a sentence."""
     return f"{clause[0].upper()}{clause[1:]}."
@@ -436,6 +532,12 @@ class _Side(NamedTuple):
     mean_ns: I64
     samples: list[Sample]
     is_absent: Bools
+
+    @property
+    def whole(self) -> Sample:
+        """The sum of all kinds; of its extremes, those of each kind."""
+        values = zip(*(one[1:] for one in self.samples), strict=True)
+        return Sample(min(one.n for one in self.samples), *(np.sum(one, axis=0) for one in values))
 
     @classmethod
     def of(cls, tables: list[pd.DataFrame], n_steps: list[int], weights: list[int]) -> _Side:

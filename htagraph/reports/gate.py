@@ -129,7 +129,8 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
     dict
         ``schema``, ``version``, ``verdict``, ``notes``, ``damage`` (sentences),
         ``not_comparable``, ``before_ns``, ``after_ns``, ``delta_ns``, ``delta_share``,
-        ``noise_share`` (null: not known), ``is_change``, and rows of
+        ``noise_share`` (null: not known), ``is_change``, ``doubt`` (why steps that differ may do so
+        for the machine's sake), and rows of
         `frames.STEP_DIFF`: ``by_bound``, ``by_op``, ``by_name``, ``kernels``, ``operators``,
         ``devices``; of `frames.SHAPE_DIFF`, if only the device is another one: ``by_shape``.
     """
@@ -146,6 +147,7 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
         "delta_share": found.delta_share,
         "noise_share": None if isinf(found.noise_share) else found.noise_share,
         "is_change": found.is_change,
+        "doubt": found.doubt,
         "by_bound": _records(found.critical_path()),
         "by_op": _records(found.critical_path(by="op")),
         "by_name": _records(found.critical_path(by="name")),

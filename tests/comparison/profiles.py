@@ -20,7 +20,7 @@ from tests.synth.training import training_rank
 def profile(
     bounds: Mapping[str, Sequence[int]], kernels: Mapping[str, Sequence[int]] | None = None,
     *, calls: int = 1, top: int = 99, has_first: bool = False, kind: Sequence[int] = (),
-    **more: Any,
+    operators: Mapping[str, Sequence[int]] | None = None, **more: Any,
 ) -> RunProfile:  # fmt: skip
     """The profile of a run whose steps took so long by bound, and by kernel."""
     steps = np.sum(list(bounds.values()), axis=0)
@@ -57,6 +57,7 @@ def profile(
             *reduced(whole, "step", of_kind, top=1),
             *(one for part in ("bound", "op", "name") for one in parts(part, bounds)),
             *parts("kernel", kernels or {}),
+            *parts("operator", operators or {}),
         ),
         **known,
     )

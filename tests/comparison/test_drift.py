@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.comparison.drift import Alike, all_alike, has_same_calls, is_same_size
+from htagraph.algorithms.welch import Sample
+from htagraph.comparison.drift import (
+    Alike,
+    all_alike,
+    has_same_calls,
+    in_every_step,
+    is_same_size,
+)
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
 from tests.comparison.profiles import run, simulated
@@ -28,6 +36,13 @@ def rows(factors: dict[str, float], shares: dict[str, float] = SHARES, noise: fl
             "noise_ns": noise * before.to_numpy(),
         }
     )
+
+
+def parts(*lengths_ms: list[int]) -> Sample:
+    """What parts of steps took, a list for each."""
+    known = np.array(lengths_ms, dtype=float)
+    ends = known[:, 0], known[:, -1], known.min(axis=1), known.max(axis=1)
+    return Sample(known.shape[1], known.mean(axis=1), known.std(axis=1, ddof=1), *ends)
 
 
 def scaled(seed: int, by: float, **options: object) -> RunProfile:
@@ -56,6 +71,25 @@ def test_one_part_that_stays_is_a_reason_to_say_nothing(stays: int, is_alike: bo
     moved = dict.fromkeys(set(many) - {"copy"}, 1.07)
 
     assert (all_alike(rows(moved, many)) is not None) is is_alike
+
+
+@pytest.mark.parametrize(
+    ("least_ms", "factor", "lasts"),
+    [(8, 1.0, True), (6, 1.0, False), (8, 2.0, False), (10, 2.0, True), (8, 0.5, True)],
+)
+def test_a_part_is_longer_in_every_step(least_ms: int, factor: float, lasts: bool):
+    """By more than 5% of a step of 100 ms: one that took 2 ms, or 4 if load explains twice that."""
+    fast = parts([1, 2, 0], [99, 98, 100])
+    slow = parts([least_ms, 30, 40], [80, 90, 120])
+
+    assert in_every_step(fast, slow, np.array([factor])).tolist() == [lasts, False]
+
+
+def test_two_steps_do_not_tell_what_lasts():
+    """Chance has one part longer in both."""
+    few = in_every_step(parts([1, 2], [99, 98]), parts([50, 60], [99, 98]), np.ones(1))
+
+    assert few.tolist() == [False, False]
 
 
 def test_two_factors_are_no_clock():
