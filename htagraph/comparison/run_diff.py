@@ -44,12 +44,6 @@ _MOST_LEFT_OUT = 0.25
 Chosen. Pinned by `test_run_diff.py::test_a_quarter_of_steps_left_out_is_doubt`.
 """
 
-_N_LASTING = 2
-"""Names that differ in every step and are told: a limit of the screen.
-
-Pinned by `test_run_diff.py::test_a_headline_has_at_most_thirty_words`.
-"""
-
 _OPERATOR = 60
 """Characters of an operator with its shapes in a verdict: chosen, for one line."""
 _N_NAMED = 2
@@ -383,13 +377,12 @@ class RunDiff:
 
     @property
     def _lasting_in_words(self) -> str:
-        """What differs in every step, if steps vary so much that means tell little; as a clause."""
-        if not self.noise_share > MATTERS or not self._has_steps:
-            return ""
+        """What differs most in every step, if means tell little as steps vary; as a clause."""
         found = self._lasting if len(self._lasting) else self._called
-        said = [where_in_words(str(name), ns) for name, ns in found.head(_N_LASTING).items()]
+        if not MATTERS < self.noise_share < np.inf or not self._has_steps or not len(found):
+            return ""
         how = "in every step" if len(self._lasting) else "by the number of calls"
-        return f"{how} {' and '.join(said)}" if said else ""
+        return f"{how} {where_in_words(str(found.index[0]), float(found.iloc[0]))}"
 
     @property
     def _odd(self) -> list[str]:

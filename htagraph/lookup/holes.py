@@ -20,9 +20,8 @@ import numpy as np
 
 from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
-from htagraph.lookup.compiled_work import graph_launches
 from htagraph.lookup.queues import queues
-from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, KERNEL_LAUNCH
+from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -137,7 +136,7 @@ def without_work(dag: Dag) -> list[Hole]:
             return []
         return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)]
     calls, lost = launches.event[known], ~launches.has_work[known]
-    is_graph = graph_launches(dag)[calls]
+    is_graph = events.symbols.searched(GRAPH_LAUNCH)[events.name[calls]]
     return [
         *_without_work(dag, calls[~is_graph], lost[~is_graph], _FEWEST),
         *_without_work(dag, calls[is_graph], lost[is_graph], _FEWEST_REPLAYS),

@@ -19,6 +19,7 @@ import numpy as np
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.compiled_work import graph_launches
 from htagraph.lookup.holes import Hole
+from htagraph.model.api_calls import GRAPH_LAUNCH
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 
@@ -113,7 +114,7 @@ def lost_nodes(dag: Dag) -> Iterator[Hole]:
     The first and the last replay of a trace may be cut, so they show nothing. None of a trace that
     was read in part.
     """
-    if dag.notes.get("is_part", 0) or not graph_launches(dag).any():
+    if dag.notes.get("is_part", 0) or not dag.events.symbols.searched(GRAPH_LAUNCH).any():
         return
     replays = _Replays.of_trace(dag)
     for graph in np.unique(replays.graph).tolist():
