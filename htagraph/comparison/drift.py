@@ -63,7 +63,7 @@ MATTERS = 0.05
 """Share of a step from which noise counts, and what differs in every step: a gate's default limit.
 
 Of 360 equal pairs of captures on a machine whose cores were all busy, no name differs so; of 155
-planted changes of a fifth of a step and more, 154 are named. Pinned by
+planted changes of a fifth of a step and more, 152 are named. Pinned by
 `test_drift.py::test_a_part_is_longer_in_every_step`.
 """
 
