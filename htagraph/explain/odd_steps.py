@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.algorithms.ancestors import sums_under
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.intervals import distinct, sum_by_code
 from htagraph.explain.self_time import time_innermost
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
 from htagraph.model.arrays import I64, Texts
@@ -77,8 +77,8 @@ class _Tables(NamedTuple):
 def _named(dag: Dag, parts: StepParts) -> _Tables:
     """Names, and counts and times of all steps."""
     events = dag.events
-    codes, column = np.unique(events.name[parts.event], return_inverse=True)
-    place, row = np.unique(parts.part * len(codes) + column, return_inverse=True)
+    codes, column = distinct(events.name[parts.event], len(events.symbols))
+    place, row = distinct(parts.part * len(codes) + column, 2 * len(parts.step) * len(codes))
     size = len(place)
     is_device = events.is_device[parts.event]
     host, device = parts.event[~is_device], parts.event[is_device]

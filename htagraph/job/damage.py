@@ -348,7 +348,7 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
 def replayed_ranks(timeline: Timeline) -> tuple[int, ...]:
     """The aligned ranks that have their end, and device work if others have some.
 
-    In the replay of another all that it did not record takes no time, and nobody waits for it.
+    In the replay of another all that it did not record takes no time, and no rank waits for it.
     """
     summaries = timeline.graphs.summaries
     left_out = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.intervals import distinct, sum_by_code
 from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
@@ -161,7 +161,7 @@ class _Counts:
     @classmethod
     def of(cls, step: I64, name: I64, n: I64, shape: tuple[int, int]) -> _Counts:
         """The sums of some numbers by step and name."""
-        pairs, at = np.unique(step * shape[1] + name, return_inverse=True)
+        pairs, at = distinct(step * shape[1] + name, shape[0] * shape[1])
         return cls(*np.divmod(pairs, max(shape[1], 1)), sum_by_code(at, n, len(pairs)), shape)
 
     def median(self, among: Bools) -> I64:
@@ -197,7 +197,7 @@ def _contents(dag: Dag, parts: StepParts) -> tuple[_Counts, Bools]:
     A range that one step alone has tells nothing.
     """
     n = len(parts.step)
-    names, column = np.unique(dag.events.name[parts.event], return_inverse=True)
+    names, column = distinct(dag.events.name[parts.event], len(dag.events.symbols))
     n_names = len(names)
     step, name, count = parts.part // 2, column, np.ones(len(column), dtype=np.int64)
     if n > 1:  # what follows the last step is not there: as much as follows the others
