@@ -144,6 +144,17 @@ def test_chance_would_yield_three_such_waits_once_in_ten_thousand_traces(distanc
     assert learnt(_after_each(3, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
 
 
+@pytest.mark.parametrize(("distance_us", "n_learnt"), [(4, 2), (6, 0)])
+def test_two_waits_are_enough_if_they_are_long(distance_us, n_learnt):
+    """Each takes 500 us; a match by chance is 0.8% likely, or 1.2%: of both, 0.0064%, or 0.014%."""
+    assert learnt(_after_each(2, distance_us, wait_us=500)) == [("A", "join")] * n_learnt
+
+
+def test_once_is_nothing():
+    """However long the wait."""
+    assert learnt(_after_each(1, 2, wait_us=5_000)) == []
+
+
 @pytest.mark.parametrize(("wait_us", "n_learnt"), [(100, 20), (50, 0)])
 def test_what_is_near_at_any_time_is_no_evidence_however_often_it_comes(wait_us, n_learnt):
     """The end of A, 15 us before, is near in 15% of the wait, or in 30% of it."""
