@@ -21,7 +21,7 @@ from htagraph.comparison.comparability import (
 )
 from htagraph.comparison.drift import MATTERS, in_every_step
 from htagraph.comparison.noise import noise_ns
-from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, RunProfile
+from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, Kind, RunProfile
 from htagraph.comparison.shared_work import SharedWork, shared_work
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.work_groups import ComparedBy
@@ -431,20 +431,24 @@ class RunDiff:
         """What the recordings lack or have wrong, in sentences."""
         return damage_by_side(self.after, self.before)
 
+    @property
+    def _kinds(self) -> list[tuple[Kind, ...]]:
+        """The kinds of steps that are compared, on both sides."""
+        return list(zip(*(run.kinds for run in self._runs), strict=True))
+
     def _sides(self, part: str) -> tuple[pd.Index[Any], _Side, _Side]:
         """Groups of one part, and what they took on both sides."""
-        kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
         tables = []
-        for kind in range(len(kinds)):
+        for kind in range(len(self._kinds)):
             sides = [run.rows(part, kind) for run in self._runs]
             folded = (_folded(*sides), _folded(*reversed(sides)))  # each by what the other has
             tables.append([side.set_index(_KEY)[_VALUES] for side in folded])
         keys = pd.concat([table for pair in tables for table in pair]).index.unique()
-        weights = [one.n_steps + other.n_steps for one, other in kinds]
+        weights = [one.n_steps + other.n_steps for one, other in self._kinds]
         before, after = (
             _Side.of(
                 [pair[side].reindex(keys, fill_value=0) for pair in tables],
-                [pair[side].n_compared for pair in kinds],
+                [pair[side].n_compared for pair in self._kinds],
                 weights,
             )
             for side in (0, 1)
@@ -453,7 +457,7 @@ class RunDiff:
 
     def _table(self, part: str) -> pd.DataFrame:
         """Groups of one part on both sides."""
-        kinds = list(zip(*(run.kinds for run in self._runs), strict=True))
+        kinds = self._kinds
         keys, before, after = self._sides(part)
         delta_ns = after.mean_ns - before.mean_ns
         noise = noise_ns(

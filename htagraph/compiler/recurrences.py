@@ -23,8 +23,11 @@ from htagraph.model.inference import Support
 from htagraph.model.rules import Rule
 
 _FEWEST = 2
-"""Waits at a place that show nothing yet if there are fewer. Two do if they are long: of 8 ms each,
-and they end 3 us behind a collective (``tests/compiler/test_recurring_waits.py``)."""
+"""Waits of device work at a place that show nothing yet if there are fewer. Two do if they are
+long: of 8 ms each, 3 us behind a collective (``tests/compiler/test_recurring_waits.py``)."""
+_FEWEST_OF_THREADS = 3
+"""The same of threads, which may keep time by themselves: two cannot show that they do not (chosen;
+``tests/compiler/test_worker_calls.py``)."""
 _NEARLY_ALL = 0.9
 """Share of the waits at a place that must match; the others were held up by something else."""
 MOST_CHANCE = 0.2
@@ -128,13 +131,13 @@ def _first_of_least(values: I64, starts: Bools) -> I64:
     return least[group_starts(group[least])]
 
 
-def _pairs(waits: Waits, found: Candidates, source: I64) -> _Pairs:
+def _pairs(waits: Waits, found: Candidates, source: I64, fewest: int) -> _Pairs:
     """Of each wait and place of sources the nearest candidate, where a pair comes often enough."""
     n_waits = np.bincount(waits.place, minlength=1)
     at = waits.place[found.wait]
     pair = at * (int(source.max(initial=0)) + 1) + source
     # A wait may have several candidates of a pair: that many match at most.
-    some = np.flatnonzero(n_alike(pair) >= np.maximum(_NEARLY_ALL * n_waits[at], _FEWEST))
+    some = np.flatnonzero(n_alike(pair) >= np.maximum(_NEARLY_ALL * n_waits[at], fewest))
     some = some[np.lexsort((as_narrow(found.wait[some]), as_narrow(pair[some])))]
     order = some[
         _first_of_least(np.abs(found.distance_ns[some]), group_starts(pair[some], found.wait[some]))
@@ -143,7 +146,7 @@ def _pairs(waits: Waits, found: Candidates, source: I64) -> _Pairs:
     number = np.cumsum(starts) - 1
     pairs = _Pairs(found.take(order), source[order], number, n_waits[at[order][starts]])
     n_matched = pairs.n_matched
-    return pairs.only((n_matched >= _FEWEST) & (n_matched >= _NEARLY_ALL * pairs.n_all))
+    return pairs.only((n_matched >= fewest) & (n_matched >= _NEARLY_ALL * pairs.n_all))
 
 
 def _near_ns(waits: Waits, pairs: _Pairs, known: Sources) -> I64:
@@ -238,7 +241,8 @@ def recurring(
     thread : ndarray of shape (n_waits,), dtype=int, optional
         Thread of each wait, where threads may have a rhythm of their own.
     """
-    pairs = _pairs(waits, found, sources[1])
+    fewest = _FEWEST if thread is None else _FEWEST_OF_THREADS
+    pairs = _pairs(waits, found, sources[1], fewest)
     false_share = _FALSE_PAIRS * n_ways / max(len(pairs.n_all), 1)
     # With one source in each wait, most pairs are no evidence already.
     least = _chances(waits, pairs, np.zeros(len(pairs.number), dtype=np.int64))

@@ -238,12 +238,14 @@ class Job(Questions):
     @cached_property
     def begins(self) -> str:
         """Why the job is shorter than the recording of a rank, if it is; a sentence, else empty."""
-        clocks, ends = self.timeline.clocks, self._rank_ends().items()
-        starts_ns = [int(clocks[rank].to_common(one.start_ns)) for rank, one in ends]
-        ends_ns = [int(clocks[rank].to_common(one.end_ns)) for rank, one in ends]
-        apart_ns = max(starts_ns, default=0) - min(starts_ns, default=0)
-        whole_ns = max(ends_ns, default=0) - min(starts_ns, default=0)
-        if self.n_steps or apart_ns < SAID_FROM * whole_ns or not apart_ns:
+        if self.n_steps:
+            return ""
+        clocks, route = self.timeline.clocks, self._route
+        first_ns = min(
+            int(clocks[rank].to_common(one.start_ns)) for rank, one in self._rank_ends.items()
+        )
+        apart_ns = route.start_ns - first_ns
+        if apart_ns < SAID_FROM * (route.end_ns - first_ns) or not apart_ns:
             return ""
         apart = human_duration(apart_ns)
         return (
@@ -454,7 +456,7 @@ class Job(Questions):
     @cached_property
     def _route(self) -> JobRoute:
         """Where the critical path runs; every rank looks up a named window."""
-        timeline, ends = self.timeline, self._rank_ends()
+        timeline, ends = self.timeline, self._rank_ends
         if not ends:
             hint = "name a step that all ranks recorded."
             raise QueryError("no rank of the job has this window.", hint=hint)
@@ -465,6 +467,7 @@ class Job(Questions):
         name = WHOLE_JOB if self.rank_window is None else str(self.rank_window)
         return JobRoute(tuple(rank_segments), max(map(int, starts)), name, self.n_steps)
 
+    @cached_property
     def _rank_ends(self) -> Mapping[int, RankEnds]:
         return self._ends_in(self.rank_window)
 
@@ -518,7 +521,7 @@ class Job(Questions):
         found = find_damage(self.timeline, self.failed, self.missing_ranks)
         if self.rank_window == self.graphs.window:
             return told_once(found)
-        ends = self._rank_ends()
+        ends = self._rank_ends
         return told_once(
             [
                 one
@@ -570,7 +573,7 @@ class Job(Questions):
     def rehearsal(self) -> JobRehearsal:
         """The joined replays of the ranks, which `what_if` changes. They are kept with the job.
 
-        Without ranks whose recording ends far before that of the others.
+        Without ranks whose recording ends far before that of the others, or lacks device work.
         """
         return JobRehearsal.of(self.timeline, self.rank_window, self._replayed)
 
@@ -810,7 +813,7 @@ class Job(Questions):
                 int(self.clock(rank).to_common(one.start_ns)),
                 int(self.clock(rank).to_common(one.end_ns)),
             )
-            for rank, one in self._rank_ends().items()
+            for rank, one in self._rank_ends.items()
         }
         return found.within(bounds)
 

@@ -28,6 +28,7 @@ from htagraph.findings.verdict import (
     Verdict,
     no_verdict,
     ordered,
+    percent,
     within_sentence,
 )
 from htagraph.job.bandwidths import slowest_in_words
@@ -131,9 +132,9 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
         by_title.setdefault(title, []).append(rank)
     told = []
     for title, ranks in by_title.items():
-        shares = [firsts[rank].share for rank in ranks if rank in firsts]
+        found = [firsts[rank] for rank in ranks if rank in firsts]
         which = "rank" if len(ranks) == 1 else "ranks"
-        told.append(f"{which} {listed(ranks)}: {title} {_range(shares)}".rstrip())
+        told.append(f"{which} {listed(ranks)}: {title} {_range(found)}".rstrip())
     said = "; ".join(told)
     if len(by_title) > 1 or not firsts:
         command = _report_on(path.timeline.graphs.summaries[min(alone)])
@@ -153,10 +154,11 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
     )
 
 
-def _range(shares: Sequence[float]) -> str:
-    """The least and the largest of some shares; empty for none."""
-    ends = (min(shares), max(shares)) if shares else ()
-    return " to ".join(dict.fromkeys(f"{share:.0%}" for share in ends))
+def _range(found: Sequence[Finding]) -> str:
+    """The least and the largest cost of some findings; empty for none."""
+    by_share = sorted(found, key=lambda one: one.share)
+    ends = [percent(one.weight_ns, one.window_ns) for one in (*by_share[:1], *by_share[-1:])]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _told(

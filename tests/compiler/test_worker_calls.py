@@ -348,3 +348,14 @@ def test_a_thread_that_is_late_whenever_another_one_is_waits_for_it(seed):
 def test_of_few_periods_no_rhythm_shows(n_times, n_calls):
     """Six times have five waits with four periods between them, five have three."""
     assert len(_calls(compile_events(_rhythms(1, n_times, (90, 0, 90))))) == n_calls
+
+
+@pytest.mark.parametrize(("n_waits", "n_calls"), [(2, 0), (3, 3)])
+def test_two_waits_of_a_thread_show_nothing(n_waits, n_calls):
+    """However long they are, and however soon the thread continues: 10 ms, and 5 us."""
+    rows = [_op("open", thread, 0, 60 * _US) for thread in (1, 2)]
+    for number in range(1, n_waits + 1):
+        begin = 10 * _MS * number
+        rows += [_op("sample", 1, begin, begin + 50 * _US)]
+        rows += [_op("report", 2, begin + 55 * _US, begin + 90 * _US)]
+    assert len(_calls(compile_events(event_table(rows)))) == n_calls

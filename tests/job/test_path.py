@@ -51,7 +51,7 @@ def as_edges(path: JobPath) -> list[list[int]]:
 def merged(job: Job) -> pd.DataFrame:
     """The path of all ranks as one graph."""
     clocks = {rank: job.clock(rank) for rank in job}
-    ends = dict(job._rank_ends())
+    ends = dict(job._rank_ends)
     return merged_path({rank: job[rank].dag for rank in job}, job.collectives(), clocks, ends)
 
 
