@@ -40,7 +40,7 @@ class _Levels(NamedTuple):
     max: F64
 
     def by_track(self) -> _Levels:
-        """The levels of each track as one row; every moment counts alike."""
+        """The levels of each track as one row; each moment counts once."""
         order = np.lexsort((self.value, self.track))
         track, value, dur_ns = self.track[order], self.value[order], self.dur_ns[order]
         first = np.flatnonzero(group_starts(track))
