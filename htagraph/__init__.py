@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
+    from htagraph.job.why import JobWhy
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.stepwise import Stepwise, stepwise_verdict
     from htagraph.trace import Trace, load
+    from htagraph.why import Why
 
 __version__ = "0.1.0.dev0"
 
@@ -57,6 +59,7 @@ __all__ = [
     "JobPath",
     "JobScenario",
     "JobSummary",
+    "JobWhy",
     "KernelClass",
     "Report",
     "RunDiff",
@@ -67,6 +70,7 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "Why",
     "allow_tf32",
     "at_roof",
     "bandwidth",
@@ -120,6 +124,7 @@ _HOMES = {
     "JobPath": "job.path",
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
+    "JobWhy": "job.why",
     "KernelClass": "model.kinds",
     "Report": "reports.report",
     "RunDiff": "comparison.run_diff",
@@ -130,6 +135,7 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "Why": "why",
     "allow_tf32": "replay.roof_changes",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",
