@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
+    from htagraph.matches import Matches
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -57,6 +58,7 @@ __all__ = [
     "JobScenario",
     "JobSummary",
     "KernelClass",
+    "Matches",
     "Report",
     "RunDiff",
     "RunProfile",
@@ -119,6 +121,7 @@ _HOMES = {
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
+    "Matches": "matches",
     "Report": "reports.report",
     "RunDiff": "comparison.run_diff",
     "RunProfile": "comparison.run_profile",
