@@ -43,6 +43,7 @@ from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
 from htagraph.questions import ARGS_READERS, Questions, check_options, question_of
 from htagraph.selection import Selection
+from htagraph.why import Why, why
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
@@ -303,6 +304,69 @@ class TraceGraph(Questions):
     def critical_path(self) -> CriticalPath:
         """The critical path of the window: segments that tile it, each waits for the one before."""
         return CriticalPath(self.dag, self.interval, self.rank, self.origin)
+
+    def why(
+        self,
+        what: str | re.Pattern[str] | int | None = None,
+        *,
+        instance: int | None = None,
+        at_ns: int | None = None,
+        device: int | None = None,
+        end: bool = False,
+        depth: int | None = None,
+    ) -> Why:
+        """Why an event started only then: what it waited for, back to the start of its step.
+
+        Parameters
+        ----------
+        what : str, re.Pattern or int, optional
+            Name, glob or regex of an event of the window, or its row; a time from the start of the
+            trace (``"12.3ms"``), as `at_ns`. By default the end of the window, whose chain is its
+            critical path.
+        instance : int, optional
+            Which of several events with this name, in order of time; negative from the end. By
+            default the first, with a warning.
+        at_ns : int, optional, unit=ns
+            A time, as in `events`: why is the device idle here? The chain leads to the work that
+            runs then, or comes next.
+        device : int, optional
+            With a time, which device; any by default.
+        end : bool, default=False
+            Why it ended only then.
+        depth : int, optional
+            Edges to go back; by default, to the start of the step, else of the window.
+
+        Returns
+        -------
+        Why
+
+        Raises
+        ------
+        QueryError
+            If there is no such event.
+
+        Warns
+        -----
+        AmbiguousWindowWarning
+            If several events match, and `instance` does not say which.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("sync_in_loop")).compile()
+        >>> found = graph.why("*gemm*", instance=-1)
+        >>> int(found.chain["dur_ns"].sum()) == found.dur_ns
+        True
+        """
+        return why(
+            self.critical_path(),
+            what,
+            instance=instance,
+            at_ns=at_ns,
+            device=device,
+            end=end,
+            depth=depth,
+        )
 
     def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer for the window."""
