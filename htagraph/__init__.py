@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
     from htagraph.job.why import JobWhy
+    from htagraph.matches import Matches
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -61,6 +62,7 @@ __all__ = [
     "JobSummary",
     "JobWhy",
     "KernelClass",
+    "Matches",
     "Report",
     "RunDiff",
     "RunProfile",
@@ -126,6 +128,7 @@ _HOMES = {
     "JobSummary": "reports.job_summary",
     "JobWhy": "job.why",
     "KernelClass": "model.kinds",
+    "Matches": "matches",
     "Report": "reports.report",
     "RunDiff": "comparison.run_diff",
     "RunProfile": "comparison.run_profile",

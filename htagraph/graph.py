@@ -15,18 +15,21 @@ import pandas as pd
 from htagraph.errors import MissingEventsError
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.find_window import find_window
-from htagraph.lookup.matching import Hop, Pattern, find_matches
+from htagraph.lookup.matching import find_matches
+from htagraph.lookup.pattern_text import parse_pattern
+from htagraph.lookup.patterns import Hop, Pattern
 from htagraph.lookup.selecting import (
     Kinds,
     events_in,
     kind_mask,
     name_mask,
-    replayed_in,
+    named_under,
     under_mask,
     where_rows,
 )
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
+from htagraph.matches import Matches
 from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
@@ -247,44 +250,56 @@ class TraceGraph(Questions):
         if thread is not None:
             lanes = [lane for lane, tid in enumerate(dag.events.lanes.tid) if tid == thread]
             rows = rows[np.isin(dag.events.lane[rows], lanes)]
-        if under is not None:
-            tops = (
-                under.rows
-                if isinstance(under, Selection)
-                else np.flatnonzero(name_mask(dag, under))
-            )
-            is_top = np.zeros(len(dag.events), dtype=bool)
-            is_top[tops] = True
-            inside = under_mask(dag, is_top)
-            if not isinstance(under, Selection):
-                inside |= replayed_in(dag, under)
-            rows = rows[inside[rows]]
+        if isinstance(under, Selection):
+            rows = rows[under_mask(dag, np.isin(np.arange(len(dag.events)), under.rows))[rows]]
+        elif under is not None:
+            rows = rows[named_under(dag, under)[rows]]
         if on_path is not None:
-            rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
+            rows = rows[np.isin(rows, self._path_rows()) == on_path]
         return Selection(
             dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.origin
         )
 
-    def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
-        """Chains of events of the window that match patterns, linked by edges of given kinds.
+    def match(self, *pattern: str | Pattern | Hop) -> Matches:
+        """Chains of events of the window that fit a pattern.
 
         Parameters
         ----------
-        *chain : Pattern, and str or Hop, in turn
-            ``hg.op("aten::linear"), "LAUNCH", hg.kernel(), "STREAM", hg.kernel("nccl*")``.
+        *pattern : str, or Pattern and Hop in turn
+            A text, events with arrows between them: ``"op aten::linear -LAUNCH> kernel
+            -STREAM{1,3}> nccl* [dur>1ms]"``; or the same of objects: ``hg.op("aten::linear"),
+            "LAUNCH", hg.kernel(), hg.hop("STREAM", at_most=3), hg.kernel("nccl*")``.
 
         Returns
         -------
-        DataFrame
-            One row a match, one column a pattern (``op``, ``kernel``, ``kernel_2``): rows of the
-            event table.
+        Matches
 
         Raises
         ------
         QueryError
-            If patterns and edges do not alternate, or a kind does not exist.
+            If the text is no pattern: the error points at the character. If patterns and edges do
+            not alternate, or a kind does not exist.
+        TraceLimitError
+            If it has more than 16 million matches.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("none")).compile()
+        >>> found = graph.match("op aten::linear -LAUNCH> kernel -STREAM> kernel [dur>24.5us]")
+        >>> found.frame[["op", "kernel", "kernel_2_dur_ns"]]
+        op            kernel                  kernel_2_dur_ns
+        aten::linear  ampere_sgemm_128x64_nn          24.8 us
+        aten::linear  ampere_sgemm_128x64_nn          24.7 us
         """
-        return find_matches(self.dag, self._event_rows, chain)
+        first, *more = pattern or ("",)
+        chain = parse_pattern(first) if isinstance(first, str) and not more else pattern
+        found = find_matches(self.dag, self._event_rows, chain, self._path_rows)
+        return Matches(self.dag, self.interval, found, self.origin)
+
+    def _path_rows(self) -> I64:
+        """Events of the critical path; -1 where a segment has none."""
+        return self.critical_path().segments["event"].to_numpy()
 
     def critical_path(self) -> CriticalPath:
         """The critical path of the window: segments that tile it, each waits for the one before."""
