@@ -336,6 +336,13 @@ def held_by(dag: Dag, edge: int, head: str = "") -> str:
     return f"{said} Without that, it could have {verb} {earlier} earlier, {came}."
 
 
+def started_by(dag: Dag, edge: int) -> str:
+    """Why what an edge leads to came only then; of device work that ran, why it started."""
+    if dag.edges.rule[edge] == Rule.DURATION:
+        edge = int(dag.binding[dag.edges.tail[edge]])
+    return held_by(dag, edge, "it")
+
+
 def _named(dag: Dag, event: int) -> str:
     """An event and where it ran."""
     codes, texts = track_codes(dag, np.array([event]))

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from isal import igzip
 
-from htagraph.explain.waited_for import held_by
+from htagraph.explain.waited_for import started_by
 from htagraph.model.progress import report_progress
 from htagraph.native.memory import returns_memory
 from htagraph.path import CriticalPath
@@ -104,7 +104,7 @@ def _segments(
     segments, held = path.segments_at(np.union1d(shown, np.maximum(shown - 1, 0))), {}
     if isinstance(path, CriticalPath):
         edges = segments.loc[shown, "edge"].tolist()
-        held = {edge: held_by(path.dag, edge) for edge in edges if edge >= 0}
+        held = {edge: started_by(path.dag, edge) for edge in edges if edge >= 0}
     return segment_details(
         segments,
         path.attributed_labels if isinstance(path, CriticalPath) else path.attributed_time,
