@@ -49,8 +49,8 @@ _RUNS = (Bound.COMPUTE, Bound.COMMUNICATION, Bound.MEMORY, Bound.HOST, Bound.DAT
 
 _REASONS = {
     Rule.DURATION: "it ran for {lasted}",
-    Rule.PROGRAM_ORDER: "{there} came from {tail}",
-    Rule.BLOCKING_CALL: "{there} came from {tail}",
+    Rule.PROGRAM_ORDER: "{head} {follows} {tail} on {there}",
+    Rule.BLOCKING_CALL: "{head} {follows} {tail} on {there}",
     Rule.CORRELATION: "{head} was launched by {tail} on {there}",
     Rule.GRAPH_REPLAY: "{head} is in a graph that {tail} launched on {there}",
     Rule.STREAM_ORDER: "{there} was busy with {tail}",
@@ -230,6 +230,7 @@ def reason_of(dag: Dag, edge: int, head: str = "") -> str:
         tail=tail,
         head=head or named,
         there=_place(str(texts[codes[0]])),
+        follows="follows" if dag.edges.tail[edge] & 1 else "is inside",
         lasted=human_duration(int(dag.events.dur_ns[events[1]])),
     )
     return f"{text} (inferred)" if rule.evidence is Evidence.INFERRED else text
