@@ -280,7 +280,7 @@ class TraceGraph(Questions):
             If the text is no pattern: the error points at the character. If patterns and edges do
             not alternate, or a kind does not exist.
         TraceLimitError
-            If it has more than 16 million matches.
+            If it has too many matches: more than 10 million of three events.
 
         Examples
         --------
