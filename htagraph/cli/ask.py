@@ -37,6 +37,7 @@ from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.no_rows import not_recorded
 from htagraph.synonyms import targets_of
+from htagraph.writers.output_file import output_file
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 """A whole number, as an option has it."""
@@ -62,7 +63,8 @@ def ask(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the whole table (.csv, .json, .parquet) or its plot (.html)."
+            help="Also write the whole table (.csv, .json, .parquet), its plot (.html), or the "
+            "trace with each row as a slice (.pftrace)."
         ),
     ] = None,
     columns: options.Columns = "",
@@ -81,6 +83,7 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
+    runs: list[TraceGraph | Job] = []
     left_out: tuple[str, ...] = ()
     _check(question, question_options, paths=paths)
     if out is not None and out.suffix == ".html":
@@ -96,6 +99,7 @@ def ask(
             )
             begin_stage(f"Answering {question}")
             answers[number], left_out = run.ask(question, **question_options), run.left_out
+            runs.append(run)
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -104,8 +108,8 @@ def ask(
     if where:
         frame = rows_where(frame, where)
     if out is not None:
-        page = _plot(frame, question) if out.suffix == ".html" else None
-        write_rows(frame, out, quiet=quiet, page=page)
+        _write(frame, out, question, runs)
+        notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     of = window_in_words(window, of_job=source.has_several)
     headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
@@ -152,6 +156,28 @@ def _parsed(options: list[str]) -> dict[str, Any]:
         digits = value.replace("_", "")
         parsed[name.strip()] = int(digits) if _WHOLE.fullmatch(digits) else value
     return parsed
+
+
+def _write(frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGraph | Job]) -> None:
+    """Write a table, its plot, or the trace of a run with it, by the ending of the file."""
+    if out.name.endswith((".pftrace", ".pftrace.gz")):
+        _write_trace(frame, out, question, runs)
+        return
+    if out.suffix == ".html":
+        with output_file(out) as file:
+            file.write(_plot(frame, question).encode())
+        return
+    write_rows(frame, out, more=", plots .html, traces .pftrace")
+
+
+def _write_trace(
+    frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGraph | Job]
+) -> None:
+    """Write the trace with its path, and a slice for each row of an answer below it."""
+    if len(runs) > 1 or isinstance(runs[0], Job):
+        hint = "name one with --rank N, and --capture N."
+        raise QueryError("an answer is drawn on the trace of one rank.", hint=hint)
+    runs[0].critical_path().to_perfetto(out, tracks={in_words(question): frame})
 
 
 def _check_plot(question: str) -> None:

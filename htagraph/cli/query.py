@@ -56,7 +56,8 @@ def query(
         found = graph.match(pattern)
         frame = found.group([one.strip() for one in by.split(",")]) if by else found.frame
     if out is not None:
-        write_rows(frame, out, quiet=quiet)
+        write_rows(frame, out)
+        notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     headline = f"{found.title} in {window_in_words(window, of_job=False)}."
     print_rows(
         frame,

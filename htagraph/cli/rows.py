@@ -47,8 +47,8 @@ def print_rows(
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
-def write_rows(frame: pd.DataFrame, out: Path, *, quiet: bool, page: str | None = None) -> None:
-    """Write an answer, or the page of its plot, by the ending of the file."""
+def write_rows(frame: pd.DataFrame, out: Path, *, more: str = "") -> None:
+    """Write an answer by the ending of the file; `more` names the caller's other endings."""
     content = io.BytesIO()
     match out.suffix:
         case ".csv":
@@ -62,14 +62,11 @@ def write_rows(frame: pd.DataFrame, out: Path, *, quiet: bool, page: str | None 
                 raise MissingEventsError(
                     "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
                 ) from exc
-        case ".html" if page is not None:
-            content.write(page.encode())
         case _:
             raise OutputError(
-                "tables are .csv, .json or .parquet, plots are .html.",
+                f"tables are .csv, .json or .parquet{more}.",
                 path=out,
                 hint="choose one of these endings.",
             )
     with output_file(out) as file:
         file.write(content.getbuffer())
-    notices(quiet=quiet).print(f"Wrote {out}", markup=False)
