@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,9 +33,11 @@ from htagraph.model.schema import (
 )
 from htagraph.model.window import Window
 from htagraph.selection import Selection
-from htagraph.writers.answer import Answer
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import escaped
+
+if TYPE_CHECKING:
+    from htagraph.writers.answer import Answer
 
 _OF_EVENTS = {
     "": name("name of"),
