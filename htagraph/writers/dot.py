@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from itertools import chain, combinations
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from htagraph.algorithms.codes import distinct, largest
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.errors import QueryError
-from htagraph.model.arrays import I8, I64, Bools
+from htagraph.errors import GraphError, QueryError
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words, in_words
 from htagraph.model.labels import name_label, printable
-from htagraph.model.step_markers import without_step_number
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
 from htagraph.writers.output_file import write_text
+from htagraph.writers.path_outline import Outline, PathArrow, PathBox
+from htagraph.writers.slide import HEIGHT, WIDTH, Route, Slide, arranged
 
-_N_NAMED = 14
-"""Names in the drawing of a path (chosen): with a rest of each bound, they fill a slide.
-
-Pinned by `test_dot.py::test_fourteen_names_are_drawn_and_the_rest_by_bound`.
-"""
-_N_MORE = 3
-"""Arrows in it besides those that connect the boxes (chosen): more cross each other."""
-_NAME, _TITLE = 36, 90
-"""Longest names and titles in it, in characters: they fit into a third of the slide, and on it."""
-_SLIDE = "13.33,7.5!"
-"""Its size in inches: 1280 x 720 pixels."""
-_COLUMNS = (
-    (Bound.DATA_LOADING, Bound.UNTRACED_CODE, Bound.HOST, Bound.WAITING_FOR_WORK),
-    (Bound.LAUNCH, Bound.SYNC, Bound.UNKNOWN_WAITS),
-    (
-        Bound.WORK_FROM_BEFORE_THE_PROFILE,
-        Bound.MEMORY,
-        Bound.KERNEL_GAP,
-        Bound.COMPUTE,
-        Bound.WAITING_FOR_SMS,
-        Bound.COMMUNICATION,
-    ),
-)
-"""Where bounds are drawn: those of the host, those between host and device, those of devices."""
-_SMALL, _LARGE, _GROWTH = "13", 14, 14
-"""Points of names, of bounds, and how much larger a bound is that has the whole path."""
-_LINE, _FAINT = "#8a94a0", "#55606b"
+_CHARACTER, _LINE_HEIGHT, _LARGEST, _SMALLEST = 0.7, 1.2, 14, 9
+"""Mean width and height of text by its points, and its points at most and at least, on a slide."""
+_WORD_END = re.compile(r"[a-z0-9](?=[A-Z])|[^A-Za-z0-9](?=[A-Za-z0-9])")
+_LEAST_ROOM = 20
+"""Characters that a line has at least: ``124 ×, 12.3 ms, 10.4%``, of which most are narrow."""
+_HIGH, _MARGIN, _INCH = 54, 8, 72
+"""Points of a box from which on its name has two lines, around its text, and of an inch."""
+_OTHERS = (310, 34)
+"""Points of the box that counts what is left out: less than a third of the slide."""
+_NOTE = "From left to right in time. Dashed: back to an earlier box, and how often."
+_WAITS = {
+    Bound.LAUNCH,
+    Bound.KERNEL_GAP,
+    Bound.WORK_FROM_BEFORE_THE_PROFILE,
+    Bound.UNKNOWN_WAITS,
+    Bound.WAITING_FOR_SMS,
+    Bound.WAITING_FOR_WORK,
+}
+"""Bounds of time in which what they are named after does not run yet."""
+_LINE, _FAINT, _LANE = "#707b87", "#55606b", "#f2f4f7"
 _EVENT_COLORS = {
     EventKind.OP: COLORS[Bound.HOST],
     EventKind.RUNTIME: COLORS[Bound.LAUNCH],
@@ -67,11 +58,6 @@ def _quoted(text: str) -> str:
     """A text as a DOT string on one line; Graphviz reads HTML entities, so ``&`` is one."""
     plain = printable(" ".join(text.split())).replace("&", "&amp;")
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _as_html(text: str, width: int = _NAME) -> str:
-    """A name in a label of HTML."""
-    return html.escape(name_label(text, width=width), quote=False)
 
 
 def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a package without types
@@ -125,143 +111,174 @@ def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
     return text
 
 
-class PathGroup(NamedTuple):
-    """Time of a path on one bound: under one name, or under `n_names` smaller ones (name empty)."""
+class _Text(NamedTuple):
+    """Text in boxes: its points, characters of a line, and lines of a name."""
 
-    bound: Bound
-    name: str
-    n_names: int
-    dur_ns: int
+    points: float
+    room: int
+    n_lines: int
+
+    @classmethod
+    def of(cls, slide: Slide) -> _Text:
+        """The largest that fits the boxes of a slide."""
+        n_lines = 2 if slide.height >= _HIGH else 1
+        fit = (slide.height - _MARGIN) / (n_lines + 2) / _LINE_HEIGHT
+        points = min(fit, (slide.width - _MARGIN) / _CHARACTER / _LEAST_ROOM, _LARGEST)
+        return cls(points, int((slide.width - _MARGIN) / (_CHARACTER * points)), n_lines)
+
+    def lines(self, text: str) -> list[str]:
+        """A text on the lines that it may have."""
+        short = name_label(text, width=self.n_lines * self.room)
+        least = len(short) - self.room
+        ends = [found.end() for found in _WORD_END.finditer(short)]
+        cut = max((at for at in ends if least <= at <= self.room), default=self.room)
+        return [short] if least <= 0 else [short[:cut].strip(), short[cut:].strip()]
 
 
-def path_groups(
-    bounds: I8, names: npt.NDArray[np.integer[Any]], texts: Sequence[str], dur_ns: I64
-) -> list[PathGroup]:
-    """Group segments by bound and name without step number: the longest, and the rest by bound.
+def _as_html(text: str) -> str:
+    return html.escape(text, quote=False)
 
-    Parameters
-    ----------
-    bounds, names, dur_ns : ndarray of shape (n,)
-        Of each segment; names are rows of `texts`.
+
+def _said(dur_ns: int, path_ns: int, n: int = 1) -> str:
+    """How often, how long, and its share."""
+    times = f"{n:,} ×, " if n > 1 else ""
+    return f"{times}{human_duration(dur_ns)}, <B>{dur_ns / max(path_ns, 1):.1%}</B>"
+
+
+def _box_label(box: PathBox, text: _Text, path_ns: int) -> str:
+    """Name of a box, its bound, and its time."""
+    bound, n = bound_in_words(box.bound.label), box.n_runs
+    name = box.names[0] if box.names[0][:1] != "(" else ""
+    head, below = text.lines(name or bound), [bound] if name else []
+    if box.n_names > 1 or (name and box.bound in _WAITS):
+        others = f" + {human_count(box.n_names - 1, 'other')}" if box.n_names > 1 else ""
+        cut = name_label(name or bound, width=max(text.room - len(others), _LEAST_ROOM // 2))
+        head, below, n = [bound], [f"{cut}{others}"], n if box.n_names == 1 else 1
+    lines = [*(f"<B>{_as_html(line)}</B>" for line in head), *map(_as_html, below)]
+    return f"<{'<BR/>'.join([*lines, _said(box.dur_ns, path_ns, n)])}>"
+
+
+def _arrow_label(arrow: PathArrow, route: Route) -> dict[str, str]:
+    """Kind and lag of an arrow; how often, if it leads back."""
+    kind = in_words(arrow.kind.label) if arrow.kind not in {None, EdgeKind.THREAD} else ""
+    lag = human_duration(arrow.lag_ns) if arrow.lag_ns else ""
+    words = [f"{arrow.n:,} ×"] if arrow.is_back else [kind, lag]
+    lines = [word for word in words if word]
+    lines = [" ".join(lines)] if route.is_right and lines else lines
+    if not lines:
+        return {}
+    x, y = route.label
+    width = max(map(len, lines)) * _CHARACTER * _SMALLEST
+    ground = f'<TABLE BORDER="0" CELLPADDING="0" CELLSPACING="0" BGCOLOR="{_LANE}">'
+    return {
+        "label": f"<{ground}<TR><TD>{'<BR/>'.join(lines)}</TD></TR></TABLE>>",
+        "lp": _quoted(f"{x + (width / 2 if route.is_right else 0):.1f},{y:.1f}"),
+    }
+
+
+def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> str:
+    """Critical path as DOT of one slide: boxes on lanes, from left to right in time.
+
+    Places are part of the drawing: Graphviz draws every path on the same slide.
     """
-    n, bare = len(Bound), np.array([*map(without_step_number, texts)], dtype=object)
-    number, shared = pd.factorize(bare)
-    code = number[names] * n + bounds
-    total_ns = sum_by_code(code, dur_ns, n * len(shared))
-    groups = distinct(code)
-    longest = groups[largest(total_ns[groups], _N_NAMED)]
-    rest = np.setdiff1d(groups, longest)
-    parts = [longest[at : at + 1] for at in range(len(longest))]
-    parts += [own for bound in Bound if len(own := rest[rest % n == bound])]
-    return [
-        PathGroup(
-            Bound(own[0] % n),
-            shared[own[0] // n] if len(own) == 1 else "",
-            len(own),
-            int(total_ns[own].sum()),
+    slide = arranged([box.lane for box in outline.boxes])
+    if slide is None:
+        raise GraphError("the boxes of a drawn path do not fit a slide.")
+    graph = _digraph(
+        _quoted(f"{title}, {human_duration(outline.dur_ns)}"),
+        layout="nop2",
+        rankdir="LR",
+        dpi="96",
+        pad="0",
+        size=_quoted(f"{WIDTH / _INCH:.3f},{HEIGHT / _INCH:.3f}!"),
+        fontsize="20",
+        lp=_quoted(f"{WIDTH / 2:g},{HEIGHT - 22:g}"),
+    )
+    for corner in ((0, 0), (WIDTH, HEIGHT)):
+        _add_placed(graph, f"corner{corner[0]}", '""', corner, (0, 0), style="invis")
+    _add_lanes(graph, outline, slide)
+    gaps: Counter[int] = Counter()
+    for arrow in sorted(outline.arrows, key=lambda arrow: not arrow.is_back):
+        gap = slide.columns[arrow.tail] - arrow.is_back
+        _add_arrow(graph, arrow, slide.route(arrow.tail, arrow.head, gaps[gap]))
+        gaps[gap] += 1
+    if outline.n_left_out:
+        by_bound = ", ".join(
+            f"{bound_in_words(bound.label)} {dur_ns / outline.dur_ns:.1%}"
+            for bound, dur_ns in outline.left_out
         )
-        for own in parts
-    ]
+        said = _said(outline.left_out_ns, outline.dur_ns)
+        label = f"<<B>… {outline.n_left_out:,} others</B>, {said}<BR/>{by_bound}>"
+        look = {"style": _quoted("rounded,filled,dashed"), "fillcolor": _quoted("white")}
+        x = WIDTH - _OTHERS[0] / 2 - 12
+        _add_placed(graph, "others", label, (x, 25), _OTHERS, **look)
+    note = _quoted(_NOTE)
+    look = {"shape": "plaintext", "style": _quoted(""), "fontcolor": _quoted(_FAINT)}
+    _add_placed(graph, "note", note, (12 + 200, 25), (400, 20), **look)
+    return _finish(graph, out)
 
 
-def _card(bound: Bound, groups: Sequence[PathGroup], path_ns: int) -> str:
-    """Bound with its time, and a row for each of its names."""
-    color, dur_ns = COLORS[bound], sum(group.dur_ns for group in groups)
-    share = dur_ns / max(path_ns, 1)
-    head = f"<B>{bound_in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
-    font = f'COLOR="{color.ink}" POINT-SIZE="{_LARGE + _GROWTH * share:.0f}"'
-    cell = f'COLSPAN="3" ALIGN="LEFT" BGCOLOR="{color.fill}"'
-    rows = [f"<TR><TD {cell}><FONT {font}>{head}</FONT></TD></TR>"]
-    for group in groups:
-        name = _as_html(group.name) if group.name else f"{group.n_names:,} others"
-        times = human_duration(group.dur_ns), f"{group.dur_ns / max(path_ns, 1):.1%}"
-        if group.name or len(groups) > 1:
-            right = "".join(f'<TD ALIGN="RIGHT">{text}</TD>' for text in times)
-            rows.append(f'<TR><TD ALIGN="LEFT">{name}</TD>{right}</TR>')
-    table = 'BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="3"'
-    return f"<<TABLE {table}>{''.join(rows)}</TABLE>>"
-
-
-def _passages(bounds: I8) -> dict[tuple[Bound, Bound], tuple[int, int]]:
-    """How often a path passes between two bounds, there and back: the most frequent passages."""
-    n, at = len(Bound), np.flatnonzero(np.diff(bounds))
-    pairs = bounds[at].astype(np.int64) * n + bounds[at + 1]
-    times = np.bincount(pairs, minlength=n * n).reshape(n, n)
-    place = {bound: number for number, bound in enumerate(chain(*_COLUMNS))}
-    found = [
-        (first, second)
-        for first, second in combinations(sorted(Bound, key=place.__getitem__), 2)
-        if times[first, second] + times[second, first]
-    ]
-    found.sort(key=lambda pair: -int(times[pair] + times[pair[::-1]]))
-    connects: list[tuple[Bound, Bound]] = []
-    more: list[tuple[Bound, Bound]] = []
-    part = np.arange(n)
-    for pair in found:
-        first, second = part[[*pair]]
-        (more if first == second else connects).append(pair)
-        part[part == second] = first
-    kept = [*connects, *more[:_N_MORE]]
-    return {pair: (int(times[pair]), int(times[pair[::-1]])) for pair in kept}
-
-
-def path_dot(
-    bounds: I8,
-    names: npt.NDArray[np.integer[Any]],
-    texts: Sequence[str],
-    dur_ns: I64,
-    *,
-    out: str | Path | None = None,
-    title: str = "Critical path",
-) -> str:
-    """Critical path as DOT that fills a slide: a box per bound, with time and share of its names.
-
-    Arrows count how often the path passes from one bound to another: the most frequent passages,
-    and those that connect all boxes. Boxes of the host are on the left, those of devices on the
-    right.
-
-    Parameters
-    ----------
-    bounds, names, dur_ns : ndarray of shape (n,)
-        Of each segment; names are rows of `texts`.
-    """
+def _add_placed(
+    graph: Any,  # noqa: ANN401
+    name: str,
+    label: str,
+    center: tuple[float, float],
+    size: tuple[float, float],
+    **look: str,
+) -> None:
+    """Add a box at a place, of a size."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
-    path_ns = int(dur_ns.sum())
-    small = f'<FONT POINT-SIZE="{_SMALL}" COLOR="{_FAINT}">'
-    graph = _digraph(
-        f"<{_as_html(f'{title}, {human_duration(path_ns)}', width=_TITLE)}<BR/>{small}"
-        "Arrows count how often the path passes from one to the other.</FONT>>",
-        rankdir="LR",
-        ratio="fill",
-        pad="0.15",
-        size=_quoted(_SLIDE),
-        fontsize="20",
-    )
-    cards: dict[Bound, list[PathGroup]] = {}
-    for group in path_groups(bounds, names, texts, dur_ns):
-        cards.setdefault(group.bound, []).append(group)
-    for bound, groups in cards.items():
-        look = {"fillcolor": _quoted("white"), "margin": _quoted("0.03"), "fontsize": _SMALL}
-        graph.add_node(pydot.Node(bound.label, label=_card(bound, groups, path_ns), **look))
-    columns = [shown for column in _COLUMNS if (shown := [one for one in column if one in cards])]
-    if len(columns) == 1:
-        largest_one = max(cards, key=lambda bound: sum(group.dur_ns for group in cards[bound]))
-        columns = [[bound for bound in columns[0] if bound is not largest_one]]
-    for column in columns:
-        together = pydot.Subgraph(rank="same")
-        for bound in column:
-            together.add_node(pydot.Node(bound.label))
-        graph.add_subgraph(together)
-    for (first, second), (there, back) in _passages(bounds).items():
-        style = {
-            "dir": "both" if there and back else "forward" if there else "back",
-            "penwidth": f"{1 + np.log10(there + back):.1f}",
-            "fontsize": _SMALL,
-        }
-        label = f'<<TABLE BORDER="0" BGCOLOR="white"><TR><TD>{there + back:,}×</TD></TR></TABLE>>'
-        graph.add_edge(pydot.Edge(first.label, second.label, label=label, **style))
-    return _finish(graph, out)
+    place = {
+        "pos": _quoted(f"{center[0]:.1f},{center[1]:.1f}"),
+        "width": f"{size[0] / _INCH:.3f}",
+        "height": f"{size[1] / _INCH:.3f}",
+        "fixedsize": "true",
+    }
+    graph.add_node(pydot.Node(name, label=label, **place, **look))
+
+
+def _add_lanes(graph: Any, outline: Outline, slide: Slide) -> None:  # noqa: ANN401
+    """Add the lanes of a path with their boxes."""
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    text = _Text.of(slide)
+    for number, (label, bounds) in enumerate(zip(outline.lanes, slide.lanes, strict=True)):
+        left, _, _, top = bounds
+        lane = pydot.Cluster(
+            f"lane{number}",
+            label=_quoted(label),
+            bb=_quoted(",".join(f"{one:.1f}" for one in bounds)),
+            lp=_quoted(f"{left + 8 + len(label) * 12 * _CHARACTER / 2:.1f},{top - 11:.1f}"),
+            style=_quoted("rounded,filled"),
+            color=_quoted(_LANE),
+            fontname="Helvetica",
+            fontsize="12",
+            fontcolor=_quoted(_FAINT),
+        )
+        for place, box in enumerate(outline.boxes):
+            if box.lane == number:
+                color = COLORS[box.bound]
+                _add_placed(
+                    lane,
+                    f"n{place}",
+                    _box_label(box, text, outline.dur_ns),
+                    slide.boxes[place],
+                    (slide.width, slide.height),
+                    fillcolor=_quoted(color.fill),
+                    fontcolor=_quoted(color.ink),
+                    fontsize=f"{text.points:.1f}",
+                )
+        graph.add_subgraph(lane)
+
+
+def _add_arrow(graph: Any, arrow: PathArrow, route: Route) -> None:  # noqa: ANN401
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    look = {"style": "dashed", "constraint": "false"} if arrow.is_back else {}
+    look |= {"pos": _quoted(route.spline), "fontsize": f"{_SMALLEST}"}
+    look |= _arrow_label(arrow, route)
+    graph.add_edge(pydot.Edge(f"n{arrow.tail}", f"n{arrow.head}", **look))
 
 
 def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:

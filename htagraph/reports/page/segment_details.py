@@ -121,12 +121,6 @@ def _code(attributed: pd.DataFrame, rows: I64) -> list[str]:
     return found
 
 
-def _track(track: object) -> str:
-    """Thread or stream, as it is displayed."""
-    text = str(track)
-    return text if not text or text.startswith("stream") else f"thread {text}"
-
-
 def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
     """The segment before each one, which it had to wait for."""
     before = segments.loc[np.maximum(rows - 1, 0)]
