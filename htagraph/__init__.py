@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from htagraph.replay.changes import insert, no_wait, remove, scale, without
     from htagraph.replay.collective_changes import bandwidth, equalise
     from htagraph.replay.device_changes import fuse, overlap
+    from htagraph.replay.edge_changes import reweigh
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
     from htagraph.replay.roof_changes import allow_tf32, at_roof
@@ -96,6 +97,7 @@ __all__ = [
     "profile",
     "remove",
     "report",
+    "reweigh",
     "run_profile",
     "scale",
     "stepwise_verdict",
@@ -156,6 +158,7 @@ _HOMES = {
     "profile": "capture.profile",
     "remove": "replay.changes",
     "report": "reports.report",
+    "reweigh": "replay.edge_changes",
     "run_profile": "comparison.diff",
     "scale": "replay.changes",
     "stepwise_verdict": "stepwise",

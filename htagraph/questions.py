@@ -247,10 +247,13 @@ class Questions(ABC):
         return self._ask("graph_nodes")
 
     def counters(
-        self, *, name: Literal["queue_length", "memory_bandwidth"] = "queue_length"
+        self,
+        *,
+        name: Literal["queue_length", "memory_bandwidth"] = "queue_length",
+        by: Literal["change", "track"] = "change",
     ) -> pd.DataFrame:
-        """Values of a counter over time: launches outstanding, or bandwidth of copies."""
-        return self._ask("counters", name=name)
+        """Values of a counter over time, or what each is: launches outstanding, or bandwidth."""
+        return self._ask("counters", name=name, by=by)
 
     def queue_blocked(self, *, max_queue_length: int = 1_024) -> pd.DataFrame:
         """Time in which each stream's launch queue was full and blocked launch calls."""

@@ -152,9 +152,9 @@ def what_if(run: TraceGraph | Job, *changes: Change) -> Scenario | JobScenario:
         In its window.
     *changes : Change
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
-        `prefetch`, `at_roof`, `without`, and of a job `equalise`; applied in order, throughout the
-        trace. In a job they apply to every rank that has what they name; ``change.on_rank(3)`` to
-        one.
+        `prefetch`, `at_roof`, `without`, `reweigh`, and of a job `equalise`; applied in order,
+        throughout the trace. In a job they apply to every rank that has what they name;
+        ``change.on_rank(3)`` to one.
 
     Returns
     -------

@@ -176,11 +176,11 @@ class WhatIfTool(TableTool, RunTool):
         "",
         description="Options, as in a fix: --without CAUSE, --scale NAME=FACTOR (take FACTOR times "
         "as long), --remove NAME ('sync': no call waits), --no-wait NAME (calls that wait for the "
-        "device), --insert NAME=50us (after each), --overlap NAME, --fuse NAME,NAME, --at-roof "
-        "NAME (or 'all': as fast as the device allows), --allow-tf32, --prefetch N (workers), "
-        "--graphed (a CUDA or HIP graph per step), --bandwidth FACTOR (of collectives); of a job: "
-        "--equalise (no rank is late), --on-rank N. NAME: glob or regex of kernels, operators or "
-        "calls, in quotes.",
+        "device), --insert NAME=50us (after each), --reweigh KIND=FACTOR or KIND=5us (edges of a "
+        "kind), --overlap NAME, --fuse NAME,NAME, --at-roof NAME (or 'all': as fast as the device "
+        "allows), --allow-tf32, --prefetch N (workers), --graphed (a CUDA or HIP graph per step), "
+        "--bandwidth FACTOR (of collectives); of a job: --equalise (no rank is late), --on-rank N. "
+        "NAME: glob or regex of kernels, operators or calls, in quotes.",
     )
 
     def answer(self, session: Session) -> dict[str, Any]:

@@ -60,6 +60,10 @@ def what_if(
     insert: Annotated[
         list[str] | None, _named("--insert", "NAME=TIME", "TIME is added after each (50us, 2ms).")
     ] = None,
+    reweigh: Annotated[
+        list[str] | None,
+        _named("--reweigh", "KIND=FACTOR|TIME", "Edges of this kind take FACTOR times, or TIME."),
+    ] = None,
     overlap: Annotated[
         list[str] | None, _named("--overlap", "NAME", "These overlap with all other device work.")
     ] = None,
@@ -127,6 +131,7 @@ def what_if(
         remove=remove,
         no_wait=no_wait,
         insert=insert,
+        reweigh=reweigh,
         overlap=overlap,
         fuse=fuse,
         prefetch=prefetch,

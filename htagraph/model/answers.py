@@ -174,7 +174,10 @@ IDLE_CATEGORIES = schema(
         "n_gaps": "gaps between work on the stream",
         "idle_ns": "their total length",
         "idle_share": "idle_ns / all gaps of the stream",
+        **{key: meaning for key, meaning in _SPREAD.items() if key != "sum_ns"},
+        **_QUANTILES,
     },
+    first="device stream category idle_share idle_ns n_gaps mean_ns max_ns p50_ns",
 )
 
 KERNEL_BREAKDOWN = schema(
@@ -270,7 +273,14 @@ COUNTERS = schema(
         "stream": identifier("stream, -1 for a counter of the whole device"),
         "name": name("what is counted"),
         "value": number("count or GB/s", "launches outstanding, or 1e9 bytes per second"),
+        "n_levels": "levels, one after the other; 1 for a row of each",
+        "min": number("as value", "lowest value"),
+        "p50": number("as value", "the value is at most this for half of the time"),
+        "p90": number("as value", "the value is at most this for 90% of the time"),
+        "max": number("as value", "highest value"),
     },
+    first="ts_ns dur_ns device stream name value",
+    first_by={"track": "device stream name value min p50 p90 max n_levels"},
 )
 
 QUEUE_BLOCKED = schema(

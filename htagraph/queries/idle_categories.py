@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.distribution import distribution
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import queues
@@ -17,6 +20,8 @@ from htagraph.model.window import Window
 
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _NEVER = np.iinfo(np.int64).min
+_QUANTILES = (0.5, 0.9, 0.99)
+"""Those that the columns are named after."""
 
 
 def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
@@ -34,7 +39,7 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
     Returns
     -------
     DataFrame, schema `answers.IDLE_CATEGORIES`
-        Three rows per stream that has work in the window.
+        Three rows per stream that has work in the window; all is 0 of a category without gaps.
     """
     by = queues(dag, "stream")
     work = device_work(dag, window)
@@ -48,20 +53,31 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
     launched = gather(dag.events.ts_ns, dag.launch[later], _NEVER)
     category = np.where(launched > before, 0, np.where(length < kernel_wait_ns, 1, 2))
     is_gap = length > 0
-    n = len(by) * len(_CATEGORIES)
-    code = (queue[follows] * len(_CATEGORIES) + category)[is_gap]
-    time = sum_by_code(code, length[is_gap], n)
-    n_gaps = np.bincount(code, minlength=n)
-    used = np.repeat(np.isin(np.arange(len(by)), queue), len(_CATEGORIES))
-    row = np.flatnonzero(used)
-    total = time.reshape(len(by), len(_CATEGORIES)).sum(axis=1).repeat(len(_CATEGORIES))
+    n, lanes = len(_CATEGORIES), np.unique(queue)
+    found = distribution((queue[follows] * n + category)[is_gap], length[is_gap], _QUANTILES)
+    row = np.repeat(lanes, n) * n + np.tile(np.arange(n), len(lanes))
+
+    def of_row(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        out = np.zeros(len(by) * n, dtype=values.dtype)
+        out[found.group] = values
+        return out[row]
+
+    time = of_row(found.total)
+    total = time.reshape(-1, n).sum(axis=1).repeat(n)
     return IDLE_CATEGORIES.frame(
         {
-            "device": by.device[row // len(_CATEGORIES)],
-            "stream": by.stream[row // len(_CATEGORIES)],
-            "category": categorical(row % len(_CATEGORIES), _CATEGORIES),
-            "n_gaps": n_gaps[row],
-            "idle_ns": time[row],
-            "idle_share": time[row] / np.maximum(total[row], 1),
+            "device": by.device[row // n],
+            "stream": by.stream[row // n],
+            "category": categorical(row % n, _CATEGORIES),
+            "n_gaps": of_row(found.n),
+            "idle_ns": time,
+            "idle_share": time / np.maximum(total, 1),
+            "mean_ns": of_row(found.mean),
+            "std_ns": of_row(found.deviation),
+            "min_ns": of_row(found.smallest),
+            "max_ns": of_row(found.largest),
+            "p50_ns": of_row(found.quantiles[0]),
+            "p90_ns": of_row(found.quantiles[1]),
+            "p99_ns": of_row(found.quantiles[2]),
         }
     )

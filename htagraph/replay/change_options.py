@@ -26,6 +26,7 @@ from htagraph.replay.changes import (
 )
 from htagraph.replay.collective_changes import Bandwidth, Equalise, bandwidth, equalise
 from htagraph.replay.device_changes import Fuse, Overlap, fuse, overlap
+from htagraph.replay.edge_changes import Reweigh, reweigh
 from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
 from htagraph.replay.host_code import Code, code
 from htagraph.replay.roof_changes import AllowTf32, AtRoof, allow_tf32, at_roof
@@ -45,12 +46,18 @@ def _typed(chosen: object) -> str:
     return f"{_CODE}{chosen.place}" if isinstance(chosen, Code) else str(chosen)
 
 
+def _weight(change: Reweigh) -> str:
+    """The new weight of edges: a factor, or a time."""
+    return f"{change.lag_ns}ns" if change.by is None else str(change.by)
+
+
 _WRITTEN: Mapping[type[Change], tuple[str, Callable[[Any], str | float | bool]]] = {
     Without: ("without", lambda it: it.cause),
     Scale: ("scale", lambda it: f"{_typed(it.chosen)}={it.by}"),
     Remove: ("remove", lambda it: _typed(it.chosen)),
     NoWait: ("no_wait", lambda it: str(it.chosen)),
     Insert: ("insert", lambda it: f"{it.after}={it.dur_ns}ns"),
+    Reweigh: ("reweigh", lambda it: f"{it.chosen}={_weight(it)}"),
     Overlap: ("overlap", lambda it: str(it.chosen)),
     Fuse: ("fuse", lambda it: ",".join(map(str, it.chosen))),
     AtRoof: ("at_roof", lambda it: _ALL if it.chosen is None else str(it.chosen)),
@@ -78,6 +85,7 @@ class ChangeOptions:
     remove: Sequence[str] | None = None
     no_wait: Sequence[str] | None = None
     insert: Sequence[str] | None = None
+    reweigh: Sequence[str] | None = None
     overlap: Sequence[str] | None = None
     fuse: Sequence[str] | None = None
     at_roof: Sequence[str] | None = None
@@ -116,6 +124,7 @@ class ChangeOptions:
             *(remove(_named(name)) for name in self.remove or ()),
             *(no_wait(name) for name in self.no_wait or ()),
             *(_inserted(text) for text in self.insert or ()),
+            *(_reweighed(text) for text in self.reweigh or ()),
             *(overlap(name) for name in self.overlap or ()),
             *(_fused(text) for text in self.fuse or ()),
             *(at_roof(None if name == _ALL else name) for name in self.at_roof or ()),
@@ -171,10 +180,24 @@ def _inserted(text: str) -> Change:
     """The change of ``NAME=50us``."""
     hint = "--insert 'aten::mm=50us', in ns, us, ms or s."
     name, time = _parts(text, hint)
+    return insert(after=name, dur_ns=_time_ns(time, hint))
+
+
+def _reweighed(text: str) -> Change:
+    """The change of ``KIND=0.5``, or ``KIND=5us``."""
+    hint = "--reweigh launch=0.5, or launch=5us, in ns, us, ms or s."
+    kind, weight = _parts(text, hint)
+    with suppress(ValueError):
+        return reweigh(kind, by=float(weight))
+    return reweigh(kind, lag_ns=_time_ns(weight, hint))
+
+
+def _time_ns(time: str, hint: str) -> int:
+    """A duration with its unit."""
     found = _DURATION.fullmatch(time)
     if found is None:
         raise QueryError(f"{time!r} is not a duration.", hint=hint)
-    return insert(after=name, dur_ns=round(float(found[1]) * _UNITS[found[2]]))
+    return round(float(found[1]) * _UNITS[found[2]])
 
 
 def _fused(text: str) -> Change:

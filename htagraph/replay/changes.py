@@ -20,7 +20,7 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.draft import Draft, Events, Parts
 from htagraph.replay.host_code import Code, share_of_code
 
-_MOST = 1e6
+MOST = 1e6
 """Largest factor, and largest seconds, of a change. Chosen so that times of long traces stay far
 below the limit of int64; test_changes tries both sides."""
 
@@ -137,7 +137,7 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
     >>> print(scale("*gemm*", by=0.5))
     scale('*gemm*', by=0.5)
     """
-    if not 0 <= by <= _MOST:
+    if not 0 <= by <= MOST:
         hint = "by=0.5 is twice as fast."
         raise QueryError(f"scale: by must be between 0 and 1,000,000, not {by:g}.", hint=hint)
     return Scale(chosen, by)
@@ -364,7 +364,7 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
     QueryError
         If the time is negative or above a million seconds.
     """
-    if not 0 <= dur_ns <= _MOST * 1e9:
+    if not 0 <= dur_ns <= MOST * 1e9:
         hint = "dur_ns=50_000 is 50 us."
         raise QueryError(f"insert: dur_ns must be between 0 and 1e15, not {dur_ns}.", hint=hint)
     return Insert(after, dur_ns)

@@ -138,4 +138,4 @@ def test_an_answer_without_a_plot_names_those_that_have_one(capsys, trace, tmp_p
 
     assert (code, list(tmp_path.iterdir())) == (1, [])
     assert "there is no plot of cost" in err
-    assert "exposed_communication, idle_time, launch_stats" in err
+    assert "exposed_communication, idle_categories, idle_time" in err

@@ -137,6 +137,7 @@ QUESTIONS = {
     ),
     "graph_nodes": Question(graph_nodes, answers.GRAPH_NODES),
     "counters": Question(counters, answers.COUNTERS),
+    "counters by track": Question(lambda d, w: counters(d, w, by="track"), answers.COUNTERS),
     "counters of memory_bandwidth": Question(
         lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False
     ),

@@ -40,6 +40,15 @@ def test_a_window_begins_with_the_level_that_holds():
     assert _points(counters(_DAG, Window(25_000, 33_000, "part"))) == [[25, 6, 2], [31, 2, 1]]
 
 
+def test_a_track_is_summed_up_over_time():
+    """Of 43 us, nothing waits for 7 us, one launch for 27, two for 9."""
+    found = counters(_DAG, _DAG.span, by="track")
+
+    columns = ["stream", "dur_ns", "n_levels", "min", "p50", "p90", "max"]
+    assert found[columns].to_numpy().tolist() == [[7, 43_000, 6, 0, 1, 2, 2]]
+    assert found["value"].tolist() == [(27 + 2 * 9) / 43]
+
+
 def test_bandwidth_is_that_of_the_copies_that_run_at_once():
     """Two copies of 2 and 3 GB/s overlap for 5 us; nothing is left over when both have ended."""
     dag = compile_events(

@@ -106,6 +106,8 @@ OPTIONS = {
     "--remove 'code train.py:3'": hg.remove(hg.code("train.py:3")),
     "--no-wait 'cuda*'": hg.no_wait("cuda*"),
     "--insert gemm=50000ns": hg.insert(after="gemm", dur_ns=50_000),
+    "--reweigh launch=0.5": hg.reweigh("LAUNCH", by=0.5),
+    "--reweigh launch=5000ns": hg.reweigh("launch", lag_ns=5_000),
     "--overlap 'nccl*'": hg.overlap("nccl*"),
     "--fuse 'add<a, b>,mul'": hg.fuse("add<a, b>", "mul"),
     "--at-roof all": hg.at_roof(),

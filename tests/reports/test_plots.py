@@ -18,6 +18,7 @@ from htagraph.explain.idle_parts import IdleCause
 from htagraph.model.answers import (
     COUNTERS,
     EXPOSED_COMMUNICATION,
+    IDLE_CATEGORIES,
     IDLE_TIME,
     KERNEL_BREAKDOWN,
     LAUNCH_STATS,
@@ -28,6 +29,7 @@ from htagraph.model.answers import (
     TEMPORAL_BREAKDOWN,
 )
 from htagraph.model.colors import INFERRED
+from htagraph.model.frames import DIFF
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
 from htagraph.model.samples import SampleTable, Series
@@ -197,6 +199,74 @@ def test_bounds_of_less_than_one_percent_share_the_last_row() -> None:
     assert (rows[0], len(rows), rows[-1]) == ("data loading 83%", 6, "4 others &lt;1%")
 
 
+def test_gaps_of_streams_are_drawn_in_the_categories_of_hta() -> None:
+    """Stream 7 waits 10 us for its launch and 2 us for nothing; stream 9 has one kernel."""
+    drawing = """
+        cpu 1    |[launch >a]    [launch >b]
+        stream 7 |     [a <a]          [b <b]  [c ]
+        stream 9 |     [d   ]
+    """
+    graph = hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
+    figure = plots.idle_categories(graph.idle_categories())
+
+    assert bars(figure) == {"host wait": [10.0, 0], "kernel wait": [2.0, 0], "other": [0, 0]}
+    assert list(figure.data[0].y) == ["device 0, stream 7", "device 0, stream 9"]
+    assert figure.layout.title.text == (
+        "Gaps between the kernels of streams: host wait 83%, kernel wait 17%, other 0%"
+    )
+
+
+def test_what_differs_between_two_runs_is_drawn_largest_first() -> None:
+    """The gemm takes 3 us less, the relu runs once more, the copy is the same."""
+    before, after = (
+        hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
+        for drawing in ("stream 7 |[gemm   ][relu][copy]", "stream 7 |[gemm][relu][relu][copy]")
+    )
+    kernels = hg.diff(before, after).kernels()
+    time, count = plots.differences(kernels, top=1), plots.differences(kernels, of="count")
+
+    assert bars(time) == {"before": [6.0], "after": [12.0]}
+    assert time.layout.title.text == "relu takes 6.00 us more, the largest of 2 differences"
+    assert time.layout.meta["note"] == "The table lists 1 more."
+    assert bars(count) == {"before": [1], "after": [2]}
+    assert count.layout.title.text == "relu has 1 call more, the largest of 1 difference"
+    with pytest.raises(QueryError, match="not drawn of 'size'"):
+        plots.differences(kernels, of="size")  # type: ignore[arg-type]
+
+
+def test_a_timeline_has_a_row_for_each_stream() -> None:
+    """Bars begin where work does; the window is 20 us."""
+    drawing = "stream 7 |[gemm    ]    [relu]\nstream 9 |  [ncclAllReduce  ]"
+    graph = hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
+    figure = plots.timeline(graph)
+
+    assert list(figure.layout.yaxis.ticktext) == [
+        "device 0, stream 7 80%",
+        "device 0, stream 9 85%",
+    ]
+    drawn = {bar.name: (bar.y[0], list(bar.base), list(bar.x)) for bar in figure.data}
+    assert drawn == {"compute": (0, [0, 14], [10, 6]), "communication": (1, [2], [17])}
+    assert figure.layout.title.text == "Device 0, stream 9 is busy 85% of 20.0 us"
+
+
+@given(
+    work=st.lists(st.tuples(st.integers(0, 60), st.integers(3, 9)), min_size=1, max_size=40),
+    max_marks=st.integers(1, 8),
+)
+def test_a_timeline_of_few_marks_keeps_the_time_in_which_a_stream_is_busy(
+    work: list[tuple[int, int]], max_marks: int
+) -> None:
+    """Kernels may overlap, and most are joined."""
+    drawing = (f"stream 7 |{' ' * start}[{'k':<{dur - 2}}]" for start, dur in work)
+    graph = hg.Trace.from_events(hg.synth.timeline("\n".join(drawing))).compile()
+    figure = plots.timeline(graph, max_marks=max_marks)
+    area = sum(float(np.dot(bar.x, bar.width)) for bar in figure.data) / 0.86
+    busy = {instant for start, dur in work for instant in range(start, start + dur)}
+
+    assert sum(len(bar.x) for bar in figure.data) <= 2 * max_marks + 1
+    assert area == pytest.approx(len(busy))
+
+
 def test_exposed_communication_is_stated() -> None:
     """4 of 9 us of communication run beside compute."""
     graph = hg.Trace.from_events(
@@ -316,6 +386,8 @@ def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
     [
         (plots.temporal_breakdown, TEMPORAL_BREAKDOWN),
         (plots.idle_time, IDLE_TIME),
+        (plots.idle_categories, IDLE_CATEGORIES),
+        (plots.differences, DIFF),
         (plots.overlap, OVERLAP),
         (plots.exposed_communication, EXPOSED_COMMUNICATION),
         (plots.top_kernels, KERNEL_BREAKDOWN),

@@ -1,8 +1,8 @@
 """Answers as plotly figures: every title states a fact, every axis has a unit.
 
 Each function takes the frame that the question of its name returns
-(``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path itself, and
-returns a `plotly.graph_objects.Figure`. If it joins marks to keep the figure small,
+(``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path or graph
+itself, and returns a `plotly.graph_objects.Figure`. If it joins marks to keep the figure small,
 ``figure.layout.meta["note"]`` says so.
 """
 
@@ -16,11 +16,13 @@ from htagraph.reports.plots.counter_plots import (
 )
 from htagraph.reports.plots.device_plots import (
     exposed_communication,
+    idle_categories,
     idle_time,
     overlap,
     temporal_breakdown,
     utilization,
 )
+from htagraph.reports.plots.diff_plots import differences
 from htagraph.reports.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
 from htagraph.reports.plots.kernel_plots import top_kernels
 from htagraph.reports.plots.path_plots import (
@@ -31,11 +33,12 @@ from htagraph.reports.plots.path_plots import (
 from htagraph.reports.plots.pipeline_plots import pipeline_schedule
 from htagraph.reports.plots.roofline_plots import roofline, time_at_roof
 from htagraph.reports.plots.sample_plots import sampled_counters
+from htagraph.reports.plots.timeline_plots import timeline
 
 __all__ = [
-    "collective_waits", "critical_path_timeline", "exposed_communication", "idle_time",
-    "job_path_timeline", "kernels_across_ranks", "launch_stats", "memory_bandwidth",
-    "memory_timeline", "overlap", "pipeline_schedule", "queue_length", "roofline",
-    "sampled_counters", "step_spread", "steps", "temporal_breakdown", "time_at_roof",
-    "top_kernels", "utilization",
+    "collective_waits", "critical_path_timeline", "differences", "exposed_communication",
+    "idle_categories", "idle_time", "job_path_timeline", "kernels_across_ranks", "launch_stats",
+    "memory_bandwidth", "memory_timeline", "overlap", "pipeline_schedule", "queue_length",
+    "roofline", "sampled_counters", "step_spread", "steps", "temporal_breakdown", "time_at_roof",
+    "timeline", "top_kernels", "utilization",
 ]  # fmt: skip

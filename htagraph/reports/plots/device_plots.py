@@ -35,6 +35,12 @@ _TOP = 12
 """Bars of a figure: chosen, to fit a screen."""
 _MAX_DEVICES = 16
 """Devices with a row, those that are idle most: chosen, to fit a screen."""
+_IDLE_COLORS = {
+    "host_wait": BOUND_COLORS["host"],
+    "kernel_wait": BOUND_COLORS["kernel_gap"],
+    "other": IDLE,
+}
+"""Color of each of HTA's categories, that of the bound which is most like it."""
 _PARTS = {
     "compute": "compute",
     "communication": "exposed communication",
@@ -51,12 +57,14 @@ def _largest_first(
     return sums.sort_values(ascending=False, kind="stable")
 
 
-def _shown(frame: pd.DataFrame, badness: pd.Series[Any], what: str) -> tuple[pd.DataFrame, str]:
+def _shown(
+    frame: pd.DataFrame, badness: pd.Series[Any], what: str, *, unit: str = "devices"
+) -> tuple[pd.DataFrame, str]:
     """The devices with most of something, in their order; and a note on the others."""
     if len(frame) <= _MAX_DEVICES:
         return frame, ""
     rows = np.sort(np.argsort(-badness.to_numpy(), kind="stable")[:_MAX_DEVICES])
-    return frame.iloc[rows], f"The {_MAX_DEVICES} of {len(frame):,} devices with most {what}."
+    return frame.iloc[rows], f"The {_MAX_DEVICES} of {len(frame):,} {unit} with most {what}."
 
 
 def _stack(
@@ -138,6 +146,33 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
             "note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."
         }
     return figure
+
+
+@of_frame(answers.IDLE_CATEGORIES)
+def idle_categories(frame: pd.DataFrame) -> Drawing:
+    """Figure of the gaps of each stream in HTA's three categories.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.IDLE_CATEGORIES`
+    """
+    total = int(frame["idle_ns"].sum())
+    if not total:
+        return no_figure("No stream is idle between two kernels")
+    keys = [key for key in ("rank", "device", "stream") if key in frame.columns]
+    table = frame.pivot_table("idle_ns", keys, "category", "sum", observed=False).astype(np.int64)
+    by_stream = table.sum(axis=1)
+    shown, note = _shown(table, by_stream, "idle time", unit="streams")
+    rows, unit = track_labels(shown.index.to_frame()), TimeUnit.fitting(float(by_stream.max()))
+    traces = [
+        _stack(in_words(name), rows, unit.of(shown[name]), shown[name], _IDLE_COLORS[name])
+        for name in _IDLE_COLORS
+    ]
+    parts = (f"{in_words(name)} {table[name].sum() / total:.0%}" for name in _IDLE_COLORS)
+    title = f"Gaps between the kernels of streams: {', '.join(parts)}"
+    axis = {"title": {"text": f"idle time between kernels, {unit.name}"}}
+    meta = {"note": note}
+    return new_figure(traces, title, rows=len(rows), barmode="stack", xaxis=axis, meta=meta)
 
 
 @of_frame(answers.OVERLAP)

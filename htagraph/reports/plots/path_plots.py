@@ -19,6 +19,7 @@ from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
     bars,
+    block_bars,
     color_of,
     hatched,
     label,
@@ -41,8 +42,6 @@ _MAX_BOUNDS, _LEAST = 8, 0.01
 row. Chosen, to fit a screen."""
 _MAX_RANKS = 16
 """Ranks with a row of their own: chosen."""
-_BAR = 0.86
-"""Height of a bar in a row of 1, which leaves a gap between rows."""
 
 
 @of_path("CriticalPath")
@@ -173,7 +172,6 @@ def _row(
     """
     row, bound, origin, unit = about
     at = np.flatnonzero(mine)
-    height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
     place = segments.index.get_indexer(pd.Index(blocks.segment[at]))
     names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
     # A joined block is no segment, so none is marked for it.
@@ -187,18 +185,9 @@ def _row(
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
-    name = bound_in_words(bound)
-    x = unit.of(blocks.span_ns[at])
-    return bars(name, np.full(len(at), row), x, color, hover) | {
-        "base": unit.of(blocks.start_ns[at] - origin),
-        "width": height,
-        # Bars share a base line; the axis of rows runs downward.
-        "offset": _BAR / 2 - height,
-        "meta": blocks.segment[at].tolist(),
-        "hovertemplate": f"<b>{name}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}"
-        "<extra></extra>",
-        "marker": hatched(color, is_inferred[place].tolist()) | {"line": {"width": 0}},
-    }
+    drawn = block_bars(blocks, at, (row, bound_in_words(bound), origin, unit), color, hover)
+    marker = hatched(color, is_inferred[place].tolist()) | {"line": {"width": 0}}
+    return drawn | {"meta": blocks.segment[at].tolist(), "marker": marker}
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:

@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.model.arrays import F64
+from htagraph.model.arrays import F64, I64
 from htagraph.model.colors import COLORS, IDLE, INFERRED, SERIES, Color
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
 from htagraph.model.schema import Schema
 from htagraph.model.window import Window
 from htagraph.reports.plots.drawing import Drawing
+from htagraph.reports.plots.thinning import Blocks
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -49,6 +50,8 @@ _SYMBOLS = ("circle", "square", "diamond", "cross")
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
 """Height of a row of bars, of title and axis, and of a figure without data."""
+_BAR = 0.86
+"""Height of a bar in a row of 1, which leaves a gap between rows."""
 LEGIBLE_PX = 9
 """Size below which a text is left out, as bars that are too narrow for it make it smaller."""
 _MAX_STEP_LINES = 40
@@ -254,6 +257,33 @@ def bars(
         "marker": hatched(color),
         "customdata": hover,
         "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
+    }
+
+
+def block_bars(
+    blocks: Blocks,
+    at: I64,
+    about: tuple[int, str, int, TimeUnit],
+    color: Color,
+    hover: Sequence[str],
+) -> dict[str, Any]:
+    """Some blocks as bars of a row; a joined one is as high as its share.
+
+    Parameters
+    ----------
+    about : tuple of int, str, int and TimeUnit
+        Row, what the time is spent on, time that is 0, and unit of the axis.
+    """
+    row, name, origin, unit = about
+    height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
+    return bars(name, np.full(len(at), row), unit.of(blocks.span_ns[at]), color, hover) | {
+        "base": unit.of(blocks.start_ns[at] - origin),
+        "width": height,
+        # Bars share a base line; the axis of rows runs downward.
+        "offset": _BAR / 2 - height,
+        "hovertemplate": f"<b>{name}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}"
+        "<extra></extra>",
+        "marker": hatched(color) | {"line": {"width": 0}},
     }
 
 
