@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError, QueryError
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words, in_words
-from htagraph.model.labels import name_label, printable
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, bound_in_words, in_words
+from htagraph.model.labels import name_label, printable, track_name
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.output_file import write_text
 from htagraph.writers.path_outline import Outline, PathArrow, PathBox
@@ -25,12 +26,18 @@ from htagraph.writers.slide import HEIGHT, WIDTH, Route, Slide, arranged
 _CHARACTER, _LINE_HEIGHT, _LARGEST, _SMALLEST = 0.7, 1.2, 14, 9
 """Mean width and height of text by its points, and its points at most and at least, on a slide."""
 _WORD_END = re.compile(r"[a-z0-9](?=[A-Z])|[^A-Za-z0-9](?=[A-Za-z0-9])")
+_LANE_CHARACTER = 6.8
 _LEAST_ROOM = 20
 """Characters that a line has at least: ``124 ×, 12.3 ms, 10.4%``, of which most are narrow."""
 _HIGH, _MARGIN, _INCH = 54, 8, 72
 """Points of a box from which on its name has two lines, around its text, and of an inch."""
+_SIZE, _ON_A_SLIDE = f"{WIDTH / _INCH:.3f},{HEIGHT / _INCH:.3f}", 25
+"""A slide in inches, and boxes of a graph that are still read on one. Chosen."""
+_SMALL = "10.5"
+"""Points of what is below the lanes."""
 _OTHERS = (310, 34)
 """Points of the box that counts what is left out: less than a third of the slide."""
+_NOTE_WIDTH = 440
 _NOTE = "From left to right in time. Dashed: back to an earlier box, and how often."
 _WAITS = {
     Bound.LAUNCH,
@@ -50,14 +57,25 @@ _EVENT_COLORS = {
     EventKind.MEMCPY: COLORS[Bound.MEMORY],
     EventKind.MEMSET: COLORS[Bound.MEMORY],
 }
+_LANE_LOOK = {
+    "style": '"rounded,filled"',
+    "color": f'"{_LANE}"',
+    "fontname": "Helvetica",
+    "fontsize": "12",
+    "fontcolor": f'"{_FAINT}"',
+    "labeljust": "l",
+}
+_EVENT_NAME = 28
+"""Characters of the name of an event in a drawing of all: a third of a slide has more."""
 _PLAIN, _ON_PATH = Color("#ffffff"), "#c0392b"
-_FONT = {"fontname": "Helvetica", "fontsize": "10"}
+_FONT = {"fontname": "Helvetica", "fontsize": "12"}
 
 
 def _quoted(text: str) -> str:
-    """A text as a DOT string on one line; Graphviz reads HTML entities, so ``&`` is one."""
-    plain = printable(" ".join(text.split())).replace("&", "&amp;")
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A text as a DOT string; Graphviz reads HTML entities, so ``&`` is one."""
+    lines = (printable(" ".join(line.split())).replace("&", "&amp;") for line in text.split("\n"))
+    escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
 
 
 def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a package without types
@@ -82,26 +100,6 @@ def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a pack
         fontsize="9",
     )
     return graph
-
-
-def _add_node(
-    graph: Any,  # noqa: ANN401
-    number: int,
-    lines: list[str],
-    color: Color,
-    **more: str,
-) -> None:
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
-    label = "\\n".join(_quoted(line)[1:-1] for line in lines if line)
-    look = {"fillcolor": _quoted(color.fill), "fontcolor": _quoted(color.ink)}
-    graph.add_node(pydot.Node(f"n{number}", label=f'"{label}"', **look, **more))
-
-
-def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None:  # noqa: ANN401
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
-    graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(f" {label} "), **more))
 
 
 def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
@@ -147,10 +145,11 @@ def _said(dur_ns: int, path_ns: int, n: int = 1) -> str:
 
 def _box_label(box: PathBox, text: _Text, path_ns: int) -> str:
     """Name of a box, its bound, and its time."""
-    bound, n = bound_in_words(box.bound.label), box.n_runs
-    name = box.names[0] if box.names[0][:1] != "(" else ""
+    mostly = "mostly " if len(box.bounds) > 1 else ""
+    bound, n = f"{mostly}{bound_in_words(box.bounds[0].label)}", box.n_runs
+    name = next((name for name in box.names if name[:1] != "("), "")
     head, below = text.lines(name or bound), [bound] if name else []
-    if box.n_names > 1 or (name and box.bound in _WAITS):
+    if box.n_names > 1 or (name and box.bounds[0] in _WAITS):
         others = f" + {human_count(box.n_names - 1, 'other')}" if box.n_names > 1 else ""
         cut = name_label(name or bound, width=max(text.room - len(others), _LEAST_ROOM // 2))
         head, below, n = [bound], [f"{cut}{others}"], n if box.n_names == 1 else 1
@@ -190,7 +189,7 @@ def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> 
         rankdir="LR",
         dpi="96",
         pad="0",
-        size=_quoted(f"{WIDTH / _INCH:.3f},{HEIGHT / _INCH:.3f}!"),
+        size=_quoted(f"{_SIZE}!"),
         fontsize="20",
         lp=_quoted(f"{WIDTH / 2:g},{HEIGHT - 22:g}"),
     )
@@ -210,11 +209,12 @@ def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> 
         said = _said(outline.left_out_ns, outline.dur_ns)
         label = f"<<B>… {outline.n_left_out:,} others</B>, {said}<BR/>{by_bound}>"
         look = {"style": _quoted("rounded,filled,dashed"), "fillcolor": _quoted("white")}
+        look["fontsize"] = _SMALL
         x = WIDTH - _OTHERS[0] / 2 - 12
         _add_placed(graph, "others", label, (x, 25), _OTHERS, **look)
     note = _quoted(_NOTE)
-    look = {"shape": "plaintext", "style": _quoted(""), "fontcolor": _quoted(_FAINT)}
-    _add_placed(graph, "note", note, (12 + 200, 25), (400, 20), **look)
+    look = {"shape": "plaintext", "style": '""', "fontcolor": _quoted(_FAINT), "fontsize": _SMALL}
+    _add_placed(graph, "note", note, (_NOTE_WIDTH / 2 + 12, 25), (_NOTE_WIDTH, 20), **look)
     return _finish(graph, out)
 
 
@@ -249,16 +249,12 @@ def _add_lanes(graph: Any, outline: Outline, slide: Slide) -> None:  # noqa: ANN
             f"lane{number}",
             label=_quoted(label),
             bb=_quoted(",".join(f"{one:.1f}" for one in bounds)),
-            lp=_quoted(f"{left + 8 + len(label) * 12 * _CHARACTER / 2:.1f},{top - 11:.1f}"),
-            style=_quoted("rounded,filled"),
-            color=_quoted(_LANE),
-            fontname="Helvetica",
-            fontsize="12",
-            fontcolor=_quoted(_FAINT),
+            lp=_quoted(f"{left + 8 + len(label) * _LANE_CHARACTER / 2:.1f},{top - 11:.1f}"),
+            **_LANE_LOOK,
         )
         for place, box in enumerate(outline.boxes):
             if box.lane == number:
-                color = COLORS[box.bound]
+                color = COLORS[box.bounds[0]]
                 _add_placed(
                     lane,
                     f"n{place}",
@@ -290,20 +286,25 @@ def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
     return dict(zip(nodes.tolist(), np.where(is_end, nodes - 1, nodes).tolist(), strict=True))
 
 
-def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
+def _event_label(dag: Dag, node: int, *, is_whole: bool) -> str:
     events, event = dag.events, node // 2
-    name = name_label(events.symbols.texts[events.name[event]])
+    name = name_label(events.symbols.texts[events.name[event]], width=_EVENT_NAME)
     duration = human_duration(int(events.dur_ns[event]))
-    if not is_whole:
-        return [name, "ends" if node % 2 else f"starts, {duration}"]
-    stream = int(events.stream[event])
-    return [name, f"{duration}, stream {stream}" if stream >= 0 else duration]
+    when = duration if is_whole else "ends" if node % 2 else f"starts, {duration}"
+    return _quoted(f"{name}\n{when}")
+
+
+def _event_color(dag: Dag, event: int) -> Color:
+    """Color of the bound that its time has on a path."""
+    if dag.classification.kernel_class[event] == KernelClass.COMMUNICATION:
+        return COLORS[Bound.COMMUNICATION]
+    return _EVENT_COLORS.get(EventKind(int(dag.events.kind[event])), _PLAIN)
 
 
 def _edge_label(dag: Dag, row: int) -> str:
     edges, slack_ns = dag.edges, int(dag.slack_ns[row])
-    kind = EdgeKind(int(edges.kind[row])).label
-    slack = f", slack {human_duration(slack_ns)}" if slack_ns else ""
+    kind = in_words(EdgeKind(int(edges.kind[row])).label)
+    slack = f"\nslack {human_duration(slack_ns)}" if slack_ns else ""
     return f"{kind} {human_duration(int(edges.lag_ns[row]))}{slack}"
 
 
@@ -321,47 +322,75 @@ def graph_dot(
     dag: Dag,
     edge_rows: npt.NDArray[np.integer[Any]] | None = None,
     *,
+    tracks: Callable[[I64], Texts],
     critical: npt.ArrayLike = (),
+    marked: npt.ArrayLike = (),
     reduce: bool = False,
     out: str | Path | None = None,
     max_nodes: int = 300,
     title: str = "",
 ) -> str:
-    """Graph as DOT: a box per event, and an arrow per edge with its kind, lag and slack.
+    """Graph as DOT: a box per event, on the lane of its track, and an arrow per edge.
 
-    Start and end of an event are two boxes if other events lie between them.
+    An arrow says the kind of its edge, its lag, and its slack if it does not bind; edges that bind
+    are bold. Start and end of an event are two boxes if other events lie between them.
 
     Parameters
     ----------
     edge_rows : ndarray of int, optional
         Edges to draw, with the events they join; all by default.
+    tracks : callable
+        Label of the track of each of some events.
     critical : array_like of int
         Edges to highlight: those of the critical path.
+    marked : array_like of int
+        Events to highlight.
     reduce : bool, default=False
         Whether to leave out edges that others imply; never those of the critical path.
     """
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)
-    drawn = sorted(set(boxes.values()))
+    drawn = sorted(set(boxes.values()), key=lambda node: (dag.events.node_ts_ns[node], node))
     if len(drawn) > max_nodes:
-        hint = "take a shorter window, draw the critical path alone, or raise max_nodes."
+        hint = "take a shorter window, fewer hops, the critical path alone, or raise max_nodes."
         raise QueryError(
             f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint
         )
-    graph, strong = (
-        _digraph(_quoted(title), nodesep="0.3", ranksep="0.3"),
-        set(np.asarray(critical, dtype=np.int64).tolist()),
+    small = {"size": _quoted(_SIZE)} if len(drawn) <= _ON_A_SLIDE else {}
+    graph = _digraph(
+        _quoted(title), rankdir="LR", nodesep="0.2", ranksep="0.4", fontsize="20", **small
     )
-    for node in drawn:
+    strong, chosen = (set(np.asarray(some, dtype=np.int64).tolist()) for some in (critical, marked))
+    lanes: dict[str, Any] = {}
+    for node, track in zip(drawn, tracks(np.array(drawn, dtype=np.int64) // 2), strict=True):
+        label = track_name(track)
+        if label not in lanes:
+            lanes[label] = pydot.Cluster(f"lane{len(lanes)}", label=_quoted(label), **_LANE_LOOK)
         is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node
-        color = _EVENT_COLORS.get(EventKind(int(dag.events.kind[node // 2])), _PLAIN)
-        tooltip = _quoted(dag.events.symbols.texts[dag.events.name[node // 2]])
-        _add_node(graph, node, _event_label(dag, node, is_whole=is_whole), color, tooltip=tooltip)
+        color = _event_color(dag, node // 2)
+        look = {"penwidth": "3", "color": _quoted("black")} if node // 2 in chosen else {}
+        lanes[label].add_node(
+            pydot.Node(
+                f"n{node}",
+                label=_event_label(dag, node, is_whole=is_whole),
+                tooltip=_quoted(dag.events.symbols.texts[dag.events.name[node // 2]]),
+                fillcolor=_quoted(color.fill),
+                fontcolor=_quoted(color.ink),
+                **look,
+            )
+        )
+    for lane in lanes.values():
+        graph.add_subgraph(lane)
     if reduce:
         rows = rows[~_is_implied(dag, rows) | np.isin(rows, [*strong])]
-    for row in rows.tolist():
+    binds = dag.binding[dag.edges.head[rows]] == rows
+    for row, is_binding in zip(rows.tolist(), binds.tolist(), strict=True):
         tail, head = boxes[int(dag.edges.tail[row])], boxes[int(dag.edges.head[row])]
-        style = {"color": _quoted(_ON_PATH), "penwidth": "2.2"} if row in strong else {}
+        look = {"penwidth": "2.2"} if is_binding else {}
+        look |= {"color": _quoted(_ON_PATH)} if row in strong else {}
         if tail != head:
-            _add_edge(graph, tail, head, _edge_label(dag, row), **style)
+            label = _quoted(_edge_label(dag, row))
+            graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=label, **look))
     return _finish(graph, out)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from htagraph.algorithms.codes import distinct, largest
 from htagraph.algorithms.folding import folded
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
-from htagraph.model.arrays import I64
+from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import Bound, EdgeKind
 from htagraph.model.labels import name_label
 from htagraph.model.step_markers import STEP_MARKERS, without_step_number
@@ -33,10 +34,14 @@ _LEAST_SHARE = 0.01
 
 Pinned by `test_path_outline.py::test_what_is_below_one_percent_is_counted`.
 """
-_UNNAMED_WORTH = 0.5
-"""What a share under no name of its own is worth, against one that has a name. Chosen."""
+_WORTH = (1.0, 0.5, 0.25)
+"""What a share is worth in a box of one name, of one bound, or of all else on a lane. Chosen."""
 _MOST_FOLDED = 4 * MOST_BOXES
 """Boxes from which the smallest are taken away one by one. Changes only the speed."""
+_BEGINNING = 2_048
+"""Runs of a path that must fold, before all are tried. Changes the speed, rarely the boxes."""
+_N_NAMED = (24, 20, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1, 0)
+"""Names with boxes of their own that are tried."""
 _N_NAMES = 2
 """Names in a box of several. Chosen: they fit on its line."""
 
@@ -58,19 +63,20 @@ class Column(NamedTuple):
 
 
 class PathBox(NamedTuple):
-    """Runs of a path on one lane and bound that are drawn as one box.
+    """Runs of a path on one lane that are drawn as one box.
 
     Parameters
     ----------
     lane : int
         Row of `Outline.lanes`.
+    bounds : tuple of Bound
     names : tuple of str
-        The longest first; one if the box is of this name alone.
+        The longest first.
     n_names, n_runs : int
     """
 
     lane: int
-    bound: Bound
+    bounds: tuple[Bound, ...]
     names: tuple[str, ...]
     n_names: int
     n_runs: int
@@ -140,9 +146,12 @@ class _Runs(NamedTuple):
     name: I64
 
     @property
-    def group(self) -> I64:
-        """Lane and bound of each key as one number."""
-        return self.lane * len(Bound) + self.bound
+    def codes(self) -> tuple[I64, I64, I64]:
+        """Each key as a number: by itself, by its lane and bound, by its lane; all differ."""
+        n_keys = len(self.lane)
+        n_groups = (int(self.lane.max(initial=-1)) + 1) * len(Bound)
+        group = n_keys + self.lane * len(Bound) + self.bound
+        return np.arange(n_keys), group, n_keys + n_groups + self.lane
 
 
 class _Plan(NamedTuple):
@@ -167,6 +176,8 @@ def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: 
     GraphError
         If boxes and what is left out do not add up to the path: a bug in htagraph.
     """
+    if not len(dur_ns):
+        return Outline((), (), (), 0, 0, (), 0)
     lane, name = _in_order(lane), _as_printed(name)
     runs = _runs(lane.codes, bound, name.codes, dur_ns)
     box = _best_plan(runs).box
@@ -238,33 +249,34 @@ def _runs(lane: Codes, bound: Codes, name: Codes, dur_ns: I64) -> _Runs:
 
 def _best_plan(runs: _Runs) -> _Plan:
     """The boxes that tell most: plans are tried in the order of what they can be worth."""
-    n_keys = len(runs.lane)
-    key_ns = sum_by_code(runs.key, runs.dur_ns, n_keys)
-    named = largest(key_ns, MOST_BOXES)
+    own, *others = runs.codes
+    key_ns = sum_by_code(runs.key, runs.dur_ns, len(own))
+    longest = largest(key_ns, MOST_BOXES)
+    worth_of = np.repeat(_WORTH, [len(own), *(int(one.max(initial=-1)) + 1 for one in others)])
     options = []
-    for n_named in range(len(named), -1, -1):
-        code = _box_codes(runs, named[:n_named])
-        rest, rest_ns = _shortest_first(code[runs.key], runs.dur_ns, n_keys)
-        named_ns = int(key_ns[named[:n_named]].sum())
+    for code, n_named in product(others, _N_NAMED):
+        named = longest[:n_named]
+        drawn = _drawn_as(code, named, named[:0])
+        rest, rest_ns = _shortest_first(drawn[runs.key], runs.dur_ns, len(own))
         for n_out in range(len(rest) + (n_named > 0)):
-            worth = named_ns + _UNNAMED_WORTH * int(rest_ns[n_out:].sum())
-            options.append((worth, n_named, rest[:n_out]))
+            worth = key_ns[named].sum() + (worth_of[rest] * rest_ns)[n_out:].sum()
+            options.append((float(worth), code, named, rest[:n_out]))
     options.sort(key=lambda option: -option[0])
     best = _Plan(np.full(len(runs.key), -1), -1.0)
-    for worth, n_named, out in options:
+    for worth, *plan in options:
         if worth <= best.worth:
             break
-        code = _box_codes(runs, named[:n_named])
-        plan = _plan(runs, np.where(np.isin(code, out), -1, code))
-        best = plan if plan and plan.worth > best.worth else best
+        found = _plan(runs, _drawn_as(*plan), worth_of)
+        best = found if found and found.worth > best.worth else best
     return best
 
 
-def _box_codes(runs: _Runs, named: I64) -> I64:
-    """What each key is drawn as: itself if it has a name of its own, else its lane and bound."""
-    code = len(runs.lane) + runs.group
-    code[named] = named
-    return code
+def _drawn_as(code: I64, named: I64, out: I64) -> I64:
+    """The code that each key is drawn as: its own if it is named, -1 if it is left out."""
+    drawn = code.copy()
+    drawn[named] = named
+    drawn[np.isin(drawn, out)] = -1
+    return drawn
 
 
 def _shortest_first(code: I64, dur_ns: I64, n_keys: int) -> tuple[I64, I64]:
@@ -277,33 +289,34 @@ def _shortest_first(code: I64, dur_ns: I64, n_keys: int) -> tuple[I64, I64]:
     return rest[order], rest_ns[order]
 
 
-def _plan(runs: _Runs, code_of_key: I64) -> _Plan | None:
+def _plan(runs: _Runs, code_of_key: I64, worth_of: F64) -> _Plan | None:
     """Boxes of runs by the codes of their keys, -1 for none; None if they are far too many."""
     code = code_of_key[runs.key]
     kept = np.flatnonzero(code >= 0)
+    if len(_folded_boxes(code[kept[:_BEGINNING]])[0]) > _MOST_FOLDED:
+        return None
     drawn, box = _folded_boxes(code[kept])
     if len(drawn) > _MOST_FOLDED:
         return None
-    total_ns, n_keys = int(runs.dur_ns.sum()), len(runs.lane)
+    least_ns = _LEAST_SHARE * int(runs.dur_ns.sum())
     box_ns = sum_by_code(box, runs.dur_ns[kept], len(drawn))
-    lane = np.append(runs.lane, np.arange(int(runs.group.max()) + 1) // len(Bound))
+    lane = np.zeros(len(worth_of), dtype=np.int64)
+    lane[code_of_key] = runs.lane
+    final = np.arange(len(drawn))
     while len(drawn) > 1 and (
-        box_ns.min() < _LEAST_SHARE * total_ns
+        box_ns.min() < least_ns
         or len(drawn) > MOST_BOXES
         or arranged(np.unique(lane[drawn], return_inverse=True)[1].tolist()) is None
     ):
         stays = np.arange(len(drawn)) != box_ns.argmin()
         drawn, merged = _folded_boxes(drawn[stays])
-        moved = np.full(len(stays), -1)
-        moved[stays] = merged
-        box, box_ns = (
-            np.where(box < 0, -1, moved[box]),
-            sum_by_code(merged, box_ns[stays], len(drawn)),
-        )
+        box_ns = sum_by_code(merged, box_ns[stays], len(drawn))
+        moved = np.full(len(stays) + 1, -1)
+        moved[:-1][stays] = merged
+        final = moved[final]
     out = np.full(len(code), -1)
-    out[kept] = box
-    worth = np.where(drawn < n_keys, 1.0, _UNNAMED_WORTH) @ box_ns
-    return _Plan(out, float(worth))
+    out[kept] = final[box]
+    return _Plan(out, float(worth_of[drawn] @ box_ns))
 
 
 def _folded_boxes(code: I64) -> tuple[I64, I64]:
@@ -320,10 +333,11 @@ def _boxes(runs: _Runs, box: I64, used: I64, texts: Sequence[str]) -> tuple[Path
         own = np.flatnonzero(box == number)
         key = runs.key[own]
         names = sum_by_code(runs.name[key], runs.dur_ns[own], len(texts))
+        bounds = sum_by_code(runs.bound[key], runs.dur_ns[own], len(Bound))
         out.append(
             PathBox(
                 int(np.searchsorted(used, runs.lane[key[0]])),
-                Bound(runs.bound[key[0]]),
+                tuple(Bound(one) for one in largest(bounds, len(Bound)).tolist() if bounds[one]),
                 tuple(texts[one] for one in largest(names, _N_NAMES).tolist() if names[one]),
                 int(np.count_nonzero(names)),
                 len(own),

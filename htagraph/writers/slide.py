@@ -72,12 +72,12 @@ class Slide(NamedTuple):
         if not steps and side > 0 and not self._between(tail, head):
             return Route(((x, y - down), (x, to_y + down)), (x + 3, (y + to_y) / 2), is_right=True)
         if steps == 1:
-            label_y = y + along * (to_y - y) + _LEVEL * (abs(y - to_y) < down)
+            label_y = max(y, to_y) - along * abs(y - to_y) + _LEVEL * (abs(y - to_y) < down)
             corners = ((x + across, y), (gap, y), (gap, to_y), (to_x - across, to_y))
             return Route(corners, (middle, label_y))
         start, above = y - side * down / 2, to_y + down + _ABOVE / 2 + (gap - middle) / 3
         into = to_x + _INTO * across * (-np.sign(steps) if steps else side)
-        label = (middle, start + along * (above - start))
+        label = (middle, max(start, above) - along * abs(start - above))
         if side < 0:
             label = (x - across - _BETWEEN / 3, start + _LEVEL / 2)
         around = ((x + side * across, start), (gap, start), (gap, above), (into, above))
@@ -159,6 +159,8 @@ def arranged(lanes: Sequence[int]) -> Slide | None:
     >>> [(round(x), round(y)) for x, y in arranged([0, 0, 1, 0]).boxes]
     [(246, 405), (246, 304), (246, 127), (714, 405)]
     """
+    if not lanes:
+        return Slide((), (), (), 0, 0)
     best: tuple[float, list[Place]] | None = None
     area = HEIGHT - _TOP - _BOTTOM
     for most in range(1, len(lanes) + 1):

@@ -11,7 +11,7 @@ import pandas as pd
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, bound_in_words
-from htagraph.model.labels import name_label
+from htagraph.model.labels import name_label, track_name
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
@@ -94,7 +94,7 @@ def segment_details(
         "start": [f"+{human_duration(start - start_ns)}" for start in starts],
         "duration": [human_duration(dur) for dur in durs],
         "rank": ["" if rank < 0 else str(rank) for rank in ranks],
-        "on": [_track(track) for track in columns["track"]],
+        "on": [track_name(str(track)) for track in columns["track"]],
         "waited for": _waited_for(segments, shown),
         "rule": rules,
         "evidence": [
