@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
+    from htagraph.job.why import JobWhy
+    from htagraph.matches import Matches
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.stepwise import Stepwise, stepwise_verdict
     from htagraph.trace import Trace, load
+    from htagraph.why import Why
 
 __version__ = "0.1.0.dev0"
 
@@ -57,7 +60,9 @@ __all__ = [
     "JobPath",
     "JobScenario",
     "JobSummary",
+    "JobWhy",
     "KernelClass",
+    "Matches",
     "Report",
     "RunDiff",
     "RunProfile",
@@ -67,6 +72,7 @@ __all__ = [
     "Summary",
     "Trace",
     "TraceGraph",
+    "Why",
     "allow_tf32",
     "at_roof",
     "bandwidth",
@@ -120,7 +126,9 @@ _HOMES = {
     "JobPath": "job.path",
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
+    "JobWhy": "job.why",
     "KernelClass": "model.kinds",
+    "Matches": "matches",
     "Report": "reports.report",
     "RunDiff": "comparison.run_diff",
     "RunProfile": "comparison.run_profile",
@@ -130,6 +138,7 @@ _HOMES = {
     "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "Why": "why",
     "allow_tf32": "replay.roof_changes",
     "at_roof": "replay.roof_changes",
     "bandwidth": "replay.collective_changes",

@@ -205,7 +205,22 @@ class GraphError(HTAGraphError, RuntimeError):
 
 
 class QueryError(HTAGraphError, ValueError):
-    """A question is wrong."""
+    """A question is wrong.
+
+    Parameters
+    ----------
+    excerpt : str, optional
+        Lines that show the wrong place, with a mark below it; printed below the message.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, excerpt: str = "") -> None:
+        self.excerpt = excerpt
+        super().__init__(message, hint=hint)
+
+    def __str__(self) -> str:
+        """Message and hint, then the excerpt."""
+        lines = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
+        return f"{super().__str__()}{lines}"
 
 
 class WindowNotFoundError(QueryError, KeyError):

@@ -17,18 +17,21 @@ from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.find_event import find_event
 from htagraph.lookup.find_window import find_window
-from htagraph.lookup.matching import Hop, Pattern, find_matches
+from htagraph.lookup.matching import find_matches
+from htagraph.lookup.pattern_text import parse_pattern
+from htagraph.lookup.patterns import Hop, Pattern
 from htagraph.lookup.selecting import (
     Kinds,
     events_in,
     kind_mask,
     name_mask,
-    replayed_in,
+    named_under,
     under_mask,
     where_rows,
 )
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
+from htagraph.matches import Matches
 from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
@@ -42,6 +45,7 @@ from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
 from htagraph.questions import ARGS_READERS, Questions, check_options, question_of
 from htagraph.selection import Selection
+from htagraph.why import Why, why
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
@@ -248,20 +252,12 @@ class TraceGraph(Questions):
         if thread is not None:
             lanes = [lane for lane, tid in enumerate(dag.events.lanes.tid) if tid == thread]
             rows = rows[np.isin(dag.events.lane[rows], lanes)]
-        if under is not None:
-            tops = (
-                under.rows
-                if isinstance(under, Selection)
-                else np.flatnonzero(name_mask(dag, under))
-            )
-            is_top = np.zeros(len(dag.events), dtype=bool)
-            is_top[tops] = True
-            inside = under_mask(dag, is_top)
-            if not isinstance(under, Selection):
-                inside |= replayed_in(dag, under)
-            rows = rows[inside[rows]]
+        if isinstance(under, Selection):
+            rows = rows[under_mask(dag, np.isin(np.arange(len(dag.events)), under.rows))[rows]]
+        elif under is not None:
+            rows = rows[named_under(dag, under)[rows]]
         if on_path is not None:
-            rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
+            rows = rows[np.isin(rows, self._path_rows()) == on_path]
         return Selection(
             dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.origin
         )
@@ -290,30 +286,113 @@ class TraceGraph(Questions):
         event = find_event(self.dag, self.interval, what, instance=instance)
         return Selection(self.dag, self.interval, np.array([event]), self.origin)
 
-    def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
-        """Chains of events of the window that match patterns, linked by edges of given kinds.
+    def match(self, *pattern: str | Pattern | Hop) -> Matches:
+        """Chains of events of the window that fit a pattern.
 
         Parameters
         ----------
-        *chain : Pattern, and str or Hop, in turn
-            ``hg.op("aten::linear"), "LAUNCH", hg.kernel(), "STREAM", hg.kernel("nccl*")``.
+        *pattern : str, or Pattern and Hop in turn
+            A text, events with arrows between them: ``"op aten::linear -LAUNCH> kernel
+            -STREAM{1,3}> nccl* [dur>1ms]"``; or the same of objects: ``hg.op("aten::linear"),
+            "LAUNCH", hg.kernel(), hg.hop("STREAM", at_most=3), hg.kernel("nccl*")``.
 
         Returns
         -------
-        DataFrame
-            One row a match, one column a pattern (``op``, ``kernel``, ``kernel_2``): rows of the
-            event table.
+        Matches
 
         Raises
         ------
         QueryError
-            If patterns and edges do not alternate, or a kind does not exist.
+            If the text is no pattern: the error points at the character. If patterns and edges do
+            not alternate, or a kind does not exist.
+        TraceLimitError
+            If it has more than 16 million matches.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("none")).compile()
+        >>> found = graph.match("op aten::linear -LAUNCH> kernel -STREAM> kernel [dur>24.5us]")
+        >>> found.frame[["op", "kernel", "kernel_2_dur_ns"]]
+        op            kernel                  kernel_2_dur_ns
+        aten::linear  ampere_sgemm_128x64_nn          24.8 us
+        aten::linear  ampere_sgemm_128x64_nn          24.7 us
         """
-        return find_matches(self.dag, self._event_rows, chain)
+        first, *more = pattern or ("",)
+        chain = parse_pattern(first) if isinstance(first, str) and not more else pattern
+        found = find_matches(self.dag, self._event_rows, chain, self._path_rows)
+        return Matches(self.dag, self.interval, found, self.origin)
+
+    def _path_rows(self) -> I64:
+        """Events of the critical path; -1 where a segment has none."""
+        return self.critical_path().segments["event"].to_numpy()
 
     def critical_path(self) -> CriticalPath:
         """The critical path of the window: segments that tile it, each waits for the one before."""
         return CriticalPath(self.dag, self.interval, self.rank, self.origin)
+
+    def why(
+        self,
+        what: str | re.Pattern[str] | int | None = None,
+        *,
+        instance: int | None = None,
+        at_ns: int | None = None,
+        device: int | None = None,
+        end: bool = False,
+        depth: int | None = None,
+    ) -> Why:
+        """Why an event started only then: what it waited for, back to the start of its step.
+
+        Parameters
+        ----------
+        what : str, re.Pattern or int, optional
+            Name, glob or regex of an event of the window, or its row; a time from the start of the
+            trace (``"12.3ms"``), as `at_ns`. By default the end of the window, whose chain is its
+            critical path.
+        instance : int, optional
+            Which of several events with this name, in order of time; negative from the end. By
+            default the first, with a warning.
+        at_ns : int, optional, unit=ns
+            A time, as in `events`: why is the device idle here? The chain leads to the work that
+            runs then, or comes next.
+        device : int, optional
+            With a time, which device; any by default.
+        end : bool, default=False
+            Why it ended only then.
+        depth : int, optional
+            Edges to go back; by default, to the start of the step, else of the window.
+
+        Returns
+        -------
+        Why
+
+        Raises
+        ------
+        QueryError
+            If there is no such event.
+
+        Warns
+        -----
+        AmbiguousWindowWarning
+            If several events match, and `instance` does not say which.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("sync_in_loop")).compile()
+        >>> found = graph.why("*gemm*", instance=-1)
+        >>> int(found.chain["dur_ns"].sum()) == found.dur_ns
+        True
+        """
+        return why(
+            self.critical_path(),
+            what,
+            instance=instance,
+            at_ns=at_ns,
+            device=device,
+            end=end,
+            depth=depth,
+        )
 
     def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer for the window."""

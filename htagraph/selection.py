@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +16,15 @@ from htagraph.algorithms.spread import ancestors, descendants
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.edges import edge_frame
-from htagraph.lookup.matching import Hop, Pattern, linked_events
+from htagraph.lookup.matching import linked_events
+from htagraph.lookup.patterns import Hop, Pattern
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES, EVENTS
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.recording import Origin
+from htagraph.model.symbols import Names
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.writers.answering import answers
@@ -162,8 +163,7 @@ class Selection:
         kind : str
             An `EdgeKind` (``"LAUNCH"``), or ``"CHILD"``.
         """
-        tail, head = linked_events(self.dag, kind)
-        return self._of(head[self._mask()[tail]])
+        return self._of(linked_events(self.dag, [kind], tails=self._mask()).head)
 
     def back(self, kind: str) -> Selection:
         """The events from which edges of a kind lead to these.
@@ -174,8 +174,7 @@ class Selection:
             An `EdgeKind`, or ``"CHILD"``. By ``LAUNCH``, device work leads back to its call and to
             all that enclose it.
         """
-        tail, head = linked_events(self.dag, kind)
-        return self._of(tail[self._mask()[head]])
+        return self._of(linked_events(self.dag, [kind], heads=self._mask()).tail)
 
     def children(self) -> Selection:
         """The events directly below these; of a launch call, its device work."""
@@ -357,46 +356,76 @@ class Selection:
         )
 
 
-def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+def op(
+    name: Names | None = None,
+    *,
+    where: str | None = None,
+    under: Names | None = None,
+    on_path: bool | None = None,
+) -> Pattern:
     """A pattern for a host operator.
 
     Parameters
     ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
+    name : str, re.Pattern, or tuple of them, optional
+        Glob or regex, or several of which one has to match.
     where : str, optional
         Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
+    under : as name, optional
+        Below these in the call tree: nested in them, or launched from there.
+    on_path : bool, optional
+        On the window's critical path, or not.
 
     Returns
     -------
     Pattern
     """
-    return Pattern("op", name, where)
+    return Pattern("op", name, where, under, on_path)
 
 
-def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+def kernel(
+    name: Names | None = None,
+    *,
+    where: str | None = None,
+    under: Names | None = None,
+    on_path: bool | None = None,
+) -> Pattern:
     """A pattern for a device kernel; parameters are those of `op`."""
-    return Pattern("kernel", name, where)
+    return Pattern("kernel", name, where, under, on_path)
 
 
-def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+def launch(
+    name: Names | None = None,
+    *,
+    where: str | None = None,
+    under: Names | None = None,
+    on_path: bool | None = None,
+) -> Pattern:
     """A pattern for an API call that launched device work; parameters are those of `op`."""
-    return Pattern("launch", name, where)
+    return Pattern("launch", name, where, under, on_path)
 
 
-def collective(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+def collective(
+    name: Names | None = None,
+    *,
+    where: str | None = None,
+    under: Names | None = None,
+    on_path: bool | None = None,
+) -> Pattern:
     """A pattern for a communication kernel; parameters are those of `op`."""
-    return Pattern("collective", name, where)
+    return Pattern("collective", name, where, under, on_path)
 
 
-def hop(kind: str, *, at_least: int = 1, at_most: int = 1) -> Hop:
-    """A hop along edges of a kind, taken several times.
+def hop(kind: str = "", *, at_least: int = 1, at_most: int = 1, backward: bool = False) -> Hop:
+    """A hop along edges of some kinds, taken several times.
 
     Parameters
     ----------
-    kind : str
-        An `EdgeKind`, or ``"CHILD"``.
+    kind : str, optional
+        An `EdgeKind`, or ``"CHILD"``, or several with ``|`` between them; any edge by default.
     at_least, at_most : int, default=1
+    backward : bool, default=False
+        From the head of the edges to their tail.
 
     Returns
     -------
@@ -405,6 +434,6 @@ def hop(kind: str, *, at_least: int = 1, at_most: int = 1) -> Hop:
     Raises
     ------
     QueryError
-        If the numbers are in the wrong order.
+        If a kind does not exist, or the numbers are in the wrong order.
     """
-    return Hop(kind, at_least, at_most)
+    return Hop(kind, at_least, at_most, backward)

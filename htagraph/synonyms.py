@@ -16,6 +16,7 @@ _MOST = 3
 VERBS_OF_ANSWERS = {
     "report": "verdict",
     "path": "path",
+    "why": "why",
     "what-if": "what_if",
     "diff": "diff",
     "hang": "hang",

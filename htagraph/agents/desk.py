@@ -119,4 +119,4 @@ def _text_of(error: HTAGraphError) -> str:
     """The text of an error, with the hint for a client if it has to choose a capture."""
     if isinstance(error, CaptureNotChosenError):
         return f"{error.message} Hint: `captures` lists them, capture=N chooses."
-    return str(error)
+    return HTAGraphError.__str__(error) if isinstance(error, QueryError) else str(error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import warnings
 from dataclasses import fields
 from typing import Any, Literal, NoReturn
 
@@ -27,7 +28,7 @@ from htagraph.comparison.diff import run_profile
 from htagraph.comparison.limits import DEFAULT_FAIL_ABOVE, Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile, is_baseline
-from htagraph.errors import QueryError, one_of
+from htagraph.errors import AmbiguousWindowWarning, QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.dumps import load_dumps
@@ -50,6 +51,7 @@ from htagraph.scenario import what_if
 from htagraph.synonyms import targets_of
 
 _SEGMENT = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
+_NEXT_LATEST = ("next_name", "next_kind", "next_slack_ns")
 _KERNELS = (
     *("rank", "group", "class", "sum_ns", "share", "on_path_ns"),
     *("n_kernels", "mean_ns", "max_ns"),
@@ -140,6 +142,40 @@ class PathTool(TableTool, RunTool):
             frame = groups(by=self.by).rename_axis(self.by).reset_index()
         head = {"window": path_window(found)}
         return self.fitted(head, self.rows(self.by, frame), notes_part(target.notes))
+
+
+class WhyTool(TableTool, RunTool):
+    """Say why an event started only then: the chain of what it waited for, on other ranks, too."""
+
+    name = "why"
+    what: str = Field(
+        description="Event by name, glob, regex or row; or a time from the start of the trace "
+        "(12.3ms): why is the device idle then?"
+    )
+    rank: int = Field(0, ge=0, description="Of a job: the rank that the event is on.")
+    instance: int | None = Field(None, description="Which of several; -1: the last.")
+    end: bool = Field(False, description="Why it ended only then.")
+
+    def answer(self, session: Session) -> dict[str, Any]:
+        """The chain in sentences, and its segments, the latest first."""
+        target = self.target(session)
+        begin_stage("Following the chain")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AmbiguousWindowWarning)
+            found = (
+                target.job.why(self.rank, self.what, instance=self.instance, end=self.end)
+                if target.is_job
+                else target.graph.why(self.what, instance=self.instance, end=self.end)
+            )
+        frame = found.chain if isinstance(found, CriticalPath) else found.segments[::-1]
+        shown = [name for name in ("rank", *_SEGMENT[:-1], *_NEXT_LATEST) if name in frame]
+        said = [plain(one, longest=None) for one in found.sentences]
+        return self.fitted(
+            {"window": path_window(found)},
+            Part("sentences", said, len(said), _MORE),
+            notes_part([*(str(one.message) for one in caught), *target.notes]),
+            self.rows("chain", frame[shown]),
+        )
 
 
 class KernelsTool(TableTool, RunTool):
@@ -383,7 +419,16 @@ def _head(run: TraceGraph | Job) -> dict[str, Any]:
 TOOLS: dict[str, type[Tool]] = {
     tool.name: tool
     for tool in (
-        *(CapturesTool, VerdictTool, PathTool, KernelsTool, WhatIfTool, DiffTool, HangTool),
+        *(
+            CapturesTool,
+            VerdictTool,
+            PathTool,
+            WhyTool,
+            KernelsTool,
+            WhatIfTool,
+            DiffTool,
+            HangTool,
+        ),
         *(QuestionsTool, AskTool),
     )
 }

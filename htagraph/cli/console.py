@@ -17,7 +17,12 @@ from rich.segment import Segment
 from rich.table import Column
 from rich.text import Text
 
-from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
+from htagraph.errors import (
+    CaptureNotChosenError,
+    HTAGraphError,
+    HTAGraphWarning,
+    QueryError,
+)
 from htagraph.model.labels import printable
 from htagraph.model.progress import Progress, listening
 
@@ -77,14 +82,15 @@ def print_notes(console: Console, notes: Iterable[str]) -> None:
 
 
 def complain(error: HTAGraphError) -> None:
-    """Print an error in one line, after the table that it refers to."""
+    """Print an error in one line, after the table that it refers to and above its excerpt."""
     console = notices()
-    text = str(error)
+    text = HTAGraphError.__str__(error) if isinstance(error, QueryError) else str(error)
     if isinstance(error, CaptureNotChosenError):
-        text = HTAGraphError.__str__(error)
         console.print(error.listing, markup=False)
     # At once, or the output of a worker may come between.
     console.print(Text.assemble(("error:", "bold red"), " ", " ".join(text.split())))
+    for line in getattr(error, "excerpt", "").splitlines():
+        console.print(f"    {line}", markup=False)
 
 
 @contextmanager

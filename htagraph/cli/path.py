@@ -94,7 +94,7 @@ def path(
         parts = _parts(found, by)
         if out is not None:
             begin_stage(f"Writing {out}")
-            _write(found, out)
+            write_path(found, out)
     console, aside = output(), notices(quiet=quiet)
     if form is Format.TABLE:
         print_sentence(console, _headline(found, window), style="bold")
@@ -139,7 +139,7 @@ def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame | Columns:
     return found.breakdown(by=key).reset_index()
 
 
-def _write(found: CriticalPath | JobPath, out: Path) -> None:
+def write_path(found: CriticalPath | JobPath, out: Path) -> None:
     """Write the path in the format that the ending of the file names."""
     suffix = Path(out.name.removesuffix(".gz")).suffix
     writers: dict[str, Callable[[Path], Any]] = {".pftrace": found.to_perfetto}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -51,6 +52,7 @@ from htagraph.job.rehearsal import JobRehearsal, replay_requests
 from htagraph.job.stragglers import by_part, pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
+from htagraph.job.why import JobWhy, job_why
 from htagraph.job.windows import job_window
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import DAMAGE, OPPORTUNITIES, QUALITY
@@ -549,6 +551,51 @@ class Job(Questions):
             If a rank on the path can no longer be read.
         """
         return JobPath.along(self._route, self.timeline)
+
+    def why(
+        self,
+        rank: int,
+        what: str | re.Pattern[str] | int | None = None,
+        *,
+        instance: int | None = None,
+        at_ns: int | None = None,
+        device: int | None = None,
+        end: bool = False,
+    ) -> JobWhy:
+        """Why an event of a rank started only then: what it waited for, on other ranks, too.
+
+        Where a rank waited in a collective, the chain continues on the rank that came last. It goes
+        back to the start of the event's step on its own rank.
+
+        Parameters
+        ----------
+        rank : int
+        what, instance, at_ns, device, end
+            As for `TraceGraph.why`; times are on the clock of the rank.
+
+        Returns
+        -------
+        JobWhy
+
+        Raises
+        ------
+        RankNotFoundError
+            If there is no such rank.
+        QueryError
+            If there is no such event, or no clock aligns the rank with others.
+        RankFailedError
+            If a rank of the chain can no longer be read.
+        """
+        graph = self[rank]
+        if rank not in self.timeline.aligned:
+            raise QueryError(
+                f"no clock aligns rank {rank} with the others.", hint=f"job[{rank}].why(…)."
+            )
+        found = graph.why(what, instance=instance, at_ns=at_ns, device=device, end=end)
+        own = rank_ends(replace(graph, asked=found.window))
+        if self.graphs.kept:
+            own = own.later(self.summaries[rank].n_left_out)
+        return job_why(self.timeline, self._ends_in(self.graphs.window), rank, own, found)
 
     @property
     def is_unmatched(self) -> bool:

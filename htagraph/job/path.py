@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -119,7 +119,7 @@ class JobPath:
     timeline: Timeline
 
     @classmethod
-    def along(cls, route: JobRoute, timeline: Timeline) -> JobPath:
+    def along(cls, route: JobRoute, timeline: Timeline) -> Self:
         """Find the path along a route; only ranks that it visits are opened.
 
         Raises

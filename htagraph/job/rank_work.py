@@ -12,6 +12,7 @@ import pandas as pd
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_paths
 from htagraph.explain.path_sums import path_sums
+from htagraph.explain.waited_for import Stretch, stretches
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.lateness import RankTimes
@@ -65,6 +66,14 @@ def path_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> pd.Da
     ends = np.cumsum([window.dur_ns for window in windows])
     place = np.searchsorted(ends, np.cumsum(segments["dur_ns"].to_numpy(np.int64)))
     return segments.assign(rank_segment=numbers[place])
+
+
+def told_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> dict[int, list[Stretch]]:
+    """The last stretches of the path in each rank segment, in words, latest first."""
+    return {
+        number: stretches(graph.dag, window)
+        for number, window in zip(numbers.tolist(), windows, strict=True)
+    }
 
 
 def attributed_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> pd.DataFrame:

@@ -45,6 +45,7 @@ later ones. A limit of memory: test_find_window asks for both sides of it."""
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = r"(-?\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
 _TIMES = re.compile(rf"{_TIME}:\s?{_TIME}")
+_MOMENT = re.compile(_TIME.removesuffix("?"))
 _NUMBER = re.compile(r"\d{1,18}")
 
 
@@ -90,6 +91,18 @@ def times_in(window: str) -> tuple[int, int] | None:
         what = "is empty" if end_ns == start_ns else "ends before it starts"
         raise QueryError(f"the window {window!r} {what}.", hint="give START:END.")
     return start_ns, end_ns
+
+
+def moment_in(text: str) -> int | None:
+    """A time from the start of a trace, in ns, with its unit; None for any other text.
+
+    Examples
+    --------
+    >>> moment_in("12.3ms"), moment_in("12"), moment_in("gemm")
+    (12300000, None, None)
+    """
+    found = _MOMENT.fullmatch(text)
+    return None if found is None else _nanoseconds(*found.groups())
 
 
 def _nanoseconds(whole: str, part: str | None, unit: str | None) -> int:

@@ -1,136 +1,177 @@
-"""Chains of typed patterns: which events follow each other along which edges."""
+"""Chains of events that match a pattern: which events follow each other along which edges."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from htagraph.algorithms.ancestors import depths
 from htagraph.algorithms.gather import ranges
 from htagraph.errors import QueryError, TraceLimitError
-from htagraph.lookup.selecting import kind_mask, name_mask, tree_parent, where_rows
+from htagraph.lookup.patterns import ANY, CHILD, Hop, Pattern
+from htagraph.lookup.selecting import tree_parent
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 
-CHILD = "CHILD"
-"""The hop from a host event to what it directly encloses, or to what it launched itself."""
-
-_MOST_HOPS = 64
-"""Edges that one hop may follow; a typing error would run for hours. A limit of time."""
 _MOST_PAIRS = 1 << 27
 """Pairs of host events and device work under them: 2 GB. A limit of memory."""
+_MOST_MATCHES = 1 << 24
+"""Matches, and pairs of events that a repeated hop joins: 130 MB a column. A limit of memory."""
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """Conditions on an event of a chain, as for `TraceGraph.select`."""
+class Links(NamedTuple):
+    """Pairs of different events that edges join, with the row of the edge, -1 for none."""
 
-    kind: str
-    name: str | re.Pattern[str] | None = None
-    where: str | None = None
+    tail: I64
+    head: I64
+    edge: I64
 
-    def mask(self, dag: Dag, rows: I64) -> Bools:
-        """Whether each event matches and is in `rows`."""
-        wanted = kind_mask(dag, self.kind)
-        if self.name is not None:
-            wanted = wanted & name_mask(dag, self.name)
-        kept = rows[wanted[rows]]
-        if self.where is not None:
-            kept = where_rows(dag, kept, self.where)
-        mask = np.zeros(len(dag.events), dtype=bool)
-        mask[kept] = True
-        return mask
+    def take(self, rows: I64 | Bools) -> Links:
+        """Some of the pairs."""
+        return Links(self.tail[rows], self.head[rows], self.edge[rows])
 
+    @classmethod
+    def concat(cls, parts: Iterable[Links]) -> Links:
+        """The pairs of several."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(*map(np.concatenate, zip((none,) * 3, *parts, strict=True)))
 
-@dataclass(frozen=True)
-class Hop:
-    """An `EdgeKind`, or ``CHILD``, followed at least and at most so many times."""
-
-    kind: str
-    at_least: int = 1
-    at_most: int = 1
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        if not 0 <= self.at_least <= self.at_most <= _MOST_HOPS:
-            raise QueryError(
-                f"a hop cannot follow {self.at_least} to {self.at_most} edges.",
-                hint=f"0 <= at_least <= at_most <= {_MOST_HOPS}.",
-            )
+    @property
+    def reversed(self) -> Links:
+        """The same pairs, from head to tail."""
+        return Links(self.head, self.tail, self.edge)
 
 
-def _launched_under(dag: Dag) -> tuple[I64, I64]:
-    """Pairs of a device event and each host event above its launch: host, device."""
-    device = np.flatnonzero(dag.launch >= 0)
+class Found(NamedTuple):
+    """The matches of a chain: of each pattern the events, of each hop the edges, -1 for none.
+
+    A hop has edges unless it is `CHILD`, which is nesting.
+    """
+
+    pattern: str
+    names: tuple[str, ...]
+    events: tuple[I64, ...]
+    edges: tuple[I64, ...]
+    has_edges: tuple[bool, ...]
+
+
+def _launched_under(dag: Dag, tails: Bools, heads: Bools) -> Links:
+    """Each device event with each host event above its launch, and the edge of the launch."""
+    device = np.flatnonzero((dag.launch >= 0) & heads)
     above = dag.launch[device].astype(np.int64)
     if depths(dag.parent, above).sum() > _MOST_PAIRS:
         raise TraceLimitError(
             f"device work lies under more than {_MOST_PAIRS:,} host events, counted once for each.",
             hint="graph.edges has each launch once.",
         )
-    tails, heads = [], []
+    edge_of = np.full(len(dag.events), -1)
+    launches = np.flatnonzero(dag.edges.kind == EdgeKind.LAUNCH)
+    edge_of[dag.edges.head[launches] >> 1] = launches
+    parts = []
     while len(device):
-        tails.append(above)
-        heads.append(device)
+        kept = tails[above]
+        parts.append(Links(above[kept], device[kept], edge_of[device[kept]]))
         above = dag.parent[above].astype(np.int64)
         device, above = device[above >= 0], above[above >= 0]
-    none = np.empty(0, dtype=np.int64)
-    return np.concatenate([none, *tails]), np.concatenate([none, *heads])
+    return Links.concat(parts)
 
 
-def linked_events(dag: Dag, kind: str) -> tuple[I64, I64]:
-    """Pairs of different events that edges of a kind join, or `CHILD`.
+def linked_events(
+    dag: Dag, kinds: Sequence[str], tails: Bools | None = None, heads: Bools | None = None
+) -> Links:
+    """Pairs of different events that edges of some kinds join, or `CHILD`; tails to heads only.
 
     LAUNCH joins a host event with the device work launched anywhere under it, so that an operator
     leads to its kernels.
     """
-    if kind.upper() == CHILD:
+    every = np.ones(len(dag.events), dtype=bool)
+    tails, heads = every if tails is None else tails, every if heads is None else heads
+    wanted = [EdgeKind.parse(kind) for kind in kinds if kind.upper() != CHILD]
+    parts = [_launched_under(dag, tails, heads)] if EdgeKind.LAUNCH in wanted else []
+    rows = np.flatnonzero(among(dag.edges.kind, {*wanted} - {EdgeKind.LAUNCH}))
+    tail, head = dag.edges.tail[rows] >> 1, dag.edges.head[rows] >> 1
+    kept = np.flatnonzero((tail != head) & tails[tail] & heads[head])
+    parts.append(Links(tail[kept].astype(np.int64), head[kept].astype(np.int64), rows[kept]))
+    if len(wanted) < len(kinds):
         parent = tree_parent(dag)
-        head = np.flatnonzero(parent >= 0)
-        return parent[head], head
-    wanted = EdgeKind.parse(kind)
-    if wanted == EdgeKind.LAUNCH:
-        return _launched_under(dag)
-    rows = dag.edges.kind == wanted
-    tail, head = (
-        dag.edges.tail[rows].astype(np.int64) >> 1,
-        dag.edges.head[rows].astype(np.int64) >> 1,
-    )
-    return tail[tail != head], head[tail != head]
+        child = np.flatnonzero((parent >= 0) & heads)
+        child = child[tails[parent[child]]]
+        parts.append(Links(parent[child], child, np.full(len(child), -1)))
+    return Links.concat(parts)
 
 
-def _join(at: I64, tail: I64, head: I64) -> tuple[I64, I64]:
-    """Position in `at` and head of every pair whose tail is there."""
-    order = np.argsort(tail, kind="stable")
-    tail, head = tail[order], head[order]
-    first, last = np.searchsorted(tail, at, side="left"), np.searchsorted(tail, at, side="right")
-    counts = last - first
-    source = np.repeat(np.arange(len(at)), counts)
-    return source, head[ranges(first, counts)]
+def _limited(n: float, what: str) -> None:
+    """Check a number of rows before memory is used for them."""
+    if n > _MOST_MATCHES:
+        raise TraceLimitError(
+            f"the pattern has {n:,.0f} {what}; {_MOST_MATCHES:,} are the most.",
+            hint="narrow it with names, conditions ([dur>1ms]) or a window.",
+        )
 
 
-def _follow(dag: Dag, at: I64, hop: Hop) -> tuple[I64, I64]:
-    """Position in `at` and event for every event that the hop leads to; each pair once."""
-    tail, head = linked_events(dag, hop.kind)
-    source, event = np.arange(len(at)), at
-    found = [(source, event)] if hop.at_least == 0 else []
-    for taken in range(1, hop.at_most + 1):
-        position, event = _join(event, tail, head)
-        source = source[position]
+class _ByTail:
+    """Links of each tail in order of the start of their heads."""
+
+    def __init__(self, dag: Dag, links: Links) -> None:
+        order = np.argsort(dag.events.ts_ns[links.head], kind="stable")
+        self.links = links.take(order[np.argsort(links.tail[order], kind="stable")])
+        self.counts = np.bincount(links.tail, minlength=len(dag.events))
+        self.first = np.cumsum(self.counts) - self.counts
+
+    def following(self, at: I64) -> tuple[I64, Links]:
+        """Position in `at` and link of every pair whose tail is there."""
+        counts = self.counts[at]
+        _limited(counts.sum(), "pairs of events")
+        return np.repeat(np.arange(len(at)), counts), self.links.take(
+            ranges(self.first[at], counts)
+        )
+
+
+def _repeated(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
+    """Pairs of events joined by so many edges, each with the last edge of its shortest chain."""
+    links = linked_events(dag, hop.kinds)
+    step = _ByTail(dag, links.reversed if hop.backward else links)
+    n = len(dag.events)
+    at = np.flatnonzero(tails)
+    front = Links(at, at, np.full(len(at), -1))
+    known = np.empty(0, dtype=np.int64)
+    found = []
+    for taken in range(hop.at_most + 1):
+        if taken:
+            position, links = step.following(front.head)
+            front = Links(front.tail[position], links.head, links.edge)
+        # From a pair that was already found with fewer edges, all that is ahead was followed.
+        key, first = np.unique(front.tail * n + front.head, return_index=True)
+        new = ~np.isin(key, known, assume_unique=True)
+        front = front.take(first[new])
         if taken >= hop.at_least:
-            found.append((source, event))
-    sources, events = (np.concatenate(part) for part in zip(*found, strict=True))
-    pairs = np.unique(np.stack([sources, events]), axis=1)
-    return pairs[0], pairs[1]
+            known = np.concatenate([known, key[new]])
+            _limited(len(known), "pairs of events")
+            found.append(front.take(heads[front.head]))
+        if not len(front.head):
+            break
+    return Links.concat(found)
 
 
-def find_matches(dag: Dag, rows: I64, chain: Sequence[Pattern | Hop | str]) -> pd.DataFrame:
-    """Ways in which events match a chain.
+def _hop_links(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
+    """Pairs of events that a hop leads from and to."""
+    if (hop.at_least, hop.at_most) != (1, 1):
+        return _repeated(dag, hop, tails, heads)
+    if hop.backward:
+        return linked_events(dag, hop.kinds, heads, tails).reversed
+    return linked_events(dag, hop.kinds, tails, heads)
+
+
+def find_matches(
+    dag: Dag, rows: I64, chain: Sequence[Pattern | Hop | str], path: Callable[[], I64]
+) -> Found:
+    """Ways in which events match a chain, in order of the starts of their events.
+
+    Pairs are narrowed from both ends and the matches counted, before any is built.
 
     Parameters
     ----------
@@ -138,30 +179,51 @@ def find_matches(dag: Dag, rows: I64, chain: Sequence[Pattern | Hop | str]) -> p
         Events that may take part.
     chain : sequence
         Patterns and hops in turn; begins and ends with a pattern. A text is a hop of one edge.
-
-    Returns
-    -------
-    DataFrame
-        A row per match, a column per pattern with the event. Columns are named by the pattern's
-        kind, numbered from the second of a kind (``op``, ``kernel``, ``kernel_2``).
+    path : callable
+        Gives the events of the critical path.
     """
-    patterns, hops = list(chain[0::2]), list(chain[1::2])
-    well_formed = len(chain) % 2 == 1 and all(isinstance(item, Pattern) for item in patterns)
-    if not well_formed or any(isinstance(item, Pattern) for item in hops):
+    patterns = [item for item in chain[0::2] if isinstance(item, Pattern)]
+    hops = [
+        item if isinstance(item, Hop) else Hop(str(item))
+        for item in chain[1::2]
+        if not isinstance(item, Pattern)
+    ]
+    if len(chain) % 2 == 0 or len(patterns) + len(hops) < len(chain):
         raise QueryError(
             "patterns and edges do not alternate.",
             hint='for example op("aten::linear"), "LAUNCH", kernel().',
         )
-    columns = [np.flatnonzero(patterns[0].mask(dag, rows))]  # type: ignore[union-attr]
-    for hop, pattern in zip(hops, patterns[1:], strict=True):
-        source, event = _follow(dag, columns[-1], hop if isinstance(hop, Hop) else Hop(str(hop)))
-        kept = pattern.mask(dag, rows)[event]  # type: ignore[union-attr]
-        columns = [column[source[kept]] for column in columns]
-        columns.append(event[kept])
-    names: list[str] = []
+    n = len(dag.events)
+    masks = [pattern.mask(dag, rows, path) for pattern in patterns]
+    links: list[Links] = []
+    for place, hop in enumerate(hops):
+        links.append(_hop_links(dag, hop, *masks[place : place + 2]))
+        masks[place + 1] = np.bincount(links[-1].head, minlength=n) > 0
+    ways = masks[-1].astype(float)
+    for place in reversed(range(len(links))):
+        links[place] = links[place].take(ways[links[place].head] > 0)
+        ways = np.bincount(links[place].tail, ways[links[place].head], minlength=n).astype(float)
+    _limited(ways.sum(), "matches")
+    first = np.flatnonzero(ways)
+    events = [first[np.argsort(dag.events.ts_ns[first], kind="stable")]]
+    edges: list[I64] = []
+    for pairs in links:
+        source, following = _ByTail(dag, pairs).following(events[-1])
+        events = [column[source] for column in events]
+        edges = [column[source] for column in edges]
+        events.append(following.head)
+        edges.append(following.edge)
+    has_edges = tuple(hop.kinds != [CHILD] for hop in hops)
+    text = " ".join(f"{hop} {pattern}" for hop, pattern in zip(("", *hops), patterns, strict=True))
+    return Found(text.strip(), _names(patterns), tuple(events), tuple(edges), has_edges)
+
+
+def _names(patterns: Sequence[Pattern]) -> tuple[str, ...]:
+    """Names of the events of a match by their kind, numbered from the second of a kind."""
+    seen: Counter[str] = Counter()
+    names = []
     for pattern in patterns:
-        kind = pattern.kind  # type: ignore[union-attr]
-        seen = sum(name.rsplit("_", 1)[0] == kind or name == kind for name in names)
-        names.append(kind if not seen else f"{kind}_{seen + 1}")
-    frame = pd.DataFrame(dict(zip(names, columns, strict=True)))
-    return frame.sort_values(names, kind="stable", ignore_index=True)
+        kind = ANY if len(pattern.kinds) > 1 else pattern.kinds[0]
+        seen[kind] += 1
+        names.append(kind if seen[kind] == 1 else f"{kind}_{seen[kind]}")
+    return tuple(names)

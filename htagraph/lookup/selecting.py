@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,6 +13,7 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.captured import CAPTURED_LAUNCH
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.symbols import Names
 from htagraph.model.window import Window
 
 Kinds = str | EventKind | Iterable[str | EventKind]
@@ -67,7 +67,7 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bools:
     return mask
 
 
-def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bools:
+def name_mask(dag: Dag, name: Names) -> Bools:
     """Whether the name of each event matches a glob or regex (see `compile_pattern`)."""
     return dag.events.named(dag.events.symbols.named(name))
 
@@ -83,7 +83,12 @@ def under_mask(dag: Dag, tops: Bools) -> Bools:
     return nearest(parent, parent, tops) >= 0
 
 
-def replayed_in(dag: Dag, name: str | re.Pattern[str]) -> Bools:
+def named_under(dag: Dag, name: Names) -> Bools:
+    """Whether each event is below those of a name, or was captured there."""
+    return under_mask(dag, name_mask(dag, name)) | replayed_in(dag, name)
+
+
+def replayed_in(dag: Dag, name: Names) -> Bools:
     """Whether each event is work of a replayed graph that an operator of this name captured."""
     calls, found = dag.unrolled, np.zeros(len(dag.events), dtype=bool)
     if calls is not dag:

@@ -49,6 +49,7 @@ __all__ = [
     "STEPS",
     "STEP_DIFF",
     "STEP_SHARES",
+    "WHY",
 ]
 
 
@@ -131,6 +132,17 @@ SEGMENTS = schema(
         "is_inferred": "the rule infers the edge from order and times, not from a record",
     },
     first="start_ns dur_ns bound name track op rule is_inferred",
+)
+
+WHY = schema(
+    "WHY",
+    {
+        **SEGMENTS.columns,
+        "next_name": name("what it had to wait for, too: the next latest; empty for nothing else"),
+        "next_kind": label("edge from there", unit="EdgeKind", dtype="object"),
+        "next_slack_ns": duration("how much earlier that arrived", dtype="float64"),
+    },
+    first="start_ns dur_ns bound name track kind rule next_name next_kind next_slack_ns",
 )
 
 ATTRIBUTED_TIME = schema(

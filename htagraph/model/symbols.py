@@ -19,6 +19,9 @@ from htagraph.model.labels import CUT, is_printed_as
 _FEW, _MOST_OPEN = 8, 4
 _REGEX_ONLY = re.compile(r"[\^$|(){}+\\]|\.\*|\.\+")
 
+Names = str | re.Pattern[str] | tuple[str | re.Pattern[str], ...]
+"""A glob or a regex for names, or several, of which one has to match."""
+
 
 def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
     """Test of names by a glob (``"nccl*"``, whole name) or a compiled regex (searched).
@@ -37,18 +40,30 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
     if isinstance(pattern, re.Pattern):
         return lambda name: pattern.search(name) is not None
     if _REGEX_ONLY.search(pattern):
-        try:
-            regex = re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as exc:
-            raise QueryError(f"{pattern!r} is no regular expression: {exc}.") from exc
-        if _may_take_forever(pattern):
-            raise QueryError(
-                f"{pattern!r} repeats what repeats or has alternatives: it may take for ever.",
-                hint="write it without that, or as a glob: 'nccl*'.",
-            )
+        regex = checked_regex(pattern)
         return lambda name: name == pattern or regex.search(name) is not None
     glob = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
     return lambda name: glob.match(name) is not None
+
+
+def checked_regex(text: str) -> re.Pattern[str]:
+    """A regular expression that can be searched for in any name in bounded time.
+
+    Raises
+    ------
+    QueryError
+        If it is none, or may take for ever.
+    """
+    try:
+        regex = re.compile(text)
+    except (re.error, RecursionError, OverflowError) as exc:
+        raise QueryError(f"{text!r} is no regular expression: {exc}.") from exc
+    if _may_take_forever(text):
+        raise QueryError(
+            f"{text!r} repeats what repeats or has alternatives: it may take for ever.",
+            hint="write it without that, or as a glob: 'nccl*'.",
+        )
+    return regex
 
 
 def _may_take_forever(pattern: str) -> bool:
@@ -161,8 +176,11 @@ class SymbolTable:
             self._searched[pattern] = found
         return self._searched[pattern]
 
-    def named(self, pattern: str | re.Pattern[str]) -> Bools:
+    def named(self, pattern: Names) -> Bools:
         """Whether each string matches a glob or regex; if none does, whether it is printed so."""
+        if isinstance(pattern, tuple):
+            some: Bools = np.logical_or.reduce([self.named(one) for one in pattern])
+            return some
         if not isinstance(pattern, str):
             return self.mask(compile_pattern(pattern))
         is_cut = CUT in pattern and self.code(pattern) < 0

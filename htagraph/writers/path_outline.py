@@ -30,7 +30,7 @@ from htagraph.writers.slide import arranged
 MOST_BOXES = 24
 """Boxes of a path, besides the one that counts the rest: more are not read on a slide. Chosen."""
 _LEAST_SHARE = 0.01
-"""Share of the path below which a box is left out, chosen.
+"""Share of the path that a box must be worth, chosen.
 
 Pinned by `test_path_outline.py::test_what_is_below_one_percent_is_counted`.
 """
@@ -304,11 +304,11 @@ def _plan(runs: _Runs, code_of_key: I64, worth_of: F64) -> _Plan | None:
     lane[code_of_key] = runs.lane
     final = np.arange(len(drawn))
     while len(drawn) > 1 and (
-        box_ns.min() < least_ns
+        (worth_of[drawn] * box_ns).min() < least_ns
         or len(drawn) > MOST_BOXES
         or arranged(np.unique(lane[drawn], return_inverse=True)[1].tolist()) is None
     ):
-        stays = np.arange(len(drawn)) != box_ns.argmin()
+        stays = np.arange(len(drawn)) != (worth_of[drawn] * box_ns).argmin()
         drawn, merged = _folded_boxes(drawn[stays])
         box_ns = sum_by_code(merged, box_ns[stays], len(drawn))
         moved = np.full(len(stays) + 1, -1)
