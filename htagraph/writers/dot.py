@@ -124,9 +124,9 @@ class _Text(NamedTuple):
         points = min(fit, (slide.width - _MARGIN) / _CHARACTER / _LEAST_ROOM, _LARGEST)
         return cls(points, int((slide.width - _MARGIN) / (_CHARACTER * points)), n_lines)
 
-    def lines(self, text: str) -> list[str]:
-        """A text on the lines that it may have."""
-        short = name_label(text, width=self.n_lines * self.room)
+    def lines(self, text: str, n_lines: int = 0) -> list[str]:
+        """A text on so many lines, by default all that it may have."""
+        short = name_label(text, width=(n_lines or self.n_lines) * self.room)
         least = len(short) - self.room
         ends = [found.end() for found in _WORD_END.finditer(short)]
         cut = max((at for at in ends if least <= at <= self.room), default=self.room)
@@ -152,7 +152,7 @@ def _box_label(box: PathBox, text: _Text, path_ns: int) -> str:
     if box.n_names > 1 or (name and box.bounds[0] in _WAITS):
         others = f" + {human_count(box.n_names - 1, 'other')}" if box.n_names > 1 else ""
         cut = name_label(name or bound, width=max(text.room - len(others), _LEAST_ROOM // 2))
-        head, below, n = [bound], [f"{cut}{others}"], n if box.n_names == 1 else 1
+        head, below, n = text.lines(bound, 1), [f"{cut}{others}"], n if box.n_names == 1 else 1
     lines = [*(f"<B>{_as_html(line)}</B>" for line in head), *map(_as_html, below)]
     return f"<{'<BR/>'.join([*lines, _said(box.dur_ns, path_ns, n)])}>"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from htagraph.algorithms.codes import distinct, largest
 from htagraph.algorithms.folding import folded
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
-from htagraph.model.arrays import F64, I64
+from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, EdgeKind
 from htagraph.model.labels import name_label
 from htagraph.model.step_markers import STEP_MARKERS, without_step_number
@@ -30,12 +29,14 @@ from htagraph.writers.slide import arranged
 MOST_BOXES = 24
 """Boxes of a path, besides the one that counts the rest: more are not read on a slide. Chosen."""
 _LEAST_SHARE = 0.01
-"""Share of the path that a box must be worth, chosen.
+"""Share of the path below which a box is left out, chosen.
 
 Pinned by `test_path_outline.py::test_what_is_below_one_percent_is_counted`.
 """
-_WORTH = (1.0, 0.5, 0.25)
-"""What a share is worth in a box of one name, of one bound, or of all else on a lane. Chosen."""
+_UNNAMED_WORTH = 0.5
+"""What a share is worth in a box of several names, against one of its own. Chosen."""
+_MOST_LEFT_OUT = 0.1
+"""Share left out from which on all other bounds of a lane may share a box. Chosen."""
 _MOST_FOLDED = 4 * MOST_BOXES
 """Boxes from which the smallest are taken away one by one. Changes only the speed."""
 _BEGINNING = 2_048
@@ -46,7 +47,7 @@ _N_NAMES = 2
 """Names in a box of several. Chosen: they fit on its line."""
 
 _WHOLE = 1 << 20
-"""Characters of a name that is not cut: names that are printed alike are one."""
+"""Characters of a name that is not cut: those printed as the same are one."""
 _STREAM = re.compile(r"(?:gpu (-?\d+) )?stream (-?\d+)")
 _RANK = re.compile(r"rank (\d+) · (.*)")
 _SERVING, _NUMBER = STEP_MARKERS["serving marker"], re.compile(r"[ #]\d+$")
@@ -63,17 +64,7 @@ class Column(NamedTuple):
 
 
 class PathBox(NamedTuple):
-    """Runs of a path on one lane that are drawn as one box.
-
-    Parameters
-    ----------
-    lane : int
-        Row of `Outline.lanes`.
-    bounds : tuple of Bound
-    names : tuple of str
-        The longest first.
-    n_names, n_runs : int
-    """
+    """Runs of a path on one lane that are drawn as one box; longest bounds and names first."""
 
     lane: int
     bounds: tuple[Bound, ...]
@@ -113,7 +104,6 @@ class Outline(NamedTuple):
 
     Parameters
     ----------
-    lanes : tuple of str
     boxes : tuple of PathBox
         In order of time.
     arrows : tuple of PathArrow
@@ -162,14 +152,12 @@ class _Plan(NamedTuple):
 
 
 def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: I64) -> Outline:
-    """Outline of a path.
+    """Outline of a path, from columns of its segments.
 
     Parameters
     ----------
-    lane, name : Column
-        Of each segment; one without a lane is on that of the segment before it.
-    bound, kind : ndarray of shape (n,)
-        Codes of `Bound` and `EdgeKind`.
+    lane : Column
+        A segment without one is on that of the segment before it.
 
     Raises
     ------
@@ -248,25 +236,34 @@ def _runs(lane: Codes, bound: Codes, name: Codes, dur_ns: I64) -> _Runs:
 
 
 def _best_plan(runs: _Runs) -> _Plan:
+    """The boxes that tell most, by lane and bound; by lane, if those leave too much out."""
+    _, by_bound, by_lane = runs.codes
+    plan = _best_of(runs, by_bound)
+    left_out_ns = int(runs.dur_ns[plan.box < 0].sum())
+    if left_out_ns <= _MOST_LEFT_OUT * int(runs.dur_ns.sum()):
+        return plan
+    return max(plan, _best_of(runs, by_lane), key=lambda plan: plan.worth)
+
+
+def _best_of(runs: _Runs, code: I64) -> _Plan:
     """The boxes that tell most: plans are tried in the order of what they can be worth."""
-    own, *others = runs.codes
-    key_ns = sum_by_code(runs.key, runs.dur_ns, len(own))
+    n_keys = len(runs.lane)
+    key_ns = sum_by_code(runs.key, runs.dur_ns, n_keys)
     longest = largest(key_ns, MOST_BOXES)
-    worth_of = np.repeat(_WORTH, [len(own), *(int(one.max(initial=-1)) + 1 for one in others)])
     options = []
-    for code, n_named in product(others, _N_NAMED):
+    for n_named in _N_NAMED:
         named = longest[:n_named]
         drawn = _drawn_as(code, named, named[:0])
-        rest, rest_ns = _shortest_first(drawn[runs.key], runs.dur_ns, len(own))
+        rest, rest_ns = _shortest_first(drawn[runs.key], runs.dur_ns, n_keys)
         for n_out in range(len(rest) + (n_named > 0)):
-            worth = key_ns[named].sum() + (worth_of[rest] * rest_ns)[n_out:].sum()
-            options.append((float(worth), code, named, rest[:n_out]))
+            worth = key_ns[named].sum() + _UNNAMED_WORTH * rest_ns[n_out:].sum()
+            options.append((float(worth), named, rest[:n_out]))
     options.sort(key=lambda option: -option[0])
     best = _Plan(np.full(len(runs.key), -1), -1.0)
-    for worth, *plan in options:
+    for worth, named, out in options:
         if worth <= best.worth:
             break
-        found = _plan(runs, _drawn_as(*plan), worth_of)
+        found = _plan(runs, _drawn_as(code, named, out))
         best = found if found and found.worth > best.worth else best
     return best
 
@@ -289,7 +286,7 @@ def _shortest_first(code: I64, dur_ns: I64, n_keys: int) -> tuple[I64, I64]:
     return rest[order], rest_ns[order]
 
 
-def _plan(runs: _Runs, code_of_key: I64, worth_of: F64) -> _Plan | None:
+def _plan(runs: _Runs, code_of_key: I64) -> _Plan | None:
     """Boxes of runs by the codes of their keys, -1 for none; None if they are far too many."""
     code = code_of_key[runs.key]
     kept = np.flatnonzero(code >= 0)
@@ -300,15 +297,15 @@ def _plan(runs: _Runs, code_of_key: I64, worth_of: F64) -> _Plan | None:
         return None
     least_ns = _LEAST_SHARE * int(runs.dur_ns.sum())
     box_ns = sum_by_code(box, runs.dur_ns[kept], len(drawn))
-    lane = np.zeros(len(worth_of), dtype=np.int64)
+    lane = np.zeros(int(code.max()) + 1, dtype=np.int64)
     lane[code_of_key] = runs.lane
     final = np.arange(len(drawn))
     while len(drawn) > 1 and (
-        (worth_of[drawn] * box_ns).min() < least_ns
+        box_ns.min() < least_ns
         or len(drawn) > MOST_BOXES
         or arranged(np.unique(lane[drawn], return_inverse=True)[1].tolist()) is None
     ):
-        stays = np.arange(len(drawn)) != (worth_of[drawn] * box_ns).argmin()
+        stays = np.arange(len(drawn)) != box_ns.argmin()
         drawn, merged = _folded_boxes(drawn[stays])
         box_ns = sum_by_code(merged, box_ns[stays], len(drawn))
         moved = np.full(len(stays) + 1, -1)
@@ -316,7 +313,7 @@ def _plan(runs: _Runs, code_of_key: I64, worth_of: F64) -> _Plan | None:
         final = moved[final]
     out = np.full(len(code), -1)
     out[kept] = final[box]
-    return _Plan(out, float(worth_of[drawn] @ box_ns))
+    return _Plan(out, float(np.where(drawn < len(runs.lane), 1.0, _UNNAMED_WORTH) @ box_ns))
 
 
 def _folded_boxes(code: I64) -> tuple[I64, I64]:

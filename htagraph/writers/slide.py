@@ -40,7 +40,8 @@ class Slide(NamedTuple):
 
     Parameters
     ----------
-    lanes : tuple of (left, bottom, right, top)
+    lanes : tuple of tuple of float
+        Left, bottom, right and top of each.
     boxes : tuple of (x, y)
         Centers.
     columns : tuple of int

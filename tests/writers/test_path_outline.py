@@ -121,6 +121,25 @@ def test_many_names_are_one_box_with_the_longest_of_them() -> None:
     assert (many.n_names, many.names[0], many.dur_ns) == (100, "aten::op7", 1_001)
 
 
+def test_bounds_of_a_lane_share_a_box_if_too_much_were_left_out() -> None:
+    """Operators and code between them alternate without a cycle; so do two threads."""
+    random = np.random.default_rng(1)
+    parts = [
+        _Part(f"op{name}", int(dur_ns), f"thread {turn % 2}", bound, EdgeKind.THREAD)
+        for turn in range(8)
+        for name, dur_ns, bound in zip(
+            random.integers(0, 200, 100),
+            random.integers(1, 9, 100),
+            random.choice(np.array([Bound.HOST, Bound.SYNC, Bound.DATA_LOADING]), 100),
+            strict=True,
+        )
+        for bound in [Bound(bound)]
+    ]
+    found = _outline(*parts)
+    assert [(box.lane, len(box.bounds)) for box in found.boxes] == [(0, 3), (1, 3)]
+    assert found.left_out_ns == 0
+
+
 def test_numbers_of_steps_are_no_names() -> None:
     """Steps of the profiler and of serving engines are the same work, layers may not be."""
     for names, n in (
