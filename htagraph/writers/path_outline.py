@@ -297,7 +297,7 @@ def _plan(runs: _Runs, code_of_key: I64) -> _Plan | None:
         return None
     least_ns = _LEAST_SHARE * int(runs.dur_ns.sum())
     box_ns = sum_by_code(box, runs.dur_ns[kept], len(drawn))
-    lane = np.zeros(int(code.max()) + 1, dtype=np.int64)
+    lane = np.zeros(int(code.max()) + 2, dtype=np.int64)  # the last one for -1
     lane[code_of_key] = runs.lane
     final = np.arange(len(drawn))
     while len(drawn) > 1 and (
