@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from htagraph.cache import Entry, entry_of
 from htagraph.compiler.classes import ClassRule
@@ -13,6 +13,7 @@ from htagraph.graph import TraceGraph
 from htagraph.model.archive import VERSION, Arrays, pack, pack_recording
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, listening
+from htagraph.model.settings import data_loading_names
 from htagraph.readers.rank_paths import file_of
 from htagraph.readers.storage import n_bytes_of, path_of
 from htagraph.trace import Trace, load
@@ -44,11 +45,26 @@ class LoadOptions:
         largest part of its critical path.
     infer : bool
         Infer waits that were not recorded.
+    data_loading : tuple of str
+        As of `Trace.compile`.
     """
 
     class_rules: tuple[ClassRule, ...] = ()
     stacks: bool | None = False
     infer: bool = True
+    data_loading: tuple[str, ...] = field(default_factory=data_loading_names)
+
+    @classmethod
+    def of(
+        cls,
+        class_rules: Iterable[ClassRule],
+        stacks: bool | None,
+        infer: bool,
+        data_loading: Iterable[str] | None,
+    ) -> Self:
+        """Options as functions take them."""
+        names = data_loading_names() if data_loading is None else tuple(data_loading)
+        return cls(tuple(class_rules), stacks, infer, names)
 
     def made(self, path: str | Path, beside: Sequence[Path] = ()) -> Compiled:
         """The trace in a file, with its companion files, and its graph."""
@@ -63,7 +79,13 @@ class LoadOptions:
 
     def _read(self, path: str | Path, beside: Sequence[Path], *, stacks: bool) -> Compiled:
         trace = load(path, stacks=stacks, beside=beside)
-        return Compiled(trace, trace.compile(class_rules=self.class_rules, infer=self.infer))
+        return Compiled(trace, self.compiled(trace))
+
+    def compiled(self, trace: Trace) -> TraceGraph:
+        """The graph of a trace."""
+        return trace.compile(
+            class_rules=self.class_rules, infer=self.infer, data_loading=self.data_loading
+        )
 
 
 def _gaps_lead(graph: TraceGraph) -> bool:
@@ -78,6 +100,7 @@ def load_graph(
     stacks: bool | None = False,
     class_rules: Iterable[ClassRule] = (),
     infer: bool = True,
+    data_loading: Iterable[str] | None = None,
     beside: Iterable[str | Path] = (),
     cache: str | Path | None = None,
     progress: Listener | None = None,
@@ -96,6 +119,7 @@ def load_graph(
         None: if the file is small, or untraced code is the largest part of its path.
     class_rules : iterable of ClassRule, optional
     infer : bool, default=True
+    data_loading : iterable of str, optional
     beside : iterable of str or Path, optional
     cache : str or Path, optional
         Cache folder; none by default. Unused entries are never removed.
@@ -128,7 +152,7 @@ def load_graph(
     >>> [*graph.steps["name"]]
     ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
     """
-    options = LoadOptions(tuple(class_rules), stacks, infer)
+    options = LoadOptions.of(class_rules, stacks, infer, data_loading)
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
     with listening(progress):

@@ -280,6 +280,7 @@ class CriticalPath:
         out: str | Path,
         *,
         findings: Mapping[str, str] | None = None,
+        tracks: Mapping[str, pd.DataFrame] | None = None,
     ) -> Path:
         """Write the whole trace with its findings and path on top, for https://ui.perfetto.dev.
 
@@ -293,15 +294,33 @@ class CriticalPath:
         findings : mapping of str to str, optional
             Title of each cause, and arguments on further lines as ``name: text``, such as
             `Verdict.by_cause`. ``htagraph view`` opens the file at the first.
+        tracks : mapping of str to DataFrame, optional
+            Answers about this trace to draw below the path, by the name of their track: each row
+            from its ``start_ns`` or ``ts_ns``, for ``dur_ns``, with the first of its names.
 
         Raises
         ------
         OutputError
             If the file cannot be written.
-        """
-        return write_path_trace(self, out, findings=findings)
+        QueryError
+            If the rows of an answer have no time or no name.
 
-    def drawn(self, findings: Mapping[str, str]) -> DrawnPath:
+        Examples
+        --------
+        >>> import tempfile
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("small_kernels")).compile()
+        >>> often = graph.kernel_patterns(rank_by="n_occurrences", top=5, by="occurrence")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = f"{folder}/patterns.pftrace"
+        ...     graph.critical_path().to_perfetto(out, tracks={"patterns": often}).name
+        'patterns.pftrace'
+        """
+        return write_path_trace(self, out, findings=findings, tracks=tracks)
+
+    def drawn(
+        self, findings: Mapping[str, str], tracks: Mapping[str, pd.DataFrame] | None = None
+    ) -> DrawnPath:
         """What `to_perfetto` draws on top of the trace."""
         from htagraph.explain.segment_causes import main_causes, with_causes  # noqa: PLC0415
         from htagraph.writers.path_tracks import DrawnPath  # noqa: PLC0415  deferred: few need it
@@ -313,6 +332,7 @@ class CriticalPath:
             main_causes(charged),
             findings,
             f"Critical path of {self.window_name}. {_ABOUT}{moved if moved_by else ''}",
+            answers=tracks or {},
         )
 
     def to_chrome_json(self, out: str | Path) -> Path:
@@ -408,6 +428,7 @@ def write_path_trace(
     out: str | Path,
     *,
     findings: Mapping[str, str] | None = None,
+    tracks: Mapping[str, pd.DataFrame] | None = None,
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
@@ -417,7 +438,7 @@ def write_path_trace(
 
     Parameters
     ----------
-    findings : mapping of str to str, optional
+    findings, tracks
         As `CriticalPath.to_perfetto` takes them.
     run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
@@ -438,7 +459,7 @@ def write_path_trace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        path=path.drawn(findings or {}),
+        path=path.drawn(findings or {}, tracks),
         links=work_links(dag),
         critical_events=events[events >= 0],
         computed=roof_arguments(dag),

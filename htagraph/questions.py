@@ -267,6 +267,7 @@ class Questions(ABC):
         max_length: int = 16,
         rank_by: Literal["device_ns", "n_occurrences", "gap_ns"] = "device_ns",
         top: int = 100,
+        by: Literal["pattern", "occurrence"] = "pattern",
     ) -> pd.DataFrame:
         """Repeated sequences of kernels, and the gaps that fusing them would save."""
         return self._ask(
@@ -276,6 +277,7 @@ class Questions(ABC):
             max_length=max_length,
             rank_by=rank_by,
             top=top,
+            by=by,
         )
 
     def annotation_breakdown(

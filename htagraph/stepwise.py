@@ -438,7 +438,8 @@ class _Run:
         begin_stage("Compiling the graph")
         dag = compile_events(recording.events, infer=self.options.infer, learnt=self.learnt)
         notes = {**dag.notes, "n_unread_stacks": recording.skipped.get(STACKS, 0)}
-        dag = replace(dag, notes=notes, repairs=recording.repairs)
+        loading = self.options.data_loading
+        dag = replace(dag, notes=notes, repairs=recording.repairs, data_loading=loading)
         args = recording.origin.args if recording.origin else None
         assert isinstance(args, ArgsIndex)
         place = later[0].entered if later else None

@@ -29,6 +29,7 @@ from htagraph.model.frames import ATTACHED, EVENTS, REPAIRS, SIZES, STEPS
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, in_words
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
+from htagraph.model.settings import data_loading_names
 from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.event_filter import EventFilter
@@ -210,7 +211,13 @@ class Trace:
         origin = self.recording.origin
         return origin.args.decode(rows) if origin and origin.args else [{} for _ in rows]
 
-    def compile(self, *, class_rules: Sequence[ClassRule] = (), infer: bool = True) -> TraceGraph:
+    def compile(
+        self,
+        *,
+        class_rules: Sequence[ClassRule] = (),
+        infer: bool = True,
+        data_loading: Iterable[str] | None = None,
+    ) -> TraceGraph:
         """The typed graph of the trace.
 
         Parameters
@@ -221,10 +228,18 @@ class Trace:
         infer : bool, default=True
             Whether to infer waits that were not recorded from order and times. Each inferred edge
             is labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
+        data_loading : iterable of str, optional
+            Globs of host ranges that load data, besides those with usual names; by default
+            ``data-loading`` in ``[tool.htagraph]`` of the nearest ``pyproject.toml``.
 
         Returns
         -------
         TraceGraph
+
+        Raises
+        ------
+        QueryError
+            If that setting is no list of names.
         """
         begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
@@ -234,7 +249,8 @@ class Trace:
             "n_unread_stacks": self.skipped.get(STACKS, 0),
             "is_part": int(OUTSIDE in self.skipped or not set(DEVICE_KINDS).isdisjoint(kinds)),
         }
-        dag = replace(dag, notes=notes, repairs=self.recording.repairs)
+        loading = data_loading_names() if data_loading is None else tuple(data_loading)
+        dag = replace(dag, notes=notes, repairs=self.recording.repairs, data_loading=loading)
         return TraceGraph(dag, None, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:

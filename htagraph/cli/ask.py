@@ -65,7 +65,8 @@ def ask(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the whole table (.csv, .json, .parquet) or its plot (.html)."
+            help="Also write the whole table (.csv, .json, .parquet), its plot (.html), or the "
+            "trace with each row as a slice (.pftrace)."
         ),
     ] = None,
     columns: options.Columns = "",
@@ -85,6 +86,7 @@ def ask(
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
+    runs: list[TraceGraph | Job] = []
     left_out: tuple[str, ...] = ()
     _check(question, question_options, paths=paths)
     if out is not None and out.suffix == ".html":
@@ -100,6 +102,7 @@ def ask(
             )
             begin_stage(f"Answering {question}")
             answers[number], left_out = run.ask(question, **question_options), run.left_out
+            runs.append(run)
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -108,7 +111,7 @@ def ask(
     if where:
         frame = rows_where(frame, where)
     if out is not None:
-        _write(frame, out, question)
+        _write(frame, out, question, runs)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
@@ -165,8 +168,11 @@ def _parsed(options: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _write(frame: pd.DataFrame, out: Path, question: str) -> None:
-    """Write a table, or its plot, by the ending of the file."""
+def _write(frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGraph | Job]) -> None:
+    """Write a table, its plot, or the trace of a run with it, by the ending of the file."""
+    if out.name.endswith((".pftrace", ".pftrace.gz")):
+        _write_trace(frame, out, question, runs)
+        return
     content = io.BytesIO()
     match out.suffix:
         case ".csv":
@@ -184,12 +190,22 @@ def _write(frame: pd.DataFrame, out: Path, question: str) -> None:
             content.write(_plot(frame, question).encode())
         case _:
             raise OutputError(
-                "tables are .csv, .json or .parquet, plots are .html.",
+                "tables are .csv, .json or .parquet, plots .html, traces .pftrace.",
                 path=out,
                 hint="choose one of these endings.",
             )
     with output_file(out) as file:
         file.write(content.getbuffer())
+
+
+def _write_trace(
+    frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGraph | Job]
+) -> None:
+    """Write the trace with its path, and a slice for each row of an answer below it."""
+    if len(runs) > 1 or isinstance(runs[0], Job):
+        hint = "name one with --rank N, and --capture N."
+        raise QueryError("an answer is drawn on the trace of one rank.", hint=hint)
+    runs[0].critical_path().to_perfetto(out, tracks={in_words(question): frame})
 
 
 def _check_plot(question: str) -> None:

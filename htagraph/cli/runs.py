@@ -105,7 +105,7 @@ def loaded_trace(
     )
     stacks = bool(reading.stacks)
     part = load(file, stacks=stacks, window=window, beside=beside, cache=cache_folder())
-    graph = part.compile(class_rules=reading.class_rules, infer=reading.infer)
+    graph = reading.compiled(part)
     return Compiled(part, graph)
 
 

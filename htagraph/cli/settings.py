@@ -7,14 +7,14 @@ from pathlib import Path
 import typer
 
 from htagraph.errors import one_of
-from htagraph.model.settings import project_settings
+from htagraph.model.settings import DATA_LOADING, project_settings
 
 KEYS = ("max-step", "max-exposed", "max-idle", "max-unknown", "baseline", "fail-above",
         "accept-damage")  # fmt: skip
 """Keys of the table: the options of `htagraph check` by their names."""
 
-PEAKS = "peaks"
-"""A table of its own, for all verbs: see `htagraph.operators.peaks`."""
+OF_ALL_VERBS = ("peaks", DATA_LOADING)
+"""Keys for all verbs: see `htagraph.operators.peaks` and `htagraph.model.settings`."""
 
 
 def settings_near(folder: Path) -> dict[str, str]:
@@ -29,13 +29,13 @@ def settings_near(folder: Path) -> dict[str, str]:
     if found is None:
         return {}
     file, table = found
-    return {key: _text(file, key, value) for key, value in table.items() if key != PEAKS}
+    return {key: _text(file, key, value) for key, value in table.items() if key not in OF_ALL_VERBS}
 
 
 def _text(file: Path, key: str, value: object) -> str:
     """The value of a key as an option would have it."""
     if key not in KEYS:
-        meant = one_of(key.replace("_", "-"), (*KEYS, PEAKS))
+        meant = one_of(key.replace("_", "-"), (*KEYS, *OF_ALL_VERBS))
         raise typer.BadParameter(f"{file}: unknown key {key!r} in [tool.htagraph]: {meant}")
     if key == "accept-damage":
         if not isinstance(value, bool):

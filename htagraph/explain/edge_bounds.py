@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.algorithms.by_head import EdgeColumns
-from htagraph.lookup.attribution import DATA_LOADING
+from htagraph.lookup.attribution import loads_data
 from htagraph.lookup.carried_over import carried_over
 from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, meanings_by_name
@@ -107,7 +107,7 @@ class BoundRules(NamedTuple):
         events, calibration = dag.events, dag.calibration
         of_call = np.full(len(events.symbols), Bound.HOST, dtype=np.int8)
         of_call[among(meanings_by_name(events), _WAITS)] = Bound.SYNC
-        loads = events.symbols.searched(DATA_LOADING)
+        loads = loads_data(dag)
         meets = np.zeros(len(events), dtype=np.int8)
         ranges = np.union1d(host_ranges(dag), host_collectives(dag))
         if len(ranges):

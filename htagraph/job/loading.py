@@ -41,6 +41,7 @@ def load_job(
     class_rules: Iterable[ClassRule] = (),
     stacks: bool | None = False,
     infer: bool = True,
+    data_loading: Iterable[str] | None = None,
     cache: str | Path | None = None,
     beside: Iterable[str | Path] = (),
     most_collectives: int | None = MOST_COLLECTIVES,
@@ -70,6 +71,8 @@ def load_job(
         of ranks whose file is small, or whose path such code is the largest part of.
     infer : bool, default=True
         Whether waits without a record are inferred, as in `Trace.compile`.
+    data_loading : iterable of str, optional
+        More names of host ranges that load data, as in `Trace.compile`.
     cache : str or Path, optional
         Folder that keeps compiled graphs, as for `load_graph`; a temporary one by default.
         Workers on other machines use it if they see it, and compile again if not.
@@ -100,7 +103,7 @@ def load_job(
         If there is no folder for compiled graphs.
     """
     paths, beside_of, note = _chosen(where, capture)
-    reading = LoadOptions(tuple(class_rules), stacks, infer)
+    reading = LoadOptions.of(class_rules, stacks, infer, data_loading)
     keeper = OwnFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")

@@ -331,7 +331,7 @@ def _folder_of_worker(_job: Path) -> OwnFolder:
 def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: kept, or compiled where it is not; workers need not share a disk."""
     kept = _on_this_machine(files.graph)
-    if (found := kept.read(_graph)) is not None:
+    if (found := kept.read(partial(_graph, source=files.trace))) is not None:
         return found
     made = reading.made(files.trace, files.beside)
     with suppress(OutputError):
@@ -339,10 +339,10 @@ def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     return made.graph
 
 
-def _graph(arrays: Arrays) -> TraceGraph:
-    from htagraph.readers.graph_file import graph_of  # noqa: PLC0415  only where kept
+def _graph(arrays: Arrays, source: Path) -> TraceGraph:
+    from htagraph.readers.graph_file import rank_of  # noqa: PLC0415  only where kept
 
-    dag, rank, origin = graph_of(arrays)
+    dag, rank, origin = rank_of(arrays, source)
     return TraceGraph(dag, None, rank, origin)
 
 

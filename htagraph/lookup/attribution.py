@@ -18,7 +18,16 @@ DATA_LOADING = re.compile(
     r"(?i)data[ _-]?load(er|ing)|data_?pipe|_next_data\b|fetch_next_batch"
     r"|\b(load|fetch|read)(ing)?[ _-](the[ _-])?(next[ _-])?(data|batch)(es)?\b"
 )
-"""Names of host ranges that load data."""
+"""Usual names of host ranges that load data."""
+
+
+def loads_data(dag: Dag) -> Bools:
+    """Whether a host range of each name loads data: a usual name, or one that the user gave."""
+    symbols = dag.events.symbols
+    found = symbols.searched(DATA_LOADING)
+    for name in dag.data_loading:
+        found = found | symbols.named(name)
+    return found
 
 
 def host_of(dag: Dag, events: Rows) -> Rows:

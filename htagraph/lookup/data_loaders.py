@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from htagraph.lookup.attribution import DATA_LOADING
+from htagraph.lookup.attribution import loads_data
 from htagraph.lookup.selecting import under_mask
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
@@ -26,7 +26,7 @@ _MOST = 0.5
 def batches(dag: Dag) -> I64:
     """Outermost host ranges that load data, by thread and time."""
     events = dag.events
-    loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
+    loads = events.is_host & events.named(loads_data(dag))
     outer = np.flatnonzero(loads & ~under_mask(dag, loads))
     found: I64 = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
     return found

@@ -309,8 +309,11 @@ KERNEL_PATTERNS = schema(
         "gap_ns": "idle time of the stream between the kernels, which fusing them would save",
         "share": "device_ns / all device time of the window",
         "event": identifier("first kernel of the first occurrence", unit="event"),
+        "ts_ns": "start of that kernel",
+        "dur_ns": "from the start of the first kernel to the end of the last, of all occurrences",
     },
     first="pattern share device_ns gap_ns n_occurrences length host_ns op",
+    first_by={"occurrence": "ts_ns dur_ns pattern device_ns gap_ns host_ns op"},
 )
 
 ANNOTATION_BREAKDOWN = schema(

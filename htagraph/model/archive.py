@@ -30,7 +30,7 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 
-VERSION = 9
+VERSION = 10
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -92,6 +92,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
         "notes": dict(dag.notes),
         "support": [asdict(one) for one in dag.support],
         "repairs": [asdict(repair) for repair in dag.repairs],
+        "data_loading": dag.data_loading,
         "columns": list(events.columns),
         "devices": [asdict(device) for device in events.devices],
         "series": [asdict(series) for series in events.samples.all_series],
@@ -165,6 +166,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
             Support(**{**one, "rule": list(Rule)[one["rule"]]}) for one in facts["support"]
         ),
         repairs=tuple(Repair(**repair) for repair in facts["repairs"]),
+        data_loading=tuple(map(str, facts["data_loading"])),
     )
     origin = Origin(Path(facts["path"]), facts["base_time_ns"]) if facts["path"] else None
     return dag, facts["rank"], origin

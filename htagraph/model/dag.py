@@ -150,6 +150,8 @@ class Dag:
         What inferred edges rest on.
     repairs : tuple of Repair
         Of the file that the events were read from.
+    data_loading : tuple of str
+        Globs of host ranges that load data, besides those with usual names.
     """
 
     events: EventTable
@@ -166,6 +168,7 @@ class Dag:
     notes: Mapping[str, int] = field(default_factory=dict)
     support: tuple[Support, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    data_loading: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from htagraph.errors import QueryError
 
 _FILE = "pyproject.toml"
 
@@ -14,6 +17,44 @@ class ProjectSettings(NamedTuple):
 
     file: Path
     table: dict[str, Any]
+
+
+DATA_LOADING = "data-loading"
+"""Key of the globs of host ranges that load data."""
+
+
+def here() -> Path:
+    """The working directory, or the root if it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
+def data_loading_names() -> tuple[str, ...]:
+    """Globs of host ranges that load data, by the project of the working directory.
+
+    None if its file cannot be read, which others say.
+
+    Raises
+    ------
+    QueryError
+        If they are no list of texts.
+    """
+    return _data_loading(here())
+
+
+@cache
+def _data_loading(folder: Path) -> tuple[str, ...]:
+    try:
+        found = project_settings(folder)
+    except ValueError:
+        return ()
+    names = found.table.get(DATA_LOADING, []) if found else []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        hint = f'write {DATA_LOADING} = ["fetch_*"].'
+        raise QueryError(f"{found and found.file}: {DATA_LOADING} is no list of names.", hint=hint)
+    return tuple(names)
 
 
 def project_settings(folder: Path) -> ProjectSettings | None:

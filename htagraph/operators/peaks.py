@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from htagraph.errors import QueryError, one_of
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.settings import project_settings
+from htagraph.model.settings import here, project_settings
 
 _TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
 
@@ -300,14 +300,6 @@ def _of_project(folder: Path) -> dict[str, DevicePeaks]:
     return {name: _given(name, numbers, place) for name, numbers in peaks.items()}
 
 
-def _here() -> Path:
-    """The working directory, or the root if it is gone."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return Path("/")
-
-
 def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     """The peaks of a device, by its name, or its compute units; None if it is not known.
 
@@ -320,7 +312,7 @@ def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     ('H100 SXM', 989400000000000.0, 3350000000000.0)
     """
     all_given = _GIVEN | {
-        name: peaks for name, peaks in _of_project(_here()).items() if name not in _GIVEN
+        name: peaks for name, peaks in _of_project(here()).items() if name not in _GIVEN
     }
     given = (peaks for name, peaks in all_given.items() if name in device.name)
     if (own := next(given, None)) is not None:

@@ -114,6 +114,7 @@ def kernel_patterns(
     max_length: int = 16,
     rank_by: str = "device_ns",
     top: int = 100,
+    by: str = "pattern",
 ) -> pd.DataFrame:
     """Repeated sequences of kernels, and the gaps that fusing them would save.
 
@@ -134,6 +135,8 @@ def kernel_patterns(
         Name, glob or regex of operators and annotations; default is along the streams.
     min_length, max_length : int, default=2 and 16
         Kernels of a sequence.
+    by : {"pattern", "occurrence"}
+        ``occurrence`` is a row for each time that one of the `top` patterns ran, in order of time.
 
     Returns
     -------
@@ -161,50 +164,63 @@ def kernel_patterns(
         found = _along_streams(dag, window, min_length, max_length)
     else:
         found = _under_operators(dag, window, under, (min_length, max_length))
-    return _frame(dag, window, found, rank_by, top)
+    return _frame(dag, window, found, (rank_by, top), each=by == "occurrence")
 
 
-def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int) -> pd.DataFrame:
-    """Answer for the patterns of occurrences, with their times."""
-    events = dag.events
+def _frame(
+    dag: Dag, window: Window, found: _Occurrences, ranked: tuple[str, int], *, each: bool
+) -> pd.DataFrame:
+    """Answer for the patterns of occurrences, or for each of their occurrences."""
+    events, (rank_by, top) = dag.events, ranked
     n = int(found.pattern.max(initial=-1)) + 1
     dur = np.concatenate([[0], np.cumsum(events.dur_ns[found.work])])
     gap = np.concatenate([[0], np.cumsum(found.gap_ns)])
     last = found.first + found.length
-    device_ns = sum_by_code(found.pattern, dur[last] - dur[found.first], n)
+    device_ns = dur[last] - dur[found.first]
     # The gap before the first kernel of a run is not inside it.
-    gap_ns = sum_by_code(found.pattern, gap[last] - gap[np.minimum(found.first + 1, last)], n)
+    gap_ns = gap[last] - gap[np.minimum(found.first + 1, last)]
     recorded = np.where(found.host < len(events), found.host, -1)
-    host_ns = sum_by_code(found.pattern, gather(events.dur_ns, recorded, 0), n)
+    host_ns = gather(events.dur_ns, recorded, 0)
+    span_ns = events.end_ns[found.work[last - 1]] - events.ts_ns[found.work[found.first]]
     count = np.bincount(found.pattern, minlength=n)
     begins = np.flatnonzero(group_starts(found.pattern))
-    first, length, host = found.first[begins], found.length[begins], found.host[begins]
-    ranks = {"device_ns": device_ns, "n_occurrences": count, "gap_ns": gap_ns}
-    event = found.work[first]
+    event, length = found.work[found.first], found.length[begins]
+    times: tuple[I64, ...] = (device_ns, host_ns, gap_ns, span_ns)
+    sums = tuple(sum_by_code(found.pattern, one, n) for one in times)
+    ranks = {"device_ns": sums[0], "n_occurrences": count, "gap_ns": sums[2]}
     keys = (
-        events.stream[event],
-        events.device[event],
-        events.ts_ns[event],
+        events.stream[event[begins]],
+        events.device[event[begins]],
+        events.ts_ns[event[begins]],
         -length,
-        -device_ns,
+        -sums[0],
         -ranks[rank_by],
     )
     rows = np.lexsort(keys)[:top]
     names = events.names(found.work)
-    pattern = np.empty(len(rows), dtype=object)
-    for position, row in enumerate(rows.tolist()):  # one iteration per row of the answer
-        pattern[position] = tuple(names[first[row] : first[row] + length[row]].tolist())
+    pattern = np.empty(n, dtype=object)
+    for row in rows.tolist():  # one iteration per pattern of the answer
+        first = found.first[begins[row]]
+        pattern[row] = tuple(names[first : first + length[row]].tolist())
+    if each:
+        shown = np.flatnonzero(np.isin(found.pattern, rows))
+        shown = shown[np.argsort(events.ts_ns[event[shown]], kind="stable")]
+        rows = found.pattern[shown]
+    else:
+        shown, times = begins[rows], tuple(one[found.pattern] for one in sums)
     total = int(device_work(dag, window).dur_ns.sum())
     return KERNEL_PATTERNS.frame(
         {
-            "pattern": pattern,
-            "op": names_or_empty(dag.unrolled, host[rows]),
-            "length": length[rows],
+            "pattern": pattern[rows],
+            "op": names_or_empty(dag.unrolled, found.host[shown]),
+            "length": found.length[shown],
             "n_occurrences": count[rows],
-            "device_ns": device_ns[rows],
-            "host_ns": host_ns[rows],
-            "gap_ns": gap_ns[rows],
-            "share": device_ns[rows] / max(total, 1),
-            "event": event[rows],
+            "device_ns": times[0][shown],
+            "host_ns": times[1][shown],
+            "gap_ns": times[2][shown],
+            "share": times[0][shown] / max(total, 1),
+            "event": event[shown],
+            "ts_ns": events.ts_ns[event[shown]],
+            "dur_ns": times[3][shown],
         }
     )

@@ -69,9 +69,27 @@ def compiled_of(arrays: Arrays, source: Path) -> tuple[Dag, Recording]:
     check_recording(recording)
     origin = recording.origin
     assert origin is not None
+    return dag, replace(recording, origin=_of_source(origin, arrays, source))
+
+
+def rank_of(arrays: Arrays, source: Path) -> tuple[Dag, int, Origin | None]:
+    """As `graph_of`, of a graph that was stored with its recording: ``args`` are read from there.
+
+    Parameters
+    ----------
+    source : Path
+        The trace of both.
+    """
+    dag, rank, origin = graph_of(arrays)
+    check_places(arrays, dag)
+    return dag, rank, origin and _of_source(origin, arrays, source)
+
+
+def _of_source(origin: Origin, arrays: Arrays, source: Path) -> Origin:
+    """An origin with the file of the trace, and the place of each event in it."""
     offset, length = arrays["args.offset"], arrays["args.length"]
     args = ArgsIndex(source, offset, length) if len(offset) else None
-    return dag, replace(recording, origin=replace(origin, source=source, args=args))
+    return replace(origin, source=source, args=args)
 
 
 def arg_places(origin: Origin | None) -> dict[str, npt.NDArray[Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htagraph.explain.topics import about
-from htagraph.lookup.attribution import DATA_LOADING, around
+from htagraph.lookup.attribution import around, loads_data
 from htagraph.lookup.host_waits import READS
 from htagraph.lookup.naming import op_names
 from htagraph.lookup.selecting import under_mask
@@ -47,7 +47,7 @@ def of_topic(topic: Cause) -> EventGroup:
 
 
 def _loads(dag: Dag) -> Bools:
-    found: Bools = dag.events.named(dag.events.symbols.searched(DATA_LOADING))
+    found: Bools = dag.events.named(loads_data(dag))
     found &= dag.events.is_host
     return found
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,8 @@ class DrawnPath:
         Help text of the path's track.
     waits : DataFrame, optional
         Of a job: who waits for whom, as `wait_tracks.WAITS`.
+    answers : mapping of str to DataFrame
+        More to draw, by the name of its track, see `answer_tracks`.
     """
 
     segments: pd.DataFrame
@@ -83,6 +85,7 @@ class DrawnPath:
     findings: Mapping[str, str]
     description: str = ""
     waits: pd.DataFrame | None = None
+    answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def opening(self, zero_ns: int) -> dict[str, int]:
         """Where ``htagraph view`` opens the file: at the first finding, longest stretch.

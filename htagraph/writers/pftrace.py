@@ -27,6 +27,7 @@ from htagraph.model.arrays import I64
 from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
+from htagraph.writers.answer_tracks import answer_slices
 from htagraph.writers.output_file import output_file
 from htagraph.writers.path_tracks import DrawnPath, path_slices
 from htagraph.writers.slice_packets import (
@@ -314,6 +315,10 @@ def write_pftrace(
     if path.waits is not None and len(path.waits):
         free_id = first_id + len(links[0]) + len(about)
         batches.append(wait_slices(path.waits, zero_ns, tracks, strings, free_id))
+    batches += [
+        answer_slices(title, frame, zero_ns, tracks, strings)
+        for title, frame in path.answers.items()
+    ]
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
     args = _event_args(events, critical, computed, strings)
     slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, args, event_arrows)

@@ -145,6 +145,9 @@ QUESTIONS = {
         lambda d, w: queue_blocked(d, w, max_queue_length=2), answers.QUEUE_BLOCKED
     ),
     "kernel_patterns": Question(kernel_patterns, answers.KERNEL_PATTERNS),
+    "kernel_patterns by occurrence": Question(
+        lambda d, w: kernel_patterns(d, w, by="occurrence"), answers.KERNEL_PATTERNS
+    ),
     "kernel_patterns under": Question(
         lambda d, w: kernel_patterns(d, w, under="aten::*", min_length=1), answers.KERNEL_PATTERNS
     ),

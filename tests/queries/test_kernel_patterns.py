@@ -24,6 +24,18 @@ def test_a_sequence_that_repeats_is_found_with_the_gaps_in_it():
     ]
 
 
+def test_each_occurrence_of_a_pattern_has_its_own_times():
+    """From the start of the copy to the end of the gemm."""
+    columns = ["ts_ns", "dur_ns", "n_occurrences", "device_ns", "gap_ns"]
+    drawing = "stream 7 |[copy] [gemm]    [copy]  [gemm]"
+
+    assert _patterns(drawing, columns, by="occurrence") == [
+        [0, 13_000, 2, 12_000, 1_000],
+        [17_000, 14_000, 2, 12_000, 2_000],
+    ]
+    assert _patterns(drawing, columns) == [[0, 27_000, 2, 24_000, 3_000]]
+
+
 def test_streams_are_apart():
     """Copy and gemm are no neighbors on either stream."""
     assert (
