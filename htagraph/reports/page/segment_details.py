@@ -11,7 +11,7 @@ import pandas as pd
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, bound_in_words
-from htagraph.model.labels import name_label
+from htagraph.model.labels import name_label, track_name
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
@@ -98,7 +98,7 @@ def segment_details(
         "start": [f"+{human_duration(start - start_ns)}" for start in starts],
         "duration": [human_duration(dur) for dur in durs],
         "rank": ["" if rank < 0 else str(rank) for rank in ranks],
-        "on": [_track(track) for track in columns["track"]],
+        "on": [track_name(str(track)) for track in columns["track"]],
         "waited for": _waited_for(segments, shown),
         "why": [held.get(edge, "") for edge in of["edge"].tolist()],
         "rule": rules,
@@ -129,12 +129,6 @@ def _code(attributed: pd.DataFrame, rows: I64) -> list[str]:
     longest = of.sort_values("dur_ns", ascending=False, kind="stable").drop_duplicates("segment")
     found: list[str] = longest.set_index("segment")["frame"].reindex(rows).fillna("").tolist()
     return found
-
-
-def _track(track: object) -> str:
-    """Thread or stream, as it is displayed."""
-    text = str(track)
-    return text if not text or text.startswith("stream") else f"thread {text}"
 
 
 def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:
