@@ -5,6 +5,7 @@ With ``--write``, the answers in the document become those of today.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import textwrap
@@ -12,6 +13,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import htagraph as hg
 from tests.real_traces import located
@@ -40,7 +42,7 @@ class Question(NamedTuple):
         return printed(self.value)
 
     @property
-    def value(self) -> Any:  # noqa: ANN401  what the call returns
+    def value(self) -> Any:
         """What the call returns."""
         name = "job" if self.call.startswith("job.") else "graph"
         with warnings.catch_warnings():
@@ -49,7 +51,7 @@ class Question(NamedTuple):
 
 
 @cache
-def opened(trace: str, name: str) -> Any:  # noqa: ANN401  a graph or a job
+def opened(trace: str, name: str) -> Any:
     """The graph of a trace, or the job in a folder."""
     return hg.load_job(located(trace)) if name == "job" else hg.load(located(trace)).compile()
 
@@ -61,7 +63,9 @@ def printed(answer: object) -> str:
             textwrap.fill(said, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
             for said in answer
         )
-    return "\n".join(line.rstrip() for line in str(answer).splitlines() if "not shown" not in line)
+    with mock.patch.dict(os.environ, {"COLUMNS": str(_WIDTH)}):
+        lines = str(answer).splitlines()
+    return "\n".join(line.rstrip() for line in lines if "not shown" not in line)
 
 
 def questions(text: str | None = None) -> list[Question]:
