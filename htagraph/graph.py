@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
+from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.find_event import find_event
 from htagraph.lookup.find_window import find_window
 from htagraph.lookup.matching import find_matches
 from htagraph.lookup.pattern_text import parse_pattern
@@ -261,6 +263,30 @@ class TraceGraph(Questions):
             dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.origin
         )
 
+    def find(self, what: str | re.Pattern[str] | int, *, instance: int | None = None) -> Selection:
+        """One event of the window.
+
+        Parameters
+        ----------
+        what : str, re.Pattern or int
+            Name, glob or regex; a number is a row of the event table, in any window.
+        instance : int, optional
+            Which of several, in order of time; negative from the end. By default the first, with a
+            warning.
+
+        Raises
+        ------
+        QueryError
+            If there is no such event in the graph; the hint suggests names.
+
+        Warns
+        -----
+        AmbiguousWindowWarning
+            If several match, and `instance` does not say which.
+        """
+        event = find_event(self.dag, self.interval, what, instance=instance)
+        return Selection(self.dag, self.interval, np.array([event]), self.origin)
+
     def match(self, *pattern: str | Pattern | Hop) -> Matches:
         """Chains of events of the window that fit a pattern.
 
@@ -281,7 +307,7 @@ class TraceGraph(Questions):
             If the text is no pattern: the error points at the character. If patterns and edges do
             not alternate, or a kind does not exist.
         TraceLimitError
-            If it has more than 16 million matches.
+            If it has too many matches: more than 10 million of three events.
 
         Examples
         --------
@@ -491,6 +517,7 @@ class TraceGraph(Questions):
         return graph_dot(
             self.dag,
             np.flatnonzero(inside),
+            tracks=partial(track_labels, self.dag),
             critical=path.edges["edge"].to_numpy(),
             reduce=reduce,
             out=out,

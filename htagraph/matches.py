@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,9 @@ from htagraph.model.window import Window
 from htagraph.selection import Selection
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import escaped
+
+if TYPE_CHECKING:
+    from htagraph.writers.answer import Answer
 
 _OF_EVENTS = {
     "": name("name of"),
@@ -124,7 +127,7 @@ class Matches:
         return described
 
     @property
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> Answer:
         """A row per match, in order of time.
 
         Of each event: its name, start, duration and row (``op``, ``op_ts_ns``, ``op_dur_ns``,
@@ -167,7 +170,7 @@ class Matches:
         rows = np.concatenate([events for key, events in places if which in (None, key)])
         return Selection(self.dag, self.window, np.unique(rows), self.origin)
 
-    def group(self, by: str | Sequence[str] = "name") -> pd.DataFrame:
+    def group(self, by: str | Sequence[str] = "name") -> Answer:
         """Matches counted, and their times added up, by the names or other columns.
 
         Parameters
@@ -221,18 +224,19 @@ class Matches:
             return self.dag.events.name[self.found.events[place]].astype(np.int64)
         return _codes(self._values(column))
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """How many matches of which pattern."""
         found = "match" if len(self) == 1 else "matches"
         return f"{len(self):,} {found} of {self.found.pattern}"
 
     def __repr__(self) -> str:
         """The pattern, the number of matches, and the first of them."""
-        return f"{self._title()}\n{self.frame!r}"
+        return f"{self.title}\n{self.frame!r}"
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        table: Any = self.frame
-        return f"<div><b>{escaped(self._title())}</b></div>{table._repr_html_()}"
+        return f"<div><b>{escaped(self.title)}</b></div>{self.frame._repr_html_()}"
 
 
 def _codes(values: Any) -> I64:  # noqa: ANN401  an array, or a categorical

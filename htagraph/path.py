@@ -21,6 +21,7 @@ from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
 from htagraph.model.kinds import Bound, bound_in_words
+from htagraph.model.labels import track_name
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from htagraph.replay.excerpt import Excerpt
     from htagraph.replay.predictions import Trials
     from htagraph.replay.rehearsal import Rehearsal
+    from htagraph.writers.path_outline import Outline
     from htagraph.writers.path_tracks import DrawnPath
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
@@ -388,9 +390,18 @@ class CriticalPath:
         """
         from htagraph.writers.dot import path_dot  # noqa: PLC0415  deferred: few need it
 
-        names, texts = segment_labels(self.dag, self.coded, "name")
-        title = f"Critical path of {self.window_name}"
-        return path_dot(self.bounds, names, texts, self.durations_ns, out=out, title=title)
+        return path_dot(self.outline, out=out, title=f"Critical path of {self.window_name}")
+
+    @cached_property
+    def outline(self) -> Outline:
+        """What `to_dot` draws."""
+        from htagraph.writers.path_outline import Column, path_outline  # noqa: PLC0415  deferred
+
+        track, name, (kind, _) = (
+            segment_labels(self.dag, self.coded, label) for label in ("track", "name", "kind")
+        )
+        lane = Column(track[0], [track_name(text) for text in track[1]])
+        return path_outline(lane, self.bounds, Column(*name), kind, self.durations_ns)
 
     def __repr__(self) -> str:
         """Summary in one line."""

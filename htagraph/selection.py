@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pandas as pd
 
 from htagraph.algorithms.spread import ancestors, descendants
 from htagraph.errors import MissingEventsError, QueryError
+from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import linked_events
 from htagraph.lookup.patterns import Hop, Pattern
@@ -226,6 +228,26 @@ class Selection:
         reached = spread(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
         return self._of(np.flatnonzero(reached) >> 1) - self
 
+    def around(self, hops: int = 1) -> Selection:
+        """These events, and those that so many edges lead from or to.
+
+        Examples
+        --------
+        >>> from htagraph import Trace, synth
+        >>> graph = Trace.from_events(synth.timeline('''
+        ...     cpu 1    |[launch >a][launch >b][launch >c]
+        ...     stream 7 |     [gemm <a   ][relu <b  ][copy <c  ]
+        ... ''')).compile()
+        >>> graph.find("relu").around().events["name"].tolist()
+        ['cudaLaunchKernel', 'gemm', 'relu', 'copy']
+        """
+        mask = self._mask()
+        tail, head = self.dag.edges.tail >> 1, self.dag.edges.head >> 1
+        for _ in range(hops):
+            leads, follows = mask[tail], mask[head]
+            mask[head[leads]] = mask[tail[follows]] = True
+        return self._of(np.flatnonzero(mask))
+
     def between(self, other: Selection) -> Selection:
         """The events on chains from these to others."""
         return self.descendants() & self._same_graph(other).ancestors()
@@ -266,8 +288,24 @@ class Selection:
             clock_shift_ns=self.dag.clock_shift_ns,
         )
 
-    def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
+    def to_dot(
+        self,
+        out: str | Path | None = None,
+        *,
+        max_nodes: int = 300,
+        marked: Selection | None = None,
+    ) -> str:
         """The events and the edges among them as DOT, and write it if a file is given.
+
+        Each track is a lane. Edges that bind are bold, others say their slack; those of the
+        window's critical path are red.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+        max_nodes : int, default=300
+        marked : Selection, optional
+            Events with a thick border.
 
         Raises
         ------
@@ -276,10 +314,18 @@ class Selection:
         OutputError
             If the file cannot be written.
         """
+        from htagraph.explain.critical_path import path_edges  # noqa: PLC0415  deferred
         from htagraph.writers.dot import graph_dot  # noqa: PLC0415  deferred: few need it
 
         return graph_dot(
-            self.dag, self._edge_rows(), out=out, max_nodes=max_nodes, title=self.window.name
+            self.dag,
+            self._edge_rows(),
+            tracks=partial(track_labels, self.dag),
+            critical=path_edges(self.dag, self.window),
+            marked=() if marked is None else marked.rows,
+            out=out,
+            max_nodes=max_nodes,
+            title=f"{human_count(len(self), 'event')} of {self.window.name}",
         )
 
     def to_rustworkx(self) -> PyDiGraph:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal, NoReturn
 
@@ -176,6 +177,34 @@ class WhyTool(TableTool, RunTool):
             notes_part([*(str(one.message) for one in caught), *target.notes]),
             self.rows("chain", frame[shown]),
         )
+
+
+class QueryTool(TableTool, RunTool):
+    """Find chains of events of one rank by a pattern: what follows what, and waits how long.
+
+    `<STREAM-` is backward, `->` any edge, `-CHILD>` nesting; names with spaces are in quotes.
+    """
+
+    name = "query"
+    pattern: str = Field(
+        description="Events and arrows: op aten::linear -LAUNCH> kernel -STREAM{1,3}> "
+        "nccl*|memcpy* [dur>1ms, under=step*, on_path]."
+    )
+    by: Texts = Field((), description="Count and add up by columns; 'name': all names.")
+    columns: Texts = Field((), description="Of each event: kernel_ts_ns, kernel_wait_ns, ….")
+
+    def answer(self, session: Session) -> dict[str, Any]:
+        """The matches, or groups of them."""
+        target = self.target(session)
+        if target.is_job:
+            raise QueryError("a pattern is about one rank.", hint="give the file of a rank.")
+        begin_stage("Matching")
+        found = target.graph.match(self.pattern)
+        frame = found.group(self.by) if self.by else found.frame
+        shown = self.columns or frame.main_columns
+        head = {**_head(target.graph), "n_matches": len(found)}
+        rows = self.rows("groups" if self.by else "matches", columns_of(frame, shown))
+        return self.fitted(head, rows, notes_part(target.notes))
 
 
 class KernelsTool(TableTool, RunTool):
@@ -397,15 +426,21 @@ class AskTool(TableTool, RunTool):
         lacks = not_recorded(self.question, frame, self.options.get("by"))
         if self.where:
             frame = rows_where(frame, self.where)
-        for name in (*self.columns, *([self.largest] if self.largest else [])):
-            if name not in frame.columns:
-                hint = one_of(name, map(str, frame.columns), "columns are")
-                raise QueryError(f"the answer has no column {name!r}.", hint=hint)
+        columns_of(frame, [*self.columns, *filter(None, [self.largest])])
         if self.largest:
             frame = frame.sort_values(self.largest, ascending=False, kind="stable")
         rows = self.rows("rows", frame[list(self.columns or frame)])
         head = {**_head(run), "question": self.question, "n_rows": len(frame)}
         return self.fitted(head, rows, notes_part([lacks, *target.notes]))
+
+
+def columns_of(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Some columns of an answer."""
+    for name in columns:
+        if name not in frame.columns:
+            hint = one_of(name, map(str, frame.columns), "columns are")
+            raise QueryError(f"the answer has no column {name!r}.", hint=hint)
+    return frame[list(columns)]
 
 
 def _head(run: TraceGraph | Job) -> dict[str, Any]:
@@ -424,6 +459,7 @@ TOOLS: dict[str, type[Tool]] = {
             VerdictTool,
             PathTool,
             WhyTool,
+            QueryTool,
             KernelsTool,
             WhatIfTool,
             DiffTool,

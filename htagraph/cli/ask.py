@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ import pandas as pd
 import typer
 
 from htagraph.cli import options
-from htagraph.cli.console import notices, output, print_sentence, shown_progress
+from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.rows import print_rows, write_rows
 from htagraph.cli.runs import (
     executor_of,
     loaded_job,
@@ -22,9 +22,9 @@ from htagraph.cli.runs import (
     windowed,
 )
 from htagraph.cli.sources import Source, given
-from htagraph.cli.tables import Format, csv_text, print_frame
+from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
-from htagraph.errors import MissingEventsError, OutputError, QueryError
+from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
@@ -39,8 +39,6 @@ from htagraph.reports.no_rows import not_recorded
 from htagraph.synonyms import targets_of
 from htagraph.writers.output_file import output_file
 
-_MAX_ROWS = 40
-"""Chosen: rows of a table on the terminal."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 """A whole number, as an option has it."""
 
@@ -80,9 +78,8 @@ def ask(
     quiet: options.Quiet = False,
 ) -> None:
     """Answer a question; for a folder, on every rank. `htagraph ask list` lists all questions."""
-    console = output()
     if question == "list" or not paths:
-        print_frame(console, all_questions(), form)
+        print_frame(output(), all_questions(), form)
         return
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
@@ -113,20 +110,13 @@ def ask(
     if out is not None:
         _write(frame, out, question, runs)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
-    shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
+    of = window_in_words(window, of_job=source.has_several)
+    headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
+    print_rows(frame, form, headline=headline, columns=columns, first=first, quiet=quiet)
     aside = notices(quiet=quiet)
-    if form is Format.TABLE:
-        of = window_in_words(window, of_job=source.has_several)
-        headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
-        print_sentence(console, headline, style="bold")
-    print_frame(
-        console, shown, form, columns=columns, first=first, aside=aside if len(frame) else None
-    )
     if said or frame.empty:
         aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
-    if len(shown) < len(frame):
-        aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
     print_left_out(left_out, aside)
 
 
@@ -173,29 +163,11 @@ def _write(frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGr
     if out.name.endswith((".pftrace", ".pftrace.gz")):
         _write_trace(frame, out, question, runs)
         return
-    content = io.BytesIO()
-    match out.suffix:
-        case ".csv":
-            content.write(csv_text(frame).encode("utf-8", "replace"))
-        case ".json":
-            frame.to_json(content, orient="records", indent=2)
-        case ".parquet":
-            try:
-                frame.to_parquet(content, index=False)
-            except ImportError as exc:
-                raise MissingEventsError(
-                    "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
-                ) from exc
-        case ".html":
-            content.write(_plot(frame, question).encode())
-        case _:
-            raise OutputError(
-                "tables are .csv, .json or .parquet, plots .html, traces .pftrace.",
-                path=out,
-                hint="choose one of these endings.",
-            )
-    with output_file(out) as file:
-        file.write(content.getbuffer())
+    if out.suffix == ".html":
+        with output_file(out) as file:
+            file.write(_plot(frame, question).encode())
+        return
+    write_rows(frame, out, more=", plots .html, traces .pftrace")
 
 
 def _write_trace(

@@ -1,4 +1,4 @@
-"""`htagraph dot`: the critical path, or a small graph, as DOT."""
+"""`htagraph dot`: the critical path, the neighborhood of an event, or a small graph, as DOT."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.runs import loaded_trace, windowed
+from htagraph.cli.runs import loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.compiled import LoadOptions
+from htagraph.errors import QueryError
 from htagraph.model.progress import begin_stage
 
 
@@ -21,6 +22,14 @@ def dot(
     rank: options.Rank = None,
     window: options.Window = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
+    around: Annotated[
+        str, typer.Option(help="Draw what is linked with an event: a name, glob or row.")
+    ] = "",
+    instance: Annotated[
+        int | None,
+        typer.Option(help="With --around: which of several events; negative from the end."),
+    ] = None,
+    hops: Annotated[int, typer.Option(help="With --around: edges to follow.", min=1)] = 2,
     whole: Annotated[
         bool, typer.Option("--graph", help="Draw all events of the window, not just the path.")
     ] = False,
@@ -31,24 +40,34 @@ def dot(
         ),
     ] = False,
     max_nodes: Annotated[
-        int, typer.Option(help="With --graph, maximum number of boxes.", min=2)
+        int, typer.Option(help="With --graph or --around, maximum number of boxes.", min=2)
     ] = 200,
     beside: options.Beside = None,
     capture: options.Capture = "",
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
+    """Draw the critical path for Graphviz. htagraph dot FILE | dot -Tpng > path.png."""
+    if around and whole:
+        raise QueryError("--around and --graph are two drawings.", hint="give one of them.")
     source = given(paths, rank, capture, beside)
+    file = None if out == "-" else Path(out)
     with shown_progress(quiet=quiet):
-        made = loaded_trace(source, source.one_capture, LoadOptions(infer=infer), window)
-        begin_stage("Drawing")
-        graph = windowed(made.graph, window)
-        file = None if out == "-" else Path(out)
-        if whole:
-            text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
+        number, reading = source.one_capture, LoadOptions(infer=infer)
+        if source.has_several and not (around or whole):
+            job = windowed(loaded_job(source, number, reading), window)
+            begin_stage("Finding the path across ranks")
+            text = job.critical_path().to_dot(file)
         else:
-            text = graph.critical_path().to_dot(file)
+            graph = windowed(loaded_trace(source, number, reading, window).graph, window)
+            begin_stage("Drawing")
+            if around:
+                event = graph.find(around, instance=instance)
+                text = event.around(hops).to_dot(file, max_nodes=max_nodes, marked=event)
+            elif whole:
+                text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
+            else:
+                text = graph.critical_path().to_dot(file)
     if file is None:
         typer.echo(text)
     else:

@@ -19,7 +19,8 @@ from htagraph.errors import HTAGraphError, shortage
 VERBS = {
     "report": "Find what limits a run and what to try first.",
     "path": "Print the critical path of a trace or a job, grouped.",
-    "why": "Say why an event started only then: the chain of what it waited for.",
+    "why": "Say why an event started only then: what it waited for.",
+    "query": "Find chains of events by a pattern: what follows what.",
     "what-if": "Predict what would help, and by how much, or what a change saves.",
     "ask": "Answer a question; `htagraph ask list` lists all.",
     "diff": "Compare the steps of two runs, with noise.",

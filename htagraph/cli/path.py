@@ -67,8 +67,8 @@ def path(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the path: .pftrace (Perfetto); for one rank also .json (the original "
-            "with the path added) or .dot."
+            help="Also write the path: .pftrace (Perfetto) or .dot; for one rank also .json (the "
+            "original with the path added)."
         ),
     ] = None,
     columns: options.Columns = "",
@@ -142,10 +142,13 @@ def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame | Columns:
 def write_path(found: CriticalPath | JobPath, out: Path) -> None:
     """Write the path in the format that the ending of the file names."""
     suffix = Path(out.name.removesuffix(".gz")).suffix
-    writers: dict[str, Callable[[Path], Any]] = {".pftrace": found.to_perfetto}
-    hint = "end the name in .pftrace."
+    writers: dict[str, Callable[[Path], Any]] = {
+        ".pftrace": found.to_perfetto,
+        ".dot": found.to_dot,
+    }
+    hint = "end the name in .pftrace or .dot."
     if isinstance(found, CriticalPath):
-        writers |= {".json": found.to_chrome_json, ".dot": found.to_dot}
+        writers[".json"] = found.to_chrome_json
         hint = "end the name in .pftrace, .json or .dot."
     if suffix not in writers:
         raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)

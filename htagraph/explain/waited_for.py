@@ -309,7 +309,7 @@ def _cycle(keys: Sequence[int]) -> tuple[int, int]:
 
 
 def event_sentence(dag: Dag, window: Window) -> str:
-    """What a chain leads to, when that was, and what bound it."""
+    """What a chain leads to, when that was, and what held it."""
     node, times = window.anchor, dag.events.node_ts_ns
     event, edge, verb = node >> 1, int(dag.binding[node]), "ended" if node & 1 else "started"
     since = human_duration(int(times[node]) - dag.span.start_ns)
@@ -318,7 +318,12 @@ def event_sentence(dag: Dag, window: Window) -> str:
     if call >= 0 and not node & 1:
         delay_ns = int(times[node] - dag.events.end_ns[call])
         said += f", {human_duration(delay_ns)} after its launch" if delay_ns > 0 else ""
-    said = f"{said}: {reason_of(dag, edge, 'it')}."
+    return f"{said}: {held_by(dag, edge, 'it')}"
+
+
+def held_by(dag: Dag, edge: int, head: str = "") -> str:
+    """Why the head of an edge, called so, came only then, and what it would have waited for."""
+    said = f"{reason_of(dag, edge, head)}."
     other, slack_ns = _runners_up(dag, np.array([edge])) if edge >= 0 else ([-1], [0])
     if other[0] < 0 or not slack_ns[0]:
         return said
@@ -326,8 +331,16 @@ def event_sentence(dag: Dag, window: Window) -> str:
     came = f"when {_named(dag, tail >> 1)} {'ended' if tail & 1 else 'started'}"
     if dag.edges.kind[other[0]] == EdgeKind.LAUNCH:
         came = "when it was launched"
+    verb = "ended" if dag.edges.head[edge] & 1 else "started"
     earlier = human_duration(int(slack_ns[0]))
     return f"{said} Without that, it could have {verb} {earlier} earlier, {came}."
+
+
+def started_by(dag: Dag, edge: int) -> str:
+    """Why what an edge leads to came only then; of device work that ran, why it started."""
+    if dag.edges.rule[edge] == Rule.DURATION:
+        edge = int(dag.binding[dag.edges.tail[edge]])
+    return held_by(dag, edge, "it")
 
 
 def _named(dag: Dag, event: int) -> str:

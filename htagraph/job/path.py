@@ -25,11 +25,13 @@ from htagraph.job.timeline import Timeline
 from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, bound_in_words
+from htagraph.model.labels import track_name
 from htagraph.model.rules import Rule
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import path_html
+from htagraph.writers.path_outline import Column, Outline, path_outline
 from htagraph.writers.path_tracks import DrawnPath, late_rank
 
 WHOLE_JOB = "job"
@@ -299,6 +301,33 @@ class JobPath:
             origin_ns=self.origin_ns,
             ranks=shown,
         )
+
+    @cached_property
+    def outline(self) -> Outline:
+        """What `to_dot` draws."""
+        columns = {name: pd.factorize(self.segments[name]) for name in ("rank", "track", "name")}
+        (rank, ranks), (track, tracks), (name, names) = columns.values()
+        lanes = [f"rank {one} · {track_name(two)}" for one in ranks for two in tracks]
+        bound, kind = (self.segments[name].cat.codes.to_numpy() for name in ("bound", "kind"))
+        return path_outline(
+            Column(rank * len(tracks) + track, lanes),
+            bound,
+            Column(name, names.tolist()),
+            kind,
+            self.segments["dur_ns"].to_numpy(np.int64),
+        )
+
+    def to_dot(self, out: str | Path | None = None) -> str:
+        """Path as a DOT graph of one slide, with lanes by rank; see `CriticalPath.to_dot`.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        from htagraph.writers.dot import path_dot  # noqa: PLC0415  deferred: few need it
+
+        return path_dot(self.outline, out=out, title=f"Critical path of {self.window_name}")
 
     def drawn(self, findings: Mapping[str, str], ranks: Collection[int] | None = None) -> DrawnPath:
         """What `to_perfetto` draws on top of the ranks."""

@@ -19,8 +19,12 @@ from htagraph.model.kinds import EdgeKind, among
 
 _MOST_PAIRS = 1 << 27
 """Pairs of host events and device work under them: 2 GB. A limit of memory."""
-_MOST_MATCHES = 1 << 24
-"""Matches, and pairs of events that a repeated hop joins: 130 MB a column. A limit of memory."""
+_MOST_JOINED = 1 << 24
+"""Pairs of events that a hop joins: 130 MB a column. A limit of memory."""
+_MOST_CELLS = 1 << 28
+"""Numbers in the table of matches: 2 GB. A limit of memory."""
+_CELLS = 8
+"""Numbers in it for each event: four of its own, and four of the edge before it."""
 
 
 class Links(NamedTuple):
@@ -104,11 +108,11 @@ def linked_events(
     return Links.concat(parts)
 
 
-def _limited(n: float, what: str) -> None:
+def _limited(n: float, most: int, what: str) -> None:
     """Check a number of rows before memory is used for them."""
-    if n > _MOST_MATCHES:
+    if n > most:
         raise TraceLimitError(
-            f"the pattern has {n:,.0f} {what}; {_MOST_MATCHES:,} are the most.",
+            f"the pattern has {n:,.0f} {what}; {most:,} are the most.",
             hint="narrow it with names, conditions ([dur>1ms]) or a window.",
         )
 
@@ -125,7 +129,7 @@ class _ByTail:
     def following(self, at: I64) -> tuple[I64, Links]:
         """Position in `at` and link of every pair whose tail is there."""
         counts = self.counts[at]
-        _limited(counts.sum(), "pairs of events")
+        _limited(counts.sum(), _MOST_JOINED, "pairs of events")
         return np.repeat(np.arange(len(at)), counts), self.links.take(
             ranges(self.first[at], counts)
         )
@@ -150,7 +154,7 @@ def _repeated(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
         front = front.take(first[new])
         if taken >= hop.at_least:
             known = np.concatenate([known, key[new]])
-            _limited(len(known), "pairs of events")
+            _limited(len(known), _MOST_JOINED, "pairs of events")
             found.append(front.take(heads[front.head]))
         if not len(front.head):
             break
@@ -203,7 +207,7 @@ def find_matches(
     for place in reversed(range(len(links))):
         links[place] = links[place].take(ways[links[place].head] > 0)
         ways = np.bincount(links[place].tail, ways[links[place].head], minlength=n).astype(float)
-    _limited(ways.sum(), "matches")
+    _limited(ways.sum(), min(_MOST_CELLS // (_CELLS * len(patterns)), _MOST_JOINED), "matches")
     first = np.flatnonzero(ways)
     events = [first[np.argsort(dag.events.ts_ns[first], kind="stable")]]
     edges: list[I64] = []

@@ -21,7 +21,7 @@ SCHEMAS = {
 }
 """Every schema by its name."""
 
-_ENDINGS = {"_ns": Quantity.DURATION, "_share": Quantity.SHARE}
+_ENDINGS = {"_ts_ns": Quantity.INSTANT, "_ns": Quantity.DURATION, "_share": Quantity.SHARE}
 _DTYPES = {"O": Quantity.NAME, "U": Quantity.NAME, "b": Quantity.FLAG}
 """What a column is that no schema has: by the end of its name, else by the kind of its dtype."""
 _ACRONYMS = {"gpu": "GPU", "sm": "SM"}

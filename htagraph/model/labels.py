@@ -12,6 +12,7 @@ _NEXT_BATCH = re.compile(r"^enumerate\(DataLoader\)#_\w+(\.__next__)$")
 _ARGUMENTS = re.compile(r"[\w>]\(")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
+_STREAM = re.compile(r"(?:gpu \S+ )?stream ")
 _DOT = " · "
 CUT = "…"
 """In place of the middle of a name."""
@@ -76,6 +77,17 @@ def name_label(name: str, *, width: int = 48) -> str:
         if template and short.lower() in _SAYS_LITTLE:
             short = f"{short}<{template.rsplit('::', 1)[-1]}>"
     return _cut(short, width)
+
+
+def track_name(track: str) -> str:
+    """A track for people: a thread is called one; a stream is called so already.
+
+    Examples
+    --------
+    >>> track_name("4200"), track_name("gpu 0 stream 7")
+    ('thread 4200', 'gpu 0 stream 7')
+    """
+    return track if not track or _STREAM.match(track) else f"thread {track}"
 
 
 def _cut(text: str, width: int) -> str:

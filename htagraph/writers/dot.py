@@ -3,54 +3,52 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from itertools import chain, combinations
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from htagraph.algorithms.codes import distinct, largest
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.errors import QueryError
-from htagraph.model.arrays import I8, I64, Bools
+from htagraph.errors import GraphError, QueryError
+from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.colors import COLORS, Color
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, bound_in_words
-from htagraph.model.labels import name_label, printable
-from htagraph.model.step_markers import without_step_number
-from htagraph.model.units import human_duration
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, bound_in_words, in_words
+from htagraph.model.labels import name_label, printable, track_name
+from htagraph.model.units import human_count, human_duration
 from htagraph.writers.output_file import write_text
+from htagraph.writers.path_outline import Outline, PathArrow, PathBox
+from htagraph.writers.slide import HEIGHT, WIDTH, Route, Slide, arranged
 
-_N_NAMED = 14
-"""Names in the drawing of a path (chosen): with a rest of each bound, they fill a slide.
-
-Pinned by `test_dot.py::test_fourteen_names_are_drawn_and_the_rest_by_bound`.
-"""
-_N_MORE = 3
-"""Arrows in it besides those that connect the boxes (chosen): more cross each other."""
-_NAME, _TITLE = 36, 90
-"""Longest names and titles in it, in characters: they fit into a third of the slide, and on it."""
-_SLIDE = "13.33,7.5!"
-"""Its size in inches: 1280 x 720 pixels."""
-_COLUMNS = (
-    (Bound.DATA_LOADING, Bound.UNTRACED_CODE, Bound.HOST, Bound.WAITING_FOR_WORK),
-    (Bound.LAUNCH, Bound.SYNC, Bound.UNKNOWN_WAITS),
-    (
-        Bound.WORK_FROM_BEFORE_THE_PROFILE,
-        Bound.MEMORY,
-        Bound.KERNEL_GAP,
-        Bound.COMPUTE,
-        Bound.WAITING_FOR_SMS,
-        Bound.COMMUNICATION,
-    ),
-)
-"""Where bounds are drawn: those of the host, those between host and device, those of devices."""
-_SMALL, _LARGE, _GROWTH = "13", 14, 14
-"""Points of names, of bounds, and how much larger a bound is that has the whole path."""
-_LINE, _FAINT = "#8a94a0", "#55606b"
+_CHARACTER, _LINE_HEIGHT, _LARGEST, _SMALLEST = 0.7, 1.2, 14, 9
+"""Mean width and height of text by its points, and its points at most and at least, on a slide."""
+_WORD_END = re.compile(r"[a-z0-9](?=[A-Z])|[^A-Za-z0-9](?=[A-Za-z0-9])")
+_LANE_CHARACTER = 6.8
+_LEAST_ROOM = 20
+"""Characters that a line has at least: ``124 ×, 12.3 ms, 10.4%``, of which most are narrow."""
+_HIGH, _MARGIN, _INCH = 54, 8, 72
+"""Points of a box from which on its name has two lines, around its text, and of an inch."""
+_SIZE, _ON_A_SLIDE = f"{WIDTH / _INCH:.3f},{HEIGHT / _INCH:.3f}", 25
+"""A slide in inches, and boxes of a graph that are still read on one. Chosen."""
+_SMALL = "10.5"
+"""Points of what is below the lanes."""
+_OTHERS = (310, 34)
+"""Points of the box that counts what is left out: less than a third of the slide."""
+_NOTE_WIDTH = 440
+_NOTE = "From left to right in time. Dashed: back to an earlier box, and how often."
+_WAITS = {
+    Bound.LAUNCH,
+    Bound.KERNEL_GAP,
+    Bound.WORK_FROM_BEFORE_THE_PROFILE,
+    Bound.UNKNOWN_WAITS,
+    Bound.WAITING_FOR_SMS,
+    Bound.WAITING_FOR_WORK,
+}
+"""Bounds of time in which what they are named after does not run yet."""
+_LINE, _FAINT, _LANE = "#707b87", "#55606b", "#f2f4f7"
 _EVENT_COLORS = {
     EventKind.OP: COLORS[Bound.HOST],
     EventKind.RUNTIME: COLORS[Bound.LAUNCH],
@@ -59,19 +57,25 @@ _EVENT_COLORS = {
     EventKind.MEMCPY: COLORS[Bound.MEMORY],
     EventKind.MEMSET: COLORS[Bound.MEMORY],
 }
+_LANE_LOOK = {
+    "style": '"rounded,filled"',
+    "color": f'"{_LANE}"',
+    "fontname": "Helvetica",
+    "fontsize": "12",
+    "fontcolor": f'"{_FAINT}"',
+    "labeljust": "l",
+}
+_EVENT_NAME = 28
+"""Characters of the name of an event in a drawing of all: a third of a slide has more."""
 _PLAIN, _ON_PATH = Color("#ffffff"), "#c0392b"
-_FONT = {"fontname": "Helvetica", "fontsize": "10"}
+_FONT = {"fontname": "Helvetica", "fontsize": "12"}
 
 
 def _quoted(text: str) -> str:
-    """A text as a DOT string on one line; Graphviz reads HTML entities, so ``&`` is one."""
-    plain = printable(" ".join(text.split())).replace("&", "&amp;")
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _as_html(text: str, width: int = _NAME) -> str:
-    """A name in a label of HTML."""
-    return html.escape(name_label(text, width=width), quote=False)
+    """A text as a DOT string; Graphviz reads HTML entities, so ``&`` is one."""
+    lines = (printable(" ".join(line.split())).replace("&", "&amp;") for line in text.split("\n"))
+    escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
 
 
 def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a package without types
@@ -98,26 +102,6 @@ def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a pack
     return graph
 
 
-def _add_node(
-    graph: Any,  # noqa: ANN401
-    number: int,
-    lines: list[str],
-    color: Color,
-    **more: str,
-) -> None:
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
-    label = "\\n".join(_quoted(line)[1:-1] for line in lines if line)
-    look = {"fillcolor": _quoted(color.fill), "fontcolor": _quoted(color.ink)}
-    graph.add_node(pydot.Node(f"n{number}", label=f'"{label}"', **look, **more))
-
-
-def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None:  # noqa: ANN401
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
-    graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(f" {label} "), **more))
-
-
 def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
     text = str(graph.to_string())
     if out is not None:
@@ -125,143 +109,172 @@ def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
     return text
 
 
-class PathGroup(NamedTuple):
-    """Time of a path on one bound: under one name, or under `n_names` smaller ones (name empty)."""
+class _Text(NamedTuple):
+    """Text in boxes: its points, characters of a line, and lines of a name."""
 
-    bound: Bound
-    name: str
-    n_names: int
-    dur_ns: int
+    points: float
+    room: int
+    n_lines: int
+
+    @classmethod
+    def of(cls, slide: Slide) -> _Text:
+        """The largest that fits the boxes of a slide."""
+        n_lines = 2 if slide.height >= _HIGH else 1
+        fit = (slide.height - _MARGIN) / (n_lines + 2) / _LINE_HEIGHT
+        points = min(fit, (slide.width - _MARGIN) / _CHARACTER / _LEAST_ROOM, _LARGEST)
+        return cls(points, int((slide.width - _MARGIN) / (_CHARACTER * points)), n_lines)
+
+    def lines(self, text: str, n_lines: int = 0) -> list[str]:
+        """A text on so many lines, by default all that it may have."""
+        short = name_label(text, width=(n_lines or self.n_lines) * self.room)
+        least = len(short) - self.room
+        ends = [found.end() for found in _WORD_END.finditer(short)]
+        cut = max((at for at in ends if least <= at <= self.room), default=self.room)
+        return [short] if least <= 0 else [short[:cut].strip(), short[cut:].strip()]
 
 
-def path_groups(
-    bounds: I8, names: npt.NDArray[np.integer[Any]], texts: Sequence[str], dur_ns: I64
-) -> list[PathGroup]:
-    """Group segments by bound and name without step number: the longest, and the rest by bound.
+def _as_html(text: str) -> str:
+    return html.escape(text, quote=False)
 
-    Parameters
-    ----------
-    bounds, names, dur_ns : ndarray of shape (n,)
-        Of each segment; names are rows of `texts`.
+
+def _said(dur_ns: int, path_ns: int, n: int = 1) -> str:
+    """How often, how long, and its share."""
+    times = f"{n:,} ×, " if n > 1 else ""
+    return f"{times}{human_duration(dur_ns)}, <B>{dur_ns / max(path_ns, 1):.1%}</B>"
+
+
+def _box_label(box: PathBox, text: _Text, path_ns: int) -> str:
+    """Name of a box, its bound, and its time."""
+    mostly = "mostly " if len(box.bounds) > 1 else ""
+    bound, n = f"{mostly}{bound_in_words(box.bounds[0].label)}", box.n_runs
+    name = next((name for name in box.names if name[:1] != "("), "")
+    head, below = text.lines(name or bound), [bound] if name else []
+    if box.n_names > 1 or (name and box.bounds[0] in _WAITS):
+        others = f" + {human_count(box.n_names - 1, 'other')}" if box.n_names > 1 else ""
+        cut = name_label(name or bound, width=max(text.room - len(others), _LEAST_ROOM // 2))
+        head, below, n = text.lines(bound, 1), [f"{cut}{others}"], n if box.n_names == 1 else 1
+    lines = [*(f"<B>{_as_html(line)}</B>" for line in head), *map(_as_html, below)]
+    return f"<{'<BR/>'.join([*lines, _said(box.dur_ns, path_ns, n)])}>"
+
+
+def _arrow_label(arrow: PathArrow, route: Route) -> dict[str, str]:
+    """Kind and lag of an arrow; how often, if it leads back."""
+    kind = in_words(arrow.kind.label) if arrow.kind not in {None, EdgeKind.THREAD} else ""
+    lag = human_duration(arrow.lag_ns) if arrow.lag_ns else ""
+    words = [f"{arrow.n:,} ×"] if arrow.is_back else [kind, lag]
+    lines = [word for word in words if word]
+    lines = [" ".join(lines)] if route.is_right and lines else lines
+    if not lines:
+        return {}
+    x, y = route.label
+    width = max(map(len, lines)) * _CHARACTER * _SMALLEST
+    ground = f'<TABLE BORDER="0" CELLPADDING="0" CELLSPACING="0" BGCOLOR="{_LANE}">'
+    return {
+        "label": f"<{ground}<TR><TD>{'<BR/>'.join(lines)}</TD></TR></TABLE>>",
+        "lp": _quoted(f"{x + (width / 2 if route.is_right else 0):.1f},{y:.1f}"),
+    }
+
+
+def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> str:
+    """Critical path as DOT of one slide: boxes on lanes, from left to right in time.
+
+    Places are part of the drawing: Graphviz draws every path on the same slide.
     """
-    n, bare = len(Bound), np.array([*map(without_step_number, texts)], dtype=object)
-    number, shared = pd.factorize(bare)
-    code = number[names] * n + bounds
-    total_ns = sum_by_code(code, dur_ns, n * len(shared))
-    groups = distinct(code)
-    longest = groups[largest(total_ns[groups], _N_NAMED)]
-    rest = np.setdiff1d(groups, longest)
-    parts = [longest[at : at + 1] for at in range(len(longest))]
-    parts += [own for bound in Bound if len(own := rest[rest % n == bound])]
-    return [
-        PathGroup(
-            Bound(own[0] % n),
-            shared[own[0] // n] if len(own) == 1 else "",
-            len(own),
-            int(total_ns[own].sum()),
+    slide = arranged([box.lane for box in outline.boxes])
+    if slide is None:
+        raise GraphError("the boxes of a drawn path do not fit a slide.")
+    graph = _digraph(
+        _quoted(f"{title}, {human_duration(outline.dur_ns)}"),
+        layout="nop2",
+        rankdir="LR",
+        dpi="96",
+        pad="0",
+        size=_quoted(f"{_SIZE}!"),
+        fontsize="20",
+        lp=_quoted(f"{WIDTH / 2:g},{HEIGHT - 22:g}"),
+    )
+    for corner in ((0, 0), (WIDTH, HEIGHT)):
+        _add_placed(graph, f"corner{corner[0]}", '""', corner, (0, 0), style="invis")
+    _add_lanes(graph, outline, slide)
+    gaps: Counter[int] = Counter()
+    for arrow in sorted(outline.arrows, key=lambda arrow: not arrow.is_back):
+        gap = slide.columns[arrow.tail] - arrow.is_back
+        _add_arrow(graph, arrow, slide.route(arrow.tail, arrow.head, gaps[gap]))
+        gaps[gap] += 1
+    if outline.n_left_out:
+        by_bound = ", ".join(
+            f"{bound_in_words(bound.label)} {dur_ns / outline.dur_ns:.1%}"
+            for bound, dur_ns in outline.left_out
         )
-        for own in parts
-    ]
+        said = _said(outline.left_out_ns, outline.dur_ns)
+        label = f"<<B>… {outline.n_left_out:,} others</B>, {said}<BR/>{by_bound}>"
+        look = {"style": _quoted("rounded,filled,dashed"), "fillcolor": _quoted("white")}
+        look["fontsize"] = _SMALL
+        x = WIDTH - _OTHERS[0] / 2 - 12
+        _add_placed(graph, "others", label, (x, 25), _OTHERS, **look)
+    note = _quoted(_NOTE)
+    look = {"shape": "plaintext", "style": '""', "fontcolor": _quoted(_FAINT), "fontsize": _SMALL}
+    _add_placed(graph, "note", note, (_NOTE_WIDTH / 2 + 12, 25), (_NOTE_WIDTH, 20), **look)
+    return _finish(graph, out)
 
 
-def _card(bound: Bound, groups: Sequence[PathGroup], path_ns: int) -> str:
-    """Bound with its time, and a row for each of its names."""
-    color, dur_ns = COLORS[bound], sum(group.dur_ns for group in groups)
-    share = dur_ns / max(path_ns, 1)
-    head = f"<B>{bound_in_words(bound.label)}</B>  {human_duration(dur_ns)}  <B>{share:.1%}</B>"
-    font = f'COLOR="{color.ink}" POINT-SIZE="{_LARGE + _GROWTH * share:.0f}"'
-    cell = f'COLSPAN="3" ALIGN="LEFT" BGCOLOR="{color.fill}"'
-    rows = [f"<TR><TD {cell}><FONT {font}>{head}</FONT></TD></TR>"]
-    for group in groups:
-        name = _as_html(group.name) if group.name else f"{group.n_names:,} others"
-        times = human_duration(group.dur_ns), f"{group.dur_ns / max(path_ns, 1):.1%}"
-        if group.name or len(groups) > 1:
-            right = "".join(f'<TD ALIGN="RIGHT">{text}</TD>' for text in times)
-            rows.append(f'<TR><TD ALIGN="LEFT">{name}</TD>{right}</TR>')
-    table = 'BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="3"'
-    return f"<<TABLE {table}>{''.join(rows)}</TABLE>>"
-
-
-def _passages(bounds: I8) -> dict[tuple[Bound, Bound], tuple[int, int]]:
-    """How often a path passes between two bounds, there and back: the most frequent passages."""
-    n, at = len(Bound), np.flatnonzero(np.diff(bounds))
-    pairs = bounds[at].astype(np.int64) * n + bounds[at + 1]
-    times = np.bincount(pairs, minlength=n * n).reshape(n, n)
-    place = {bound: number for number, bound in enumerate(chain(*_COLUMNS))}
-    found = [
-        (first, second)
-        for first, second in combinations(sorted(Bound, key=place.__getitem__), 2)
-        if times[first, second] + times[second, first]
-    ]
-    found.sort(key=lambda pair: -int(times[pair] + times[pair[::-1]]))
-    connects: list[tuple[Bound, Bound]] = []
-    more: list[tuple[Bound, Bound]] = []
-    part = np.arange(n)
-    for pair in found:
-        first, second = part[[*pair]]
-        (more if first == second else connects).append(pair)
-        part[part == second] = first
-    kept = [*connects, *more[:_N_MORE]]
-    return {pair: (int(times[pair]), int(times[pair[::-1]])) for pair in kept}
-
-
-def path_dot(
-    bounds: I8,
-    names: npt.NDArray[np.integer[Any]],
-    texts: Sequence[str],
-    dur_ns: I64,
-    *,
-    out: str | Path | None = None,
-    title: str = "Critical path",
-) -> str:
-    """Critical path as DOT that fills a slide: a box per bound, with time and share of its names.
-
-    Arrows count how often the path passes from one bound to another: the most frequent passages,
-    and those that connect all boxes. Boxes of the host are on the left, those of devices on the
-    right.
-
-    Parameters
-    ----------
-    bounds, names, dur_ns : ndarray of shape (n,)
-        Of each segment; names are rows of `texts`.
-    """
+def _add_placed(
+    graph: Any,  # noqa: ANN401
+    name: str,
+    label: str,
+    center: tuple[float, float],
+    size: tuple[float, float],
+    **look: str,
+) -> None:
+    """Add a box at a place, of a size."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
-    path_ns = int(dur_ns.sum())
-    small = f'<FONT POINT-SIZE="{_SMALL}" COLOR="{_FAINT}">'
-    graph = _digraph(
-        f"<{_as_html(f'{title}, {human_duration(path_ns)}', width=_TITLE)}<BR/>{small}"
-        "Arrows count how often the path passes from one to the other.</FONT>>",
-        rankdir="LR",
-        ratio="fill",
-        pad="0.15",
-        size=_quoted(_SLIDE),
-        fontsize="20",
-    )
-    cards: dict[Bound, list[PathGroup]] = {}
-    for group in path_groups(bounds, names, texts, dur_ns):
-        cards.setdefault(group.bound, []).append(group)
-    for bound, groups in cards.items():
-        look = {"fillcolor": _quoted("white"), "margin": _quoted("0.03"), "fontsize": _SMALL}
-        graph.add_node(pydot.Node(bound.label, label=_card(bound, groups, path_ns), **look))
-    columns = [shown for column in _COLUMNS if (shown := [one for one in column if one in cards])]
-    if len(columns) == 1:
-        largest_one = max(cards, key=lambda bound: sum(group.dur_ns for group in cards[bound]))
-        columns = [[bound for bound in columns[0] if bound is not largest_one]]
-    for column in columns:
-        together = pydot.Subgraph(rank="same")
-        for bound in column:
-            together.add_node(pydot.Node(bound.label))
-        graph.add_subgraph(together)
-    for (first, second), (there, back) in _passages(bounds).items():
-        style = {
-            "dir": "both" if there and back else "forward" if there else "back",
-            "penwidth": f"{1 + np.log10(there + back):.1f}",
-            "fontsize": _SMALL,
-        }
-        label = f'<<TABLE BORDER="0" BGCOLOR="white"><TR><TD>{there + back:,}×</TD></TR></TABLE>>'
-        graph.add_edge(pydot.Edge(first.label, second.label, label=label, **style))
-    return _finish(graph, out)
+    place = {
+        "pos": _quoted(f"{center[0]:.1f},{center[1]:.1f}"),
+        "width": f"{size[0] / _INCH:.3f}",
+        "height": f"{size[1] / _INCH:.3f}",
+        "fixedsize": "true",
+    }
+    graph.add_node(pydot.Node(name, label=label, **place, **look))
+
+
+def _add_lanes(graph: Any, outline: Outline, slide: Slide) -> None:  # noqa: ANN401
+    """Add the lanes of a path with their boxes."""
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    text = _Text.of(slide)
+    for number, (label, bounds) in enumerate(zip(outline.lanes, slide.lanes, strict=True)):
+        left, _, _, top = bounds
+        lane = pydot.Cluster(
+            f"lane{number}",
+            label=_quoted(label),
+            bb=_quoted(",".join(f"{one:.1f}" for one in bounds)),
+            lp=_quoted(f"{left + 8 + len(label) * _LANE_CHARACTER / 2:.1f},{top - 11:.1f}"),
+            **_LANE_LOOK,
+        )
+        for place, box in enumerate(outline.boxes):
+            if box.lane == number:
+                color = COLORS[box.bounds[0]]
+                _add_placed(
+                    lane,
+                    f"n{place}",
+                    _box_label(box, text, outline.dur_ns),
+                    slide.boxes[place],
+                    (slide.width, slide.height),
+                    fillcolor=_quoted(color.fill),
+                    fontcolor=_quoted(color.ink),
+                    fontsize=f"{text.points:.1f}",
+                )
+        graph.add_subgraph(lane)
+
+
+def _add_arrow(graph: Any, arrow: PathArrow, route: Route) -> None:  # noqa: ANN401
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    look = {"style": "dashed", "constraint": "false"} if arrow.is_back else {}
+    look |= {"pos": _quoted(route.spline), "fontsize": f"{_SMALLEST}"}
+    look |= _arrow_label(arrow, route)
+    graph.add_edge(pydot.Edge(f"n{arrow.tail}", f"n{arrow.head}", **look))
 
 
 def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
@@ -273,20 +286,25 @@ def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
     return dict(zip(nodes.tolist(), np.where(is_end, nodes - 1, nodes).tolist(), strict=True))
 
 
-def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
+def _event_label(dag: Dag, node: int, *, is_whole: bool) -> str:
     events, event = dag.events, node // 2
-    name = name_label(events.symbols.texts[events.name[event]])
+    name = name_label(events.symbols.texts[events.name[event]], width=_EVENT_NAME)
     duration = human_duration(int(events.dur_ns[event]))
-    if not is_whole:
-        return [name, "ends" if node % 2 else f"starts, {duration}"]
-    stream = int(events.stream[event])
-    return [name, f"{duration}, stream {stream}" if stream >= 0 else duration]
+    when = duration if is_whole else "ends" if node % 2 else f"starts, {duration}"
+    return _quoted(f"{name}\n{when}")
+
+
+def _event_color(dag: Dag, event: int) -> Color:
+    """Color of the bound that its time has on a path."""
+    if dag.classification.kernel_class[event] == KernelClass.COMMUNICATION:
+        return COLORS[Bound.COMMUNICATION]
+    return _EVENT_COLORS.get(EventKind(int(dag.events.kind[event])), _PLAIN)
 
 
 def _edge_label(dag: Dag, row: int) -> str:
     edges, slack_ns = dag.edges, int(dag.slack_ns[row])
-    kind = EdgeKind(int(edges.kind[row])).label
-    slack = f", slack {human_duration(slack_ns)}" if slack_ns else ""
+    kind = in_words(EdgeKind(int(edges.kind[row])).label)
+    slack = f"\nslack {human_duration(slack_ns)}" if slack_ns else ""
     return f"{kind} {human_duration(int(edges.lag_ns[row]))}{slack}"
 
 
@@ -304,47 +322,75 @@ def graph_dot(
     dag: Dag,
     edge_rows: npt.NDArray[np.integer[Any]] | None = None,
     *,
+    tracks: Callable[[I64], Texts],
     critical: npt.ArrayLike = (),
+    marked: npt.ArrayLike = (),
     reduce: bool = False,
     out: str | Path | None = None,
     max_nodes: int = 300,
     title: str = "",
 ) -> str:
-    """Graph as DOT: a box per event, and an arrow per edge with its kind, lag and slack.
+    """Graph as DOT: a box per event, on the lane of its track, and an arrow per edge.
 
-    Start and end of an event are two boxes if other events lie between them.
+    An arrow says the kind of its edge, its lag, and its slack if it does not bind; edges that bind
+    are bold. Start and end of an event are two boxes if other events lie between them.
 
     Parameters
     ----------
     edge_rows : ndarray of int, optional
         Edges to draw, with the events they join; all by default.
+    tracks : callable
+        Label of the track of each of some events.
     critical : array_like of int
         Edges to highlight: those of the critical path.
+    marked : array_like of int
+        Events to highlight.
     reduce : bool, default=False
         Whether to leave out edges that others imply; never those of the critical path.
     """
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)
-    drawn = sorted(set(boxes.values()))
+    drawn = sorted(set(boxes.values()), key=lambda node: (dag.events.node_ts_ns[node], node))
     if len(drawn) > max_nodes:
-        hint = "take a shorter window, draw the critical path alone, or raise max_nodes."
+        hint = "take a shorter window, fewer hops, the critical path alone, or raise max_nodes."
         raise QueryError(
             f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint
         )
-    graph, strong = (
-        _digraph(_quoted(title), nodesep="0.3", ranksep="0.3"),
-        set(np.asarray(critical, dtype=np.int64).tolist()),
+    small = {"size": _quoted(_SIZE)} if len(drawn) <= _ON_A_SLIDE else {}
+    graph = _digraph(
+        _quoted(title), rankdir="LR", nodesep="0.2", ranksep="0.4", fontsize="20", **small
     )
-    for node in drawn:
+    strong, chosen = (set(np.asarray(some, dtype=np.int64).tolist()) for some in (critical, marked))
+    lanes: dict[str, Any] = {}
+    for node, track in zip(drawn, tracks(np.array(drawn, dtype=np.int64) // 2), strict=True):
+        label = track_name(track)
+        if label not in lanes:
+            lanes[label] = pydot.Cluster(f"lane{len(lanes)}", label=_quoted(label), **_LANE_LOOK)
         is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node
-        color = _EVENT_COLORS.get(EventKind(int(dag.events.kind[node // 2])), _PLAIN)
-        tooltip = _quoted(dag.events.symbols.texts[dag.events.name[node // 2]])
-        _add_node(graph, node, _event_label(dag, node, is_whole=is_whole), color, tooltip=tooltip)
+        color = _event_color(dag, node // 2)
+        look = {"penwidth": "3", "color": _quoted("black")} if node // 2 in chosen else {}
+        lanes[label].add_node(
+            pydot.Node(
+                f"n{node}",
+                label=_event_label(dag, node, is_whole=is_whole),
+                tooltip=_quoted(dag.events.symbols.texts[dag.events.name[node // 2]]),
+                fillcolor=_quoted(color.fill),
+                fontcolor=_quoted(color.ink),
+                **look,
+            )
+        )
+    for lane in lanes.values():
+        graph.add_subgraph(lane)
     if reduce:
         rows = rows[~_is_implied(dag, rows) | np.isin(rows, [*strong])]
-    for row in rows.tolist():
+    binds = dag.binding[dag.edges.head[rows]] == rows
+    for row, is_binding in zip(rows.tolist(), binds.tolist(), strict=True):
         tail, head = boxes[int(dag.edges.tail[row])], boxes[int(dag.edges.head[row])]
-        style = {"color": _quoted(_ON_PATH), "penwidth": "2.2"} if row in strong else {}
+        look = {"penwidth": "2.2"} if is_binding else {}
+        look |= {"color": _quoted(_ON_PATH)} if row in strong else {}
         if tail != head:
-            _add_edge(graph, tail, head, _edge_label(dag, row), **style)
+            label = _quoted(_edge_label(dag, row))
+            graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=label, **look))
     return _finish(graph, out)

@@ -339,6 +339,17 @@ def test_a_job_is_asked_what_a_trace_is_and_more(desk):
     assert rows(ask(desk, "ask", path="job", question="stragglers")["rows"])[0]["rank"] == 1
 
 
+def test_chains_of_events_are_queried(desk):
+    """One by one with names and times, or in groups; of one rank."""
+    chain = "op aten::linear -LAUNCH> kernel"
+    one = ask(desk, "query", path=SLOW, pattern=chain, limit=1)
+    groups = ask(desk, "query", path=SLOW, pattern=chain, by="name", columns=["n_matches"])
+
+    assert one["matches"]["columns"][:2] == ["op", "kernel"]
+    assert one["n_matches"] == sum(row for (row,) in groups["groups"]["rows"])
+    assert one["left_out"]["matches"].endswith("offset=1, or a larger max_tokens.")
+
+
 def test_names_of_a_trace_are_data(desk):
     """Without control characters, and every answer says what they are."""
     answer = ask(desk, "path", path="named.json", by="name")
@@ -378,6 +389,11 @@ def test_names_of_a_trace_are_data(desk):
         ("ask", {"path": SLOW, "question": "slack", "columns": ["x"]}, "has no column 'x'"),
         ("ask", {"path": SLOW, "question": "slack", "where": "x()"}, "is not a condition"),
         ("ask", {"path": SLOW, "question": "cost", "options": {"by": "x"}}, "has no by 'x'"),
+        ("query", {"path": SLOW, "pattern": "op -> "}, "character 7 of the pattern: expected an"),
+        ("query", {"path": SLOW, "pattern": "op /(a+)+x/"}, "may take for ever"),
+        ("query", {"path": SLOW, "pattern": "op" * 9_999}, "4,000 are the most"),
+        ("query", {"path": SLOW, "pattern": "op", "columns": ["x"]}, "has no column 'x'"),
+        ("query", {"path": "job", "pattern": "op"}, "a pattern is about one rank"),
         ("delete", {}, "there is no tool 'delete'"),
     ],
 )

@@ -133,7 +133,11 @@ def test_a_click_on_a_bar_opens_its_segment(tab: Any, file: Path, summary: Summa
     start_ns = longest["start_ns"] - summary.path.origin_ns
     at = f"{start_ns}:{start_ns + longest['dur_ns']}"
     command = f"htagraph view {file.parent}/critical.pftrace --at {at}"
-    assert tab.page.inner_text("#segment .where code") == command
+    asked, viewed = tab.page.locator("#segment .where code").all_inner_texts()
+    assert viewed == command
+    assert asked.startswith("htagraph why ")
+    assert asked.endswith(f" {longest['event']}")
+    assert found["why"].endswith(".")
     assert tab.page.query_selector("#segment .where a") is None
 
 
@@ -158,7 +162,7 @@ def test_keys_open_a_segment_walk_along_the_path_and_close_it(tab: Any, file: Pa
 def test_the_server_of_the_trace_is_linked_at_the_time(
     tab: Any, served: str, summary: Summary
 ) -> None:
-    """The address that `htagraph view` opens; no command, as nothing is to be typed."""
+    """The address that `htagraph view` opens; the one command is for what it waited for."""
     tab.page.goto(served)
     tab.page.click("#critical-path-timeline summary")
     tab.page.locator("#critical-path-timeline .opens").first.click()
@@ -167,7 +171,7 @@ def test_the_server_of_the_trace_is_linked_at_the_time(
 
     link = tab.page.get_attribute("#segment .where a", "href")
     assert link == f"./?ts={start_ns}&dur={longest['dur_ns']}"
-    assert tab.page.query_selector("#segment .where code") is None
+    assert "htagraph why" in tab.page.inner_text("#segment .where code")
     assert {url for url in tab.requests if not url.startswith(("data:", "blob:"))} == {served}
 
 

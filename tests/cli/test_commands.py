@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
+from htagraph.demo_traces import demo_trace
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
 from tests.real_traces import located
@@ -150,6 +151,28 @@ def test_dot_prints_a_graph(run, trace):
     code, out, _ = run("dot", trace, "--window", "ProfilerStep#1")
 
     assert (code, out.startswith("digraph"), out.rstrip().endswith("}")) == (0, True, True)
+
+
+def test_dot_draws_what_is_linked_with_an_event(run, trace):
+    """The second launch of several, which is marked; more boxes than asked for are refused."""
+    around = ("dot", trace, "--around", "cudaLaunchKernel", "--instance", "1", "-q")
+    code, out, _ = run(*around)
+    assert (code, out.count("penwidth=3")) == (0, 1)
+
+    code, _, err = run(*around, "--hops", "9", "--max-nodes", "3")
+    assert (code, "fewer hops" in err) == (1, True)
+
+
+def test_dot_draws_one_thing(run, trace):
+    """All events, or some."""
+    code, _, err = run("dot", trace, "--graph", "--around", "aten::mm", "-q")
+    assert (code, "give one of them" in err) == (1, True)
+
+
+def test_dot_draws_the_path_of_a_job(run):
+    """On lanes with ranks."""
+    code, out, _ = run("dot", demo_trace("job"), "-q")
+    assert (code, 'label="rank 2 · stream 7"' in out) == (0, True)
 
 
 def test_info_says_what_is_missing_and_how_to_record_it(run, trace):

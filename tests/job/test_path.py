@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 
+import htagraph as hg
 from htagraph.algorithms.clocks import Clock, ClockFit
 from htagraph.job.clocks import Clocks
 from htagraph.job.job import Job
@@ -195,3 +196,14 @@ def test_the_path_of_a_step_ends_with_the_last_rank_of_the_step() -> None:
         max(s.start_ns + s.dur_ns for s in steps) - max(s.start_ns for s in steps), abs=20_000
     )
     assert path.name == "ProfilerStep#1"
+
+
+def test_the_drawing_has_lanes_by_rank_and_adds_up() -> None:
+    """Rank 2 is late by its Python code, which has most of the path."""
+    path = hg.load_job(hg.demo_trace("job")).critical_path()
+    drawn = path.outline
+
+    assert drawn.lanes == ("rank 2 · thread 4202", "rank 2 · thread 4203", "rank 2 · stream 7")
+    assert sum(box.dur_ns for box in drawn.boxes) + drawn.left_out_ns == path.dur_ns
+    longest = max(drawn.boxes, key=lambda box: box.dur_ns)
+    assert (longest.lane, longest.names[0]) == (0, "ProfilerStep")

@@ -11,7 +11,6 @@ import rustworkx
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.explain.segment_causes import main_causes
-from htagraph.explain.segments import segment_labels
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.damage import HOLES
 from htagraph.model.kinds import KernelClass
@@ -20,7 +19,6 @@ from htagraph.replay.device_changes import Overlap
 from htagraph.replay.event_groups import LOADERS, of_class
 from htagraph.replay.host_changes import Prefetch
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.writers.dot import path_groups
 from tests.real_traces import TRACES, cases, located
 from tests.replay.drawn import replayed
 
@@ -159,10 +157,11 @@ def test_findings_over_time_tile_the_window(graph: hg.TraceGraph) -> None:
 
 
 def test_the_drawing_of_the_path_fits_a_slide(graph: hg.TraceGraph) -> None:
-    """At most 25 boxes, whose times add up to the window."""
+    """At most 25 boxes, whose times add up to the window; few of it is in none."""
     path = graph.critical_path()
-    names, texts = segment_labels(graph.dag, path.coded, "name")
-    groups = path_groups(path.bounds, names, texts, path.durations_ns)
+    drawn = path.outline
 
-    assert sum(group.dur_ns for group in groups) == graph.dur_ns
-    assert path.to_dot().count("CELLBORDER") == len({group.bound for group in groups}) <= 25
+    assert sum(box.dur_ns for box in drawn.boxes) + drawn.left_out_ns == graph.dur_ns
+    assert len(drawn.boxes) <= 24
+    assert drawn.left_out_ns < graph.dur_ns / 5
+    assert path.to_dot().count("fixedsize=true") == len(drawn.boxes) + 3 + (drawn.n_left_out > 0)

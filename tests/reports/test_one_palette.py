@@ -66,9 +66,11 @@ def test_of_a_notebook(summary: Summary, color: Color) -> None:
     assert f"background:{color.css}" in summary.path._repr_html_()
 
 
-def test_of_graphviz(summary: Summary, color: Color) -> None:
-    head = f'BGCOLOR="{color.fill}"><FONT COLOR="{color.ink}"'
-    assert head in summary.path.to_dot()
+def test_of_graphviz(summary: Summary, bound: Bound, color: Color) -> None:
+    (box, *_) = [at for at, box in enumerate(summary.path.outline.boxes) if box.bounds[0] is bound]
+    said = summary.path.to_dot().partition(f"n{box} [")[2].partition("];")[0]
+    assert f'fillcolor="{color.fill}"' in said
+    assert f'fontcolor="{color.ink}"' in said
 
 
 def test_figures_of_the_page_are_called_by_their_sentence(page: str, summary: Summary) -> None:

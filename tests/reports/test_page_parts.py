@@ -111,13 +111,21 @@ def test_a_bar_is_as_long_as_the_cost_and_hatched_as_far_as_the_path() -> None:
 def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
     """The collective runs after its launch; that it ran is a record."""
     texts, path = Texts(), two_steps.path
+    row = path.segments.loc[2]
     found = segment_details(
-        path.segments, path.attributed_time, [2], start_ns=0, support={}, texts=texts
+        path.segments,
+        path.attributed_time,
+        [2],
+        start_ns=0,
+        support={},
+        texts=texts,
+        held={row["edge"]: "it ran for 13.0 us."},
     )
-    start_ns, dur_ns, _, name, *numbers = found["rows"][2]
+    start_ns, dur_ns, _, name, asked, *numbers = found["rows"][2]
     by_number = list(texts)
 
     assert (start_ns, dur_ns, by_number[name]) == (25_000, 13_000, "ncclK")
+    assert asked == str(row["event"])
     assert dict(zip(found["fields"], [by_number[n] for n in numbers], strict=True)) == {
         "bound": "communication",
         "cause": "communication",
@@ -126,6 +134,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
         "duration": "13.0 us",
         "on": "stream 7",
         "waited for": "ncclK (launch latency)",
+        "why": "it ran for 13.0 us.",
         "rule": "duration",
         "evidence": "recorded by the profiler",
     }
@@ -143,12 +152,12 @@ def test_what_is_unexplained_is_never_called_recorded() -> None:
     segments, texts = path.segments, Texts()
     at = segments["bound"].tolist().index("unknown_waits")
     details = segment_details(
-        segments, path.attributed_time, [at, at + 1], start_ns=0, support={}, texts=texts
+        segments, path.attributed_time, [at, at + 1], start_ns=0, support={}, texts=texts, held={}
     )
     by_number = list(texts)
     wait, ran = (
         dict(zip(details["fields"], [by_number[n] for n in numbers], strict=True))
-        for _, _, _, _, *numbers in details["rows"].values()
+        for _, _, _, _, _, *numbers in details["rows"].values()
     )
 
     assert segments["dur_ns"][at] == 51_000

@@ -7,6 +7,8 @@ import re
 import shutil
 import struct
 import subprocess
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,12 @@ import pytest
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
+from htagraph.lookup.attribution import track_labels
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
-from htagraph.writers.dot import PathGroup, graph_dot, path_dot, path_groups
+from htagraph.writers.dot import graph_dot, path_dot
+from htagraph.writers.path_outline import Outline, PathBox
+from htagraph.writers.slide import HEIGHT, WIDTH, arranged
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* deprecated - use:DeprecationWarning"
@@ -37,123 +42,118 @@ def graph() -> TraceGraph:
     return hg.Trace.from_events(hg.synth.timeline(DRAWING)).compile()
 
 
+def drawn(text: str) -> pydot.Dot:
+    """A drawing as pydot reads it."""
+    (found,) = pydot.graph_from_dot_data(text)
+    return found
+
+
 def boxes(text: str) -> list[str]:
     """The first line of each box."""
-    (drawing,) = pydot.graph_from_dot_data(text)
-    found = [
-        node
-        for node in drawing.get_nodes()
-        if node.get_name().startswith("n") and node.get_name()[1:].isdigit()
-    ]
-    return [node.get_label().strip('"').split("\\n")[0] for node in found]
+    lanes = drawn(text).get_subgraphs()
+    labels = [node.get_label() for lane in lanes for node in lane.get_nodes()]
+    return [label.strip('"').split("\\n")[0] for label in labels]
 
 
 def arrows(text: str) -> list[tuple[str, str]]:
     """Tail and head of each arrow."""
-    (drawing,) = pydot.graph_from_dot_data(text)
-    return [(edge.get_source(), edge.get_destination()) for edge in drawing.get_edges()]
+    return [(edge.get_source(), edge.get_destination()) for edge in drawn(text).get_edges()]
 
 
-def cards(text: str) -> list[list[str]]:
-    """The lines of each box of a path."""
-    (drawing,) = pydot.graph_from_dot_data(text)
-    labels = [node.get_label() for node in drawing.get_nodes() if node.get_label()]
-    return [
-        [
-            html.unescape(" ".join(re.sub(r"<[^>]*>", " ", row).split()))
-            for row in re.findall(r"<TR>(.*?)</TR>", label)
+def lanes(text: str) -> dict[str, list[str]]:
+    """The lines of each box, by lane."""
+    return {
+        lane.get_label().strip('"'): [
+            html.unescape(re.sub("<BR/>", " | ", node.get_label()[1:-1]))
+            .replace("<B>", "")
+            .replace("</B>", "")
+            for node in lane.get_nodes()
         ]
-        for label in labels
-    ]
-
-
-def test_a_path_has_a_box_per_bound_with_its_names(graph: TraceGraph) -> None:
-    """Each with its time and its share of the window, the longest first."""
-    assert cards(graph.critical_path().to_dot()) == [
-        ["GPU compute 37.0 us 56.9%", "kernel 21.0 us 32.3%", "kernel2 16.0 us 24.6%"],
-        ["CPU operators 16.0 us 24.6%", "aten::relu 14.0 us 21.5%", "aten::linear 2.00 us 3.1%"],
-        ["GPU synchronization 7.00 us 10.8%", "cudaDeviceSynchronize 7.00 us 10.8%"],
-        ["launch latency 3.00 us 4.6%", "kernel 3.00 us 4.6%"],
-        ["untraced code 2.00 us 3.1%", "(host gap) 2.00 us 3.1%"],
-    ]
-
-
-def test_arrows_count_how_often_the_path_passes(graph: TraceGraph) -> None:
-    """From host to device and back, once each: drawn from the host's side to the device's."""
-    (drawing,) = pydot.graph_from_dot_data(graph.critical_path().to_dot())
-    found = {
-        (edge.get_source(), edge.get_destination()): (
-            edge.get("dir"),
-            re.sub("<[^>]*>", "", edge.get_label()[1:-1]),
-        )
-        for edge in drawing.get_edges()
-    }
-    assert found == {
-        ("host", "launch"): ("forward", "1×"),
-        ("launch", "compute"): ("forward", "1×"),
-        ("sync", "compute"): ("back", "1×"),
-        ("untraced_code", "sync"): ("back", "1×"),
-        ("untraced_code", "host"): ("forward", "1×"),
+        for lane in drawn(text).get_subgraphs()
     }
 
 
-def path_of(*segments: tuple[Bound, str, int]) -> tuple[list[str], tuple[np.ndarray, ...]]:
-    """Texts, and bounds, names and durations of a path, as `path_dot` takes them."""
-    texts = [name for _, name, _ in segments]
-    bounds = np.array([bound for bound, _, _ in segments], dtype=np.int8)
-    dur_ns = np.array([dur for _, _, dur in segments], dtype=np.int64)
-    return texts, (bounds, np.arange(len(texts)), dur_ns)
+def box_of(*names: str, bound: Bound = Bound.HOST) -> str:
+    """The lines of a box of some names."""
+    (box,) = (one for some in lanes(slide_of(*names, bound=bound)).values() for one in some)
+    return box
 
 
-def test_fourteen_names_are_drawn_and_the_rest_by_bound() -> None:
-    """Of 20 operators and 2 copies; a rest of one name has it."""
-    operators = [(Bound.HOST, f"aten::op{number}", 100 - number) for number in range(20)]
-    copies = [(Bound.MEMORY, "Memcpy HtoD", 5), (Bound.MEMORY, "Memcpy HtoD", 6)]
-    texts, (bounds, names, dur_ns) = path_of(*operators, *copies)
-
-    named = [PathGroup(bound, name, 1, dur) for bound, name, dur in operators[:14]]
-    assert path_groups(bounds, names, texts, dur_ns) == [
-        *named,
-        PathGroup(Bound.MEMORY, "Memcpy HtoD", 1, 11),
-        PathGroup(Bound.HOST, "", 6, sum(range(81, 87))),
-    ]
-    assert cards(path_dot(bounds, names, texts, dur_ns))[0][-1] == "6 others 501 ns 27.5%"
+def slide_of(*names: str, bound: Bound = Bound.HOST) -> str:
+    """The slide of a path of 1 us on one lane; the first name has twice the time."""
+    box = PathBox(0, (bound,), names[:2], len(names), 12, 1_000)
+    return path_dot(Outline(("thread 1",), (box,), (), 0, 0, (), 1_000), title="Path")
 
 
-def test_steps_are_one_name() -> None:
-    """Their numbers are left out, and only theirs."""
-    texts, (bounds, names, dur_ns) = path_of(
-        (Bound.UNTRACED_CODE, "ProfilerStep#1", 3),
-        (Bound.UNTRACED_CODE, "ProfilerStep#2", 4),
-        (Bound.UNTRACED_CODE, "layer#2", 1),
+def test_a_path_is_boxes_on_lanes(graph: TraceGraph) -> None:
+    """Each with its name, bound, time and share of the window, in order of time."""
+    assert lanes(graph.critical_path().to_dot()) == {
+        "thread 1": [
+            "aten::linear | CPU operators | 2.00 us, 3.1%",
+            "cudaDevice | Synchronize | GPU synchronization | 7.00 us, 10.8%",
+            "untraced code | 2.00 us, 3.1%",
+            "aten::relu | CPU operators | 14.0 us, 21.5%",
+        ],
+        "stream 7": [
+            "launch latency | kernel | 3.00 us, 4.6%",
+            "kernel | GPU compute | 21.0 us, 32.3%",
+            "kernel2 | GPU compute | 16.0 us, 24.6%",
+        ],
+    }
+
+
+def test_arrows_say_the_kind_of_their_edge(graph: TraceGraph) -> None:
+    """From the launch to the kernel, then along the stream, to the wait and along the thread."""
+    found = drawn(graph.critical_path().to_dot()).get_edges()
+    labels = [re.sub("<[^>]*>", "", (edge.get_label() or "  ")[1:-1]) for edge in found]
+    assert labels == ["launch", "stream", "stream", "sync", "", ""]
+    assert all(edge.get("pos").startswith('"e,') for edge in found)
+
+
+def test_what_is_left_out_is_one_box() -> None:
+    """It says of which bounds."""
+    box = PathBox(0, (Bound.HOST,), ("aten::mm",), 1, 1, 900)
+    left_out = ((Bound.LAUNCH, 60), (Bound.KERNEL_GAP, 40))
+    text = path_dot(Outline(("thread 1",), (box,), (), 412, 100, left_out, 1_000), title="Path")
+    (others,) = drawn(text).get_node("others")
+    said = re.sub("<[^>]*>", " ", others.get_label()[1:-1]).split()
+    assert " ".join(said) == (
+        "… 412 others , 100 ns, 10.0% launch latency 6.0%, gaps between kernels 4.0%"
     )
-    assert path_groups(bounds, names, texts, dur_ns) == [
-        PathGroup(Bound.UNTRACED_CODE, "ProfilerStep", 1, 7),
-        PathGroup(Bound.UNTRACED_CODE, "layer#2", 1, 1),
-    ]
 
 
-def test_rare_passages_are_drawn_only_where_they_connect() -> None:
-    """All pairs of five bounds occur; four arrows connect them, three more are the next ones."""
-    shown = [Bound.HOST, Bound.LAUNCH, Bound.COMPUTE, Bound.SYNC, Bound.MEMORY]
-    tour = [shown[at] for at in (0, 1, 2, 3, 4, 0, 2, 4, 1, 3, 0)]
-    texts, (bounds, names, dur_ns) = path_of(*((bound, "x", 1) for bound in tour))
-    assert len(arrows(path_dot(bounds, names, texts, dur_ns))) == 4 + 3
+def test_a_wait_is_named_after_its_bound() -> None:
+    """What it waits for does not run yet."""
+    assert box_of("gemm", bound=Bound.LAUNCH).startswith("launch latency | gemm | 12 ×, 1.00 us")
+    assert box_of("gemm", bound=Bound.COMPUTE).startswith("gemm | GPU compute | 12 ×, 1.00 us")
+
+
+def test_boxes_do_not_overlap_and_are_on_the_slide() -> None:
+    """Whatever their number: no box is wider than a third, and its text is 11 pixels high."""
+    for n_lanes, n in ((1, 24), (2, 14), (5, 5)):
+        slide = arranged([at % n_lanes for at in range(n)])
+        if slide is None:
+            continue
+        assert slide.width <= WIDTH / 3
+        boxes = sorted(slide.boxes)
+        for (x, y), (other_x, other_y) in combinations(boxes, 2):
+            assert abs(x - other_x) >= slide.width or abs(y - other_y) >= slide.height
+        for x, y in boxes:
+            assert slide.width / 2 <= x <= WIDTH - slide.width / 2
+            assert slide.height / 2 <= y <= HEIGHT - slide.height / 2
 
 
 def test_names_with_quotes_and_braces_are_read_back() -> None:
     """Names are labels, never ids; what DOT and HTML would take for syntax is escaped."""
-    said = ['say "hi"', "back\\slash", "a->b; {c}", "line\nbreak", "ünïcode", "a<b>&amp;"]
-    texts, (bounds, names, dur_ns) = path_of(*((Bound.HOST, name, 9) for name in said))
-    (card,) = cards(path_dot(bounds, names, texts, dur_ns))
-    assert [line.removesuffix(" 9 ns 16.7%") for line in card[1:]] == [
-        'say "hi"',
-        "back\\slash",
-        "a->b; {c}",
-        "line break",
-        "ünïcode",
-        "a<b>&amp;",
-    ]
+    for said, shown in (
+        ('say "hi"', 'say "hi"'),
+        ("back\\slash", "back\\slash"),
+        ("a->b; {c}", "a->b; {c}"),
+        ("line\nbreak", "line break"),
+        ("ünïcode", "ünïcode"),
+        ("a<b>&amp;", "a<b>&amp;"),
+    ):
+        assert box_of(said).partition(" | ")[0] == shown
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
@@ -174,8 +174,7 @@ def test_a_graph_has_a_box_per_event_and_marks_the_path(graph: TraceGraph) -> No
     text = graph.to_dot()
     assert sorted(boxes(text)).count("kernel") == 1
     assert sorted(boxes(text)).count("aten::linear") == 2
-    (drawing,) = pydot.graph_from_dot_data(text)
-    assert any(edge.get_penwidth() for edge in drawing.get_edges())
+    assert any(edge.get("color") for edge in drawn(text).get_edges())
 
 
 REPLAY = """
@@ -199,7 +198,31 @@ def test_a_reduced_graph_keeps_the_path() -> None:
     dag = hg.Trace.from_events(hg.synth.timeline(REPLAY)).compile().dag
     (to_third,) = np.flatnonzero((dag.edges.tail == 0) & (dag.edges.head == 8))
 
-    assert ("n0", "n8") in arrows(graph_dot(dag, critical=[to_third], reduce=True))
+    tracks = partial(track_labels, dag)
+    text = graph_dot(dag, tracks=tracks, critical=[to_third], reduce=True)
+    assert ("n0", "n8") in arrows(text)
+
+
+def test_edges_that_bind_are_bold_and_others_say_their_slack(graph: TraceGraph) -> None:
+    """The second kernel waits for its stream, not for its launch, which came 9 us before."""
+    second = graph.find("kernel2")
+    found = drawn(second.around().to_dot(marked=second)).get_edges()
+    into = {edge.get_label().strip('"'): edge.get("penwidth") for edge in found}
+    assert into == {
+        "launch 3.00 us\\nslack 9.00 us": None,
+        "stream 0 ns": "2.2",
+        "sync 0 ns": "2.2",
+    }
+
+
+def test_an_event_is_marked_among_those_around_it(graph: TraceGraph) -> None:
+    """Its box has a thick border, and those of one hop are drawn."""
+    second = graph.find("kernel2")
+    text = second.around().to_dot(marked=second)
+    nodes = [node for lane in drawn(text).get_subgraphs() for node in lane.get_nodes()]
+    thick = [node.get_label() for node in nodes if node.get("penwidth")]
+    assert thick == ['"kernel2\\n16.0 us"']
+    assert set(boxes(text)) == {"cudaLaunchKernel", "kernel", "kernel2", "cudaDeviceSynchronize"}
 
 
 def test_a_graph_that_nobody_could_read_is_refused(graph: TraceGraph) -> None:

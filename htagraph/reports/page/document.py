@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from isal import igzip
 
+from htagraph.explain.waited_for import started_by
 from htagraph.model.progress import report_progress
 from htagraph.native.memory import returns_memory
 from htagraph.path import CriticalPath
@@ -72,6 +73,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     segments = _segments(summary, parts, inferences, start_ns, texts) | {
         "file": shell_path(beside) if perfetto_file else "",
         "beside": perfetto_file,
+        "why": f"htagraph why {commands.source}",
         "offset": start_ns - summary.path.origin_ns,
     }
     return write_html(
@@ -99,13 +101,18 @@ def _segments(
     """Details of each segment that can be opened; `inferences` say what inferred waits rest on."""
     rows = {row for part in parts for panel in part.panels for row in panel.shown_segments}
     path, shown = summary.path, np.array(sorted(rows), dtype=np.int64)
+    segments, held = path.segments_at(np.union1d(shown, np.maximum(shown - 1, 0))), {}
+    if isinstance(path, CriticalPath):
+        edges = segments.loc[shown, "edge"].tolist()
+        held = {edge: started_by(path.dag, edge) for edge in edges if edge >= 0}
     return segment_details(
-        path.segments_at(np.union1d(shown, np.maximum(shown - 1, 0))),
+        segments,
         path.attributed_labels if isinstance(path, CriticalPath) else path.attributed_time,
         rows,
         start_ns=start_ns,
         support=learnt(inferences),
         texts=texts,
+        held=held,
     )
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, bound_in_words
-from htagraph.model.labels import name_label
+from htagraph.model.labels import name_label, track_name
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
@@ -58,6 +58,7 @@ def segment_details(
     start_ns: int,
     support: Mapping[tuple[int, str], str],
     texts: Texts,
+    held: Mapping[int, str],
 ) -> dict[str, Any]:
     """What is known of some segments, as numbers of texts, for JSON.
 
@@ -71,12 +72,15 @@ def segment_details(
         Of the window.
     support : mapping of (int, str) to str
         From `learnt`.
+    held : mapping of int to str
+        By edge, why its head came only then; of some.
 
     Returns
     -------
     dict
         ``fields``, their names; ``rows``, by segment: start after `start_ns`, length, numbers of
-        the short and the full name, and of the text of each field, -1 for none.
+        the short and the full name, what ``htagraph why`` takes for it, and numbers of the text of
+        each field, -1 for none.
     """
     shown = np.array(sorted(rows), dtype=np.int64)
     of = segments.loc[shown]
@@ -94,8 +98,9 @@ def segment_details(
         "start": [f"+{human_duration(start - start_ns)}" for start in starts],
         "duration": [human_duration(dur) for dur in durs],
         "rank": ["" if rank < 0 else str(rank) for rank in ranks],
-        "on": [_track(track) for track in columns["track"]],
+        "on": [track_name(str(track)) for track in columns["track"]],
         "waited for": _waited_for(segments, shown),
+        "why": [held.get(edge, "") for edge in of["edge"].tolist()],
         "rule": rules,
         "evidence": [
             _evidence(rule, bound, support.get((rank, rule), ""))
@@ -109,7 +114,12 @@ def segment_details(
     short = [texts.number(name_label(str(name), width=_WIDTH)) for name in columns["name"]]
     named = [texts.number(str(name)) for name in columns["name"]]
     since = [start - start_ns for start in starts]
-    records = zip(shown.tolist(), since, durs, short, named, *numbers, strict=True)
+    events = of["event"].tolist()
+    asked = [
+        "" if event < 0 else f"{event}" if rank < 0 else f"{event} --rank {rank}"
+        for event, rank in zip(events, ranks, strict=True)
+    ]
+    records = zip(shown.tolist(), since, durs, short, named, asked, *numbers, strict=True)
     return {"fields": list(told), "rows": {row: record for row, *record in records}}
 
 
@@ -119,12 +129,6 @@ def _code(attributed: pd.DataFrame, rows: I64) -> list[str]:
     longest = of.sort_values("dur_ns", ascending=False, kind="stable").drop_duplicates("segment")
     found: list[str] = longest.set_index("segment")["frame"].reindex(rows).fillna("").tolist()
     return found
-
-
-def _track(track: object) -> str:
-    """Thread or stream, as it is displayed."""
-    text = str(track)
-    return text if not text or text.startswith("stream") else f"thread {text}"
 
 
 def _waited_for(segments: pd.DataFrame, rows: I64) -> list[str]:

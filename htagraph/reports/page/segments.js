@@ -19,22 +19,28 @@ function described(field, text, row) {
   return about;
 }
 
-function place(start, dur) {
-  const from = start + path.offset;
+function command(label, text) {
+  const line = element("span", label, { class: "command" });
+  line.append(element("code", text), " ", element("button", "copy", { type: "button", class: "copy" }));
+  return line;
+}
+
+function place(start, dur, event) {
+  const from = start + path.offset, lines = [];
+  if (event) lines.push(command("All it waited for: ", `${path.why} ${event}`));
   if (isServed) {
     const link = `./?ts=${from}&dur=${dur}`;
-    return [element("a", "Open in Perfetto at this time", { href: link, target: "_blank" })];
+    lines.push(element("a", "Open in Perfetto at this time", { href: link, target: "_blank" }));
+  } else if (path.file) {
+    lines.push(command("In Perfetto: ",
+      `htagraph view ${beside(path.beside, path.file)} --at ${from}:${from + dur}`));
   }
-  if (!path.file) return [];
-  const command = `htagraph view ${beside(path.beside, path.file)} --at ${from}:${from + dur}`;
-  const shown = element("span", "In Perfetto: ", { class: "command" });
-  shown.append(element("code", command), " ", element("button", "copy", { type: "button", class: "copy" }));
-  return [shown];
+  return lines.flatMap((line, at) => at ? [element("br"), line] : [line]);
 }
 
 function openSegment(row, from) {
   if (!(row in path.rows)) return;
-  const [start, dur, name, whole, ...told] = path.rows[row];
+  const [start, dur, name, whole, event, ...told] = path.rows[row];
   current = Number(row);
   opener = from;
   const heading = document.getElementById("segment-name");
@@ -42,7 +48,7 @@ function openSegment(row, from) {
   heading.title = texts[whole];
   dialog.querySelector("dl").replaceChildren(...path.fields.flatMap((field, at) => told[at] < 0
     ? [] : [element("dt", field), described(field, texts[told[at]], current)]));
-  dialog.querySelector(".where").replaceChildren(...place(start, dur));
+  dialog.querySelector(".where").replaceChildren(...place(start, dur, event));
   const at = shown.indexOf(current);
   dialog.querySelector("[data-go='-1']").disabled = at === 0;
   dialog.querySelector("[data-go='1']").disabled = at === shown.length - 1;

@@ -1,0 +1,385 @@
+"""A path in a few boxes: the same cycle of names is one, and what is short is counted.
+
+Segments of one lane, bound and name in a row are one run. Cycles of runs are folded: a layer that
+runs 24 times is drawn once. The names with most time are boxes of their own, the others of a lane
+and bound one box, and runs too short to be drawn are left out. How many names get a box of their
+own, and what is left out, is chosen so that most of the time is under a name; all of it adds up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.codes import distinct, largest
+from htagraph.algorithms.folding import folded
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.errors import GraphError
+from htagraph.model.arrays import I64
+from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.labels import name_label
+from htagraph.model.step_markers import STEP_MARKERS, without_step_number
+from htagraph.writers.slide import arranged
+
+MOST_BOXES = 24
+"""Boxes of a path, besides the one that counts the rest: more are not read on a slide. Chosen."""
+_LEAST_SHARE = 0.01
+"""Share of the path below which a box is left out, chosen.
+
+Pinned by `test_path_outline.py::test_what_is_below_one_percent_is_counted`.
+"""
+_UNNAMED_WORTH = 0.5
+"""What a share is worth in a box of several names, against one of its own. Chosen."""
+_MOST_LEFT_OUT = 0.1
+"""Share left out from which on all other bounds of a lane may share a box. Chosen."""
+_MOST_FOLDED = 4 * MOST_BOXES
+"""Boxes from which the smallest are taken away one by one. Changes only the speed."""
+_BEGINNING = 2_048
+"""Runs of a path that must fold, before all are tried. Changes the speed, rarely the boxes."""
+_N_NAMED = (24, 20, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1, 0)
+"""Names with boxes of their own that are tried."""
+_N_NAMES = 2
+"""Names in a box of several. Chosen: they fit on its line."""
+
+_WHOLE = 1 << 20
+"""Characters of a name that is not cut: those printed as the same are one."""
+_STREAM = re.compile(r"(?:gpu (-?\d+) )?stream (-?\d+)")
+_RANK = re.compile(r"rank (\d+) · (.*)")
+_SERVING, _NUMBER = STEP_MARKERS["serving marker"], re.compile(r"[ #]\d+$")
+_CONNECTS = [kind not in {EdgeKind.SPAN, EdgeKind.THREAD, EdgeKind.SOURCE} for kind in EdgeKind]
+
+Codes = npt.NDArray[np.integer[Any]]
+
+
+class Column(NamedTuple):
+    """A label of each segment: its code, and the text of each code."""
+
+    codes: Codes
+    texts: Sequence[str]
+
+
+class PathBox(NamedTuple):
+    """Runs of a path on one lane that are drawn as one box; longest bounds and names first."""
+
+    lane: int
+    bounds: tuple[Bound, ...]
+    names: tuple[str, ...]
+    n_names: int
+    n_runs: int
+    dur_ns: int
+
+
+class PathArrow(NamedTuple):
+    """How the path comes from one box to another.
+
+    Parameters
+    ----------
+    kind : EdgeKind or None
+        Of most of these edges; None if they were not recorded.
+    n : int
+        How often.
+    lag_ns : int
+        Mean of the time that passes between the boxes on such edges.
+    """
+
+    tail: int
+    head: int
+    kind: EdgeKind | None
+    n: int
+    lag_ns: int
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it leads back to an earlier box, or to the same."""
+        return self.head <= self.tail
+
+
+class Outline(NamedTuple):
+    """A path in a few boxes.
+
+    Parameters
+    ----------
+    boxes : tuple of PathBox
+        In order of time.
+    arrows : tuple of PathArrow
+        How each box is first reached, and how it is reached most often.
+    n_left_out, left_out_ns : int
+        Segments in no box, and their time.
+    left_out : tuple of (Bound, int)
+        Most of this time by bound, the largest first.
+    dur_ns : int
+        Of the path: what all boxes and what is left out add up to.
+    """
+
+    lanes: tuple[str, ...]
+    boxes: tuple[PathBox, ...]
+    arrows: tuple[PathArrow, ...]
+    n_left_out: int
+    left_out_ns: int
+    left_out: tuple[tuple[Bound, int], ...]
+    dur_ns: int
+
+
+class _Runs(NamedTuple):
+    """Runs of segments of one lane, bound and name; these by key, which says them."""
+
+    first: I64
+    key: I64
+    dur_ns: I64
+    lane: I64
+    bound: I64
+    name: I64
+
+    @property
+    def codes(self) -> tuple[I64, I64, I64]:
+        """Each key as a number: by itself, by its lane and bound, by its lane; all differ."""
+        n_keys = len(self.lane)
+        n_groups = (int(self.lane.max(initial=-1)) + 1) * len(Bound)
+        group = n_keys + self.lane * len(Bound) + self.bound
+        return np.arange(n_keys), group, n_keys + n_groups + self.lane
+
+
+class _Plan(NamedTuple):
+    """Box of each run, -1 for none, and what the boxes are worth."""
+
+    box: I64
+    worth: float
+
+
+def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: I64) -> Outline:
+    """Outline of a path, from columns of its segments.
+
+    Parameters
+    ----------
+    lane : Column
+        A segment without one is on that of the segment before it.
+
+    Raises
+    ------
+    GraphError
+        If boxes and what is left out do not add up to the path: a bug in htagraph.
+    """
+    if not len(dur_ns):
+        return Outline((), (), (), 0, 0, (), 0)
+    lane, name = _in_order(lane), _as_printed(name)
+    runs = _runs(lane.codes, bound, name.codes, dur_ns)
+    box = _best_plan(runs).box
+    out, ends = box < 0, np.append(runs.first[1:], len(dur_ns))
+    by_bound = sum_by_code(runs.bound[runs.key[out]], runs.dur_ns[out], len(Bound)).tolist()
+    used = distinct(runs.lane[runs.key[~out]])
+    found = Outline(
+        lanes=tuple(lane.texts[code] for code in used.tolist()),
+        boxes=_boxes(runs, box, used, name.texts),
+        arrows=_arrows(runs, box, kind, dur_ns, [bool(_STREAM.search(one)) for one in lane.texts]),
+        n_left_out=int((ends - runs.first)[out].sum()),
+        left_out_ns=int(runs.dur_ns[out].sum()),
+        left_out=tuple(
+            (one, by_bound[one]) for one in sorted(Bound, key=lambda one: -by_bound[one])
+        )[:_N_NAMES],
+        dur_ns=int(dur_ns.sum()),
+    )
+    if sum(one.dur_ns for one in found.boxes) + found.left_out_ns != found.dur_ns:
+        raise GraphError("the boxes of a drawn path do not add up to the path.")
+    return found
+
+
+def _in_order(lane: Column) -> Column:
+    """Lanes in the order in which they are drawn; threads first, in the order of the path."""
+    known = np.array([bool(text) for text in lane.texts], dtype=bool)[lane.codes]
+    at = np.maximum.accumulate(np.where(known, np.arange(len(known)), int(known.argmax())))
+    codes, texts = pd.factorize(lane.codes[at])
+    named = [lane.texts[code] for code in texts.tolist()]
+    order = sorted(range(len(named)), key=lambda code: _lane_key(named[code]))
+    row = np.empty(len(order), dtype=np.int64)
+    row[order] = np.arange(len(order))
+    return Column(row[codes], [named[code] for code in order])
+
+
+def _lane_key(text: str) -> tuple[int, ...]:
+    """Where a lane is drawn: by rank, then threads, then streams by device and number."""
+    rank = _RANK.fullmatch(text)
+    stream = _STREAM.fullmatch(rank[2] if rank else text)
+    place = (1, int(stream[1] or 0), int(stream[2])) if stream else (0, 0, 0)
+    return (int(rank[1]) if rank else -1, *place)
+
+
+def _as_printed(name: Column) -> Column:
+    """Names as they are printed, without numbers of steps."""
+    bare = (
+        _NUMBER.sub("", text) if _SERVING.search(text) else without_step_number(text)
+        for text in name.texts
+    )
+    printed = [name_label(text, width=_WHOLE) for text in bare]
+    number, texts = pd.factorize(np.array(printed, dtype=object))
+    return Column(number[name.codes], texts.tolist())
+
+
+def _runs(lane: Codes, bound: Codes, name: Codes, dur_ns: I64) -> _Runs:
+    """Runs of segments, in order of time; keys are numbered as they come."""
+    n_names = int(name.max(initial=0)) + 1
+    key, found = pd.factorize((lane * len(Bound) + bound) * n_names + name)
+    first = np.flatnonzero(np.diff(key, prepend=-1))
+    group = found // n_names
+    return _Runs(
+        first,
+        key[first],
+        np.add.reduceat(dur_ns, first) if len(first) else dur_ns,
+        group // len(Bound),
+        group % len(Bound),
+        found % n_names,
+    )
+
+
+def _best_plan(runs: _Runs) -> _Plan:
+    """The boxes that tell most, by lane and bound; by lane, if those leave too much out."""
+    _, by_bound, by_lane = runs.codes
+    plan = _best_of(runs, by_bound)
+    left_out_ns = int(runs.dur_ns[plan.box < 0].sum())
+    if left_out_ns <= _MOST_LEFT_OUT * int(runs.dur_ns.sum()):
+        return plan
+    return max(plan, _best_of(runs, by_lane), key=lambda plan: plan.worth)
+
+
+def _best_of(runs: _Runs, code: I64) -> _Plan:
+    """The boxes that tell most: plans are tried in the order of what they can be worth."""
+    n_keys = len(runs.lane)
+    key_ns = sum_by_code(runs.key, runs.dur_ns, n_keys)
+    longest = largest(key_ns, MOST_BOXES)
+    options = []
+    for n_named in _N_NAMED:
+        named = longest[:n_named]
+        drawn = _drawn_as(code, named, named[:0])
+        rest, rest_ns = _shortest_first(drawn[runs.key], runs.dur_ns, n_keys)
+        for n_out in range(len(rest) + (n_named > 0)):
+            worth = key_ns[named].sum() + _UNNAMED_WORTH * rest_ns[n_out:].sum()
+            options.append((float(worth), named, rest[:n_out]))
+    options.sort(key=lambda option: -option[0])
+    best = _Plan(np.full(len(runs.key), -1), -1.0)
+    for worth, named, out in options:
+        if worth <= best.worth:
+            break
+        found = _plan(runs, _drawn_as(code, named, out))
+        best = found if found and found.worth > best.worth else best
+    return best
+
+
+def _drawn_as(code: I64, named: I64, out: I64) -> I64:
+    """The code that each key is drawn as: its own if it is named, -1 if it is left out."""
+    drawn = code.copy()
+    drawn[named] = named
+    drawn[np.isin(drawn, out)] = -1
+    return drawn
+
+
+def _shortest_first(code: I64, dur_ns: I64, n_keys: int) -> tuple[I64, I64]:
+    """Codes of no name of their own by the mean length of their stretches, and their times."""
+    begins = np.diff(code, prepend=-1) != 0
+    rest = distinct(code[code >= n_keys])
+    n = np.bincount(code[begins], minlength=int(rest.max(initial=0)) + 1)[rest]
+    rest_ns = sum_by_code(code, dur_ns, int(code.max(initial=0)) + 1)[rest]
+    order = np.argsort(rest_ns / np.maximum(n, 1), kind="stable")
+    return rest[order], rest_ns[order]
+
+
+def _plan(runs: _Runs, code_of_key: I64) -> _Plan | None:
+    """Boxes of runs by the codes of their keys, -1 for none; None if they are far too many."""
+    code = code_of_key[runs.key]
+    kept = np.flatnonzero(code >= 0)
+    if len(_folded_boxes(code[kept[:_BEGINNING]])[0]) > _MOST_FOLDED:
+        return None
+    drawn, box = _folded_boxes(code[kept])
+    if len(drawn) > _MOST_FOLDED:
+        return None
+    least_ns = _LEAST_SHARE * int(runs.dur_ns.sum())
+    box_ns = sum_by_code(box, runs.dur_ns[kept], len(drawn))
+    lane = np.zeros(int(code.max()) + 2, dtype=np.int64)  # the last one for -1
+    lane[code_of_key] = runs.lane
+    final = np.arange(len(drawn))
+    while len(drawn) > 1 and (
+        box_ns.min() < least_ns
+        or len(drawn) > MOST_BOXES
+        or arranged(np.unique(lane[drawn], return_inverse=True)[1].tolist()) is None
+    ):
+        stays = np.arange(len(drawn)) != box_ns.argmin()
+        drawn, merged = _folded_boxes(drawn[stays])
+        box_ns = sum_by_code(merged, box_ns[stays], len(drawn))
+        moved = np.full(len(stays) + 1, -1)
+        moved[:-1][stays] = merged
+        final = moved[final]
+    out = np.full(len(code), -1)
+    out[kept] = final[box]
+    return _Plan(out, float(np.where(drawn < len(runs.lane), 1.0, _UNNAMED_WORTH) @ box_ns))
+
+
+def _folded_boxes(code: I64) -> tuple[I64, I64]:
+    """Codes of boxes in order of time, and the box of each place."""
+    parent = folded(code, MOST_BOXES)
+    first = distinct(parent)
+    return code[first], np.searchsorted(first, parent)
+
+
+def _boxes(runs: _Runs, box: I64, used: I64, texts: Sequence[str]) -> tuple[PathBox, ...]:
+    """Boxes in order of time."""
+    out = []
+    for number in range(int(box.max(initial=-1)) + 1):
+        own = np.flatnonzero(box == number)
+        key = runs.key[own]
+        names = sum_by_code(runs.name[key], runs.dur_ns[own], len(texts))
+        bounds = sum_by_code(runs.bound[key], runs.dur_ns[own], len(Bound))
+        out.append(
+            PathBox(
+                int(np.searchsorted(used, runs.lane[key[0]])),
+                tuple(Bound(one) for one in largest(bounds, len(Bound)).tolist() if bounds[one]),
+                tuple(texts[one] for one in largest(names, _N_NAMES).tolist() if names[one]),
+                int(np.count_nonzero(names)),
+                len(own),
+                int(runs.dur_ns[own].sum()),
+            )
+        )
+    return tuple(out)
+
+
+def _arrows(
+    runs: _Runs, box: I64, kind: Codes, dur_ns: I64, is_stream: Sequence[bool]
+) -> tuple[PathArrow, ...]:
+    """How each box is first reached, and how most often, in the order of the boxes."""
+    kept = np.flatnonzero(box >= 0)
+    number = box[kept]
+    change = np.flatnonzero(np.diff(number)) + 1
+    tail, head = number[change - 1], number[change]
+    ends = np.append(runs.first[1:], len(dur_ns))[kept[change - 1]]
+    begins = runs.first[kept[change]]
+    connects = np.array(_CONNECTS)[kind]
+    last = np.maximum.accumulate(np.where(connects, np.arange(len(kind)), -1))[begins]
+    lane = runs.lane[runs.key[kept]]
+    implied = np.where(np.array(is_stream)[lane[change]], EdgeKind.STREAM, EdgeKind.THREAD)
+    implied[lane[change] != lane[change - 1]] = -1
+    is_known = last >= ends
+    how = np.where(is_known, kind[last], implied)
+    lag_ns = np.where(is_known & (last < begins), dur_ns[last], 0)
+    out = []
+    pair, first, n = np.unique(tail * MOST_BOXES + head, return_index=True, return_counts=True)
+    for one in range(int(number.max(initial=0)) + 1):
+        into = np.flatnonzero(pair % MOST_BOXES == one)
+        if not len(into):
+            continue
+        chosen = {int(into[first[into].argmin()]), int(into[n[into].argmax()])}
+        for row in sorted(chosen, key=lambda row: int(first[row])):
+            own = (tail * MOST_BOXES + head) == pair[row]
+            most = int(np.bincount(how[own] + 1).argmax()) - 1
+            of_kind = own & (how == most)
+            out.append(
+                PathArrow(
+                    int(pair[row]) // MOST_BOXES,
+                    one,
+                    EdgeKind(most) if most >= 0 else None,
+                    int(n[row]),
+                    int(lag_ns[of_kind].mean()),
+                )
+            )
+    return tuple(out)
