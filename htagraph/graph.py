@@ -462,8 +462,8 @@ class TraceGraph(Questions):
         --------
         >>> import htagraph as hg
         >>> graph = hg.load(hg.demo_trace("none")).compile().window("median").to_rustworkx()
-        >>> graph[0].name, graph[0].at, graph.num_nodes()
-        ('ProfilerStep#1', 'start', 352)
+        >>> graph[0]
+        Node(event=..., name='ProfilerStep#0', kind='annotation', at='end', ts_ns=...)
         """
         from htagraph.algorithms.reach import Node, nodes_of, to_rustworkx  # noqa: PLC0415
 
