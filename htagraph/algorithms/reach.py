@@ -59,7 +59,6 @@ def to_rustworkx(
     ----------
     tail, head : ndarray of shape (n_edges,)
         Positions in `nodes`.
-    nodes : iterable of Node
     edges : mapping of str to sequence
         What each edge carries, by columns.
 
