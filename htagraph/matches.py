@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.errors import QueryError, one_of
+from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Found
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import (
     EVENT,
@@ -31,6 +33,7 @@ from htagraph.model.schema import (
     name,
     schema,
 )
+from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.selection import Selection
 from htagraph.writers.answering import answer_of, answers
@@ -169,6 +172,48 @@ class Matches:
         places = zip(self.found.names, self.found.events, strict=True)
         rows = np.concatenate([events for key, events in places if which in (None, key)])
         return Selection(self.dag, self.window, np.unique(rows), self.origin)
+
+    def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
+        """The matches as DOT, and write it if a file is given: their events, with an arrow per hop.
+
+        An arrow says the kind of its edge, its lag, and the wait beyond that.
+
+        Raises
+        ------
+        QueryError
+            If there are more boxes.
+        OutputError
+            If the file cannot be written.
+        """
+        from htagraph.writers.dot import links_dot  # noqa: PLC0415  deferred: few need it
+
+        links: dict[tuple[int, int], str] = {}
+        for place, key in enumerate(self.found.names[1:]):
+            pairs = zip(*(self.found.events[at].tolist() for at in (place, place + 1)), strict=True)
+            links |= dict(zip(pairs, self._said_of_hop(place, key), strict=True))
+        return links_dot(
+            self.dag,
+            links,
+            tracks=partial(track_labels, self.dag),
+            out=out,
+            max_nodes=max_nodes,
+            title=self.title,
+        )
+
+    def _said_of_hop(self, place: int, key: str) -> list[str]:
+        """What an arrow says of each match."""
+        if not self.found.has_edges[place]:
+            return [""] * len(self)
+        columns = (
+            self._values(f"{key}{part}").tolist() for part in ("_edge_kind", "_lag_ns", "_wait_ns")
+        )
+        return [
+            ""
+            if lag_ns < 0
+            else f"{in_words(kind)} {human_duration(lag_ns)}"
+            + (f"\nwait {human_duration(wait_ns)}" if wait_ns else "")
+            for kind, lag_ns, wait_ns in zip(*columns, strict=True)
+        ]
 
     def group(self, by: str | Sequence[str] = "name") -> Answer:
         """Matches counted, and their times added up, by the names or other columns.

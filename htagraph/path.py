@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
@@ -281,6 +282,7 @@ class CriticalPath:
         *,
         findings: Mapping[str, str] | None = None,
         tracks: Mapping[str, pd.DataFrame] | None = None,
+        edges: Literal["work", "all"] = "work",
     ) -> Path:
         """Write the whole trace with its findings and path on top, for https://ui.perfetto.dev.
 
@@ -297,13 +299,17 @@ class CriticalPath:
         tracks : mapping of str to DataFrame, optional
             Answers about this trace to draw below the path, by the name of their track: each row
             from its ``start_ns`` or ``ts_ns``, for ``dur_ns``, with the first of its names.
+        edges : {"work", "all"}
+            Arrows from launches to their work and between threads, or also of all other edges of
+            the window. An edge to the end of what began before, such as a call that waited, has
+            none: viewers would draw it backward.
 
         Raises
         ------
         OutputError
             If the file cannot be written.
         QueryError
-            If the rows of an answer have no time or no name.
+            If the rows of an answer have no time or no name, or there are too many edges.
 
         Examples
         --------
@@ -316,7 +322,7 @@ class CriticalPath:
         ...     graph.critical_path().to_perfetto(out, tracks={"patterns": often}).name
         'patterns.pftrace'
         """
-        return write_path_trace(self, out, findings=findings, tracks=tracks)
+        return write_path_trace(self, out, findings=findings, tracks=tracks, edges=edges)
 
     def drawn(
         self, findings: Mapping[str, str], tracks: Mapping[str, pd.DataFrame] | None = None
@@ -429,6 +435,7 @@ def write_path_trace(
     *,
     findings: Mapping[str, str] | None = None,
     tracks: Mapping[str, pd.DataFrame] | None = None,
+    edges: Literal["work", "all"] = "work",
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
@@ -438,7 +445,7 @@ def write_path_trace(
 
     Parameters
     ----------
-    findings, tracks
+    findings, tracks, edges
         As `CriticalPath.to_perfetto` takes them.
     run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
@@ -450,17 +457,21 @@ def write_path_trace(
     """
     from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
     from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
-    from htagraph.lookup.edges import work_links  # noqa: PLC0415
+    from htagraph.lookup.edges import EdgeArrows, work_links  # noqa: PLC0415
     from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 
     dag, events = path.dag, path.segments["event"].to_numpy()
+    links = np.stack(work_links(dag))
+    if edges == "all":
+        arrows = EdgeArrows.of(dag, path.window)
+        links = np.unique(np.concatenate([links, arrows[:2]], axis=1), axis=1)
     return write_pftrace(
         out,
         dag.events,
         rank=None if run else path.rank,
         path=path.drawn(findings or {}, tracks),
-        links=work_links(dag),
+        links=(links[0], links[1]),
         critical_events=events[events >= 0],
         computed=roof_arguments(dag),
         counters=counter_tracks(dag),

@@ -16,6 +16,7 @@ from htagraph.synth import timeline
 from tests.event_rows import taken
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.laws.test_path_laws import any_events
+from tests.real_traces import TRACES, cases, located
 from tests.synth.program import Spend, Synchronize
 from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
@@ -159,6 +160,19 @@ def test_a_chain_is_binding_edges_and_tiles_the_time(events, data) -> None:
     assert found.chain["start_ns"].is_monotonic_decreasing
     assert (found.chain["next_slack_ns"].dropna() >= 0).all()
     assert len(found.sentences) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases(TRACES))
+def test_a_chain_tiles_the_time_in_real_traces(name) -> None:
+    """From nine events over the whole trace, each back to the start of its step."""
+    dag = hg.load(located(name)).compile().dag
+    rows = np.flatnonzero(dag.events.is_device | dag.events.is_host)
+    for event in rows[np.linspace(0, len(rows) - 1, 9).astype(np.int64)].tolist():
+        found = TraceGraph(dag, dag.span).why(event)
+        assert int(found.chain["dur_ns"].sum()) == found.dur_ns
+        assert found.edges["is_binding"].all()
+        assert found.sentences[-1].startswith("Back to the start of ") or not found.dur_ns
 
 
 @given(events=any_events)

@@ -30,6 +30,10 @@ def dot(
         typer.Option(help="With --around: which of several events; negative from the end."),
     ] = None,
     hops: Annotated[int, typer.Option(help="With --around: edges to follow.", min=1)] = 2,
+    query: Annotated[
+        str,
+        typer.Option(help="Draw the matches of a pattern: 'op aten::mm -LAUNCH> kernel'."),
+    ] = "",
     whole: Annotated[
         bool, typer.Option("--graph", help="Draw all events of the window, not just the path.")
     ] = False,
@@ -40,7 +44,8 @@ def dot(
         ),
     ] = False,
     max_nodes: Annotated[
-        int, typer.Option(help="With --graph or --around, maximum number of boxes.", min=2)
+        int,
+        typer.Option(help="With --graph, --around or --query, maximum number of boxes.", min=2),
     ] = 200,
     beside: options.Beside = None,
     capture: options.Capture = "",
@@ -48,13 +53,13 @@ def dot(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw the critical path for Graphviz. htagraph dot FILE | dot -Tpng > path.png."""
-    if around and whole:
-        raise QueryError("--around and --graph are two drawings.", hint="give one of them.")
+    if bool(around) + bool(query) + whole > 1:
+        raise QueryError("--around, --query and --graph are three drawings.", hint="give one.")
     source = given(paths, rank, capture, beside)
     file = None if out == "-" else Path(out)
     with shown_progress(quiet=quiet):
         number, reading = source.one_capture, LoadOptions(infer=infer)
-        if source.has_several and not (around or whole):
+        if source.has_several and not (around or query or whole):
             job = windowed(loaded_job(source, number, reading), window)
             begin_stage("Finding the path across ranks")
             text = job.critical_path().to_dot(file)
@@ -64,6 +69,8 @@ def dot(
             if around:
                 event = graph.find(around, instance=instance)
                 text = event.around(hops).to_dot(file, max_nodes=max_nodes, marked=event)
+            elif query:
+                text = graph.match(query).to_dot(file, max_nodes=max_nodes)
             elif whole:
                 text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
             else:

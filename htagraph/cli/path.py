@@ -23,8 +23,9 @@ from htagraph.cli.runs import (
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
-from htagraph.errors import OutputError
+from htagraph.errors import OutputError, QueryError
 from htagraph.explain.segments import LABELS
+from htagraph.lookup.edges import EdgeArrows
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
@@ -71,6 +72,10 @@ def path(
             "original with the path added)."
         ),
     ] = None,
+    all_edges: Annotated[
+        bool,
+        typer.Option("--all-edges", help="In .pftrace, arrows for all edges of the window."),
+    ] = False,
     columns: options.Columns = "",
     form: options.Format = Format.TABLE,
     beside: options.Beside = None,
@@ -82,6 +87,11 @@ def path(
 ) -> None:
     """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
     source = given(paths, rank, capture, beside, form)
+    if all_edges and (out is None or source.has_several or ".pftrace" not in out.suffixes):
+        raise QueryError(
+            "--all-edges draws arrows in the .pftrace of one rank.",
+            hint="add --out path.pftrace; of a job, also --rank.",
+        )
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         number, reading = source.one_capture, LoadOptions(infer=infer)
         if source.has_several:
@@ -94,7 +104,7 @@ def path(
         parts = _parts(found, by)
         if out is not None:
             begin_stage(f"Writing {out}")
-            write_path(found, out)
+            write_path(found, out, **({"edges": "all"} if all_edges else {}))
     console, aside = output(), notices(quiet=quiet)
     if form is Format.TABLE:
         print_sentence(console, _headline(found, window), style="bold")
@@ -114,6 +124,12 @@ def path(
     print_left_out(run.left_out, aside)
     if out is not None:
         aside.print(f"Wrote {out}", markup=False)
+    if all_edges and isinstance(found, CriticalPath):
+        arrows = EdgeArrows.of(found.dag, found.window)
+        aside.print(
+            f"{human_count(len(arrows.tail), 'pair')} of events have an arrow; "
+            f"{human_count(arrows.n_without, 'edge')} to the end of what began before have none."
+        )
 
 
 def _headline(found: CriticalPath | JobPath, window: str) -> str:
@@ -139,10 +155,10 @@ def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame | Columns:
     return found.breakdown(by=key).reset_index()
 
 
-def write_path(found: CriticalPath | JobPath, out: Path) -> None:
+def write_path(found: CriticalPath | JobPath, out: Path, **options: Any) -> None:  # noqa: ANN401
     """Write the path in the format that the ending of the file names."""
     suffix = Path(out.name.removesuffix(".gz")).suffix
-    writers: dict[str, Callable[[Path], Any]] = {
+    writers: dict[str, Callable[..., Any]] = {
         ".pftrace": found.to_perfetto,
         ".dot": found.to_dot,
     }
@@ -152,4 +168,4 @@ def write_path(found: CriticalPath | JobPath, out: Path) -> None:
         hint = "end the name in .pftrace, .json or .dot."
     if suffix not in writers:
         raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)
-    writers[suffix](out)
+    writers[suffix](out, **options)

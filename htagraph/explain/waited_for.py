@@ -49,8 +49,8 @@ _RUNS = (Bound.COMPUTE, Bound.COMMUNICATION, Bound.MEMORY, Bound.HOST, Bound.DAT
 
 _REASONS = {
     Rule.DURATION: "it ran for {lasted}",
-    Rule.PROGRAM_ORDER: "{there} came from {tail}",
-    Rule.BLOCKING_CALL: "{there} came from {tail}",
+    Rule.PROGRAM_ORDER: "{head} {follows} {tail} on {there}",
+    Rule.BLOCKING_CALL: "{head} {follows} {tail} on {there}",
     Rule.CORRELATION: "{head} was launched by {tail} on {there}",
     Rule.GRAPH_REPLAY: "{head} is in a graph that {tail} launched on {there}",
     Rule.STREAM_ORDER: "{there} was busy with {tail}",
@@ -226,10 +226,13 @@ def reason_of(dag: Dag, edge: int, head: str = "") -> str:
     events = np.array([dag.edges.tail[edge] >> 1, dag.edges.head[edge] >> 1], dtype=np.int64)
     tail, named = (name_label(name) for name in dag.events.names(events))
     codes, texts = track_codes(dag, events[:1])
+    if events[0] == events[1]:
+        rule = Rule.DURATION
     text = _REASONS.get(rule, _WAITED).format(
         tail=tail,
         head=head or named,
         there=_place(str(texts[codes[0]])),
+        follows="follows" if dag.edges.tail[edge] & 1 else "is inside",
         lasted=human_duration(int(dag.events.dur_ns[events[1]])),
     )
     return f"{text} (inferred)" if rule.evidence is Evidence.INFERRED else text
@@ -239,7 +242,8 @@ def _items(dag: Dag, segments: Segments) -> str:
     """What the time of a stretch went to, the longest first."""
     n = len(dag.events.symbols)
     runs = among(segments.bound, _RUNS) & (segments.event >= 0)
-    code = np.where(runs, gather(dag.events.name, segments.event), n + segments.bound)
+    bounds = n + segments.bound.astype(np.int64)
+    code = np.where(runs, gather(dag.events.name, segments.event), bounds)
     codes, place = np.unique(code, return_inverse=True)
     sums = np.bincount(place, weights=segments.dur_ns).astype(np.int64).tolist()
     texts = dag.events.symbols.texts

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.model.arrays import I32
+from htagraph.errors import QueryError
+from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.schema import categorical
+from htagraph.model.window import Window
+
+MOST_ARROWS = 100_000
+"""Arrows of a file for Perfetto, chosen: its UI draws so many without a pause."""
 
 
 def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
@@ -34,6 +41,43 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
             "rule": categorical(edges.rule[rows], Rule.labels()),
         }
     )
+
+
+class EdgeArrows(NamedTuple):
+    """Edges of a window as arrows from event to event, each pair once.
+
+    Parameters
+    ----------
+    n_without : int
+        Edges that viewers would draw backward: they lead to the end of what began before, such as
+        a call that waited.
+    """
+
+    tail: I64
+    head: I64
+    n_without: int
+
+    @classmethod
+    def of(cls, dag: Dag, window: Window) -> EdgeArrows:
+        """Those of the edges of a window that join two events.
+
+        Raises
+        ------
+        QueryError
+            If there are more than `MOST_ARROWS`.
+        """
+        edges, times = dag.edges, dag.events.node_ts_ns
+        inside = (times[edges.tail] < window.end_ns) & (times[edges.head] > window.start_ns)
+        rows = np.flatnonzero(inside & (edges.tail >> 1 != edges.head >> 1))
+        tail, head = (nodes[rows].astype(np.int64) >> 1 for nodes in (edges.tail, edges.head))
+        forward = dag.events.ts_ns[tail] < dag.events.ts_ns[head]
+        pairs = np.unique(np.stack([tail[forward], head[forward]]), axis=1)
+        if pairs.shape[1] > MOST_ARROWS:
+            raise QueryError(
+                f"{window.name} has {pairs.shape[1]:,} arrows, more than {MOST_ARROWS:,}.",
+                hint="take a shorter window: a step, or a time range.",
+            )
+        return cls(pairs[0], pairs[1], int(np.count_nonzero(~forward)))
 
 
 def work_links(dag: Dag) -> tuple[I32, I32]:

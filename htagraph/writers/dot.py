@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ _LANE_LOOK = {
 }
 _EVENT_NAME = 28
 """Characters of the name of an event in a drawing of all: a third of a slide has more."""
-_PLAIN, _ON_PATH = Color("#ffffff"), "#c0392b"
+_PLAIN, _ON_PATH, _BOLD = Color("#ffffff"), "#c0392b", "2.2"
 _FONT = {"fontname": "Helvetica", "fontsize": "12"}
 
 
@@ -348,11 +348,58 @@ def graph_dot(
     reduce : bool, default=False
         Whether to leave out edges that others imply; never those of the critical path.
     """
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)
-    drawn = sorted(set(boxes.values()), key=lambda node: (dag.events.node_ts_ns[node], node))
+    drawn = {box: box % 2 == 0 and boxes.get(box + 1, box) == box for box in set(boxes.values())}
+    graph = _lanes(dag, drawn, tracks, marked=marked, title=title, max_nodes=max_nodes)
+    strong = set(np.asarray(critical, dtype=np.int64).tolist())
+    if reduce:
+        rows = rows[~_is_implied(dag, rows) | np.isin(rows, [*strong])]
+    binds = dag.binding[dag.edges.head[rows]] == rows
+    for row, is_binding in zip(rows.tolist(), binds.tolist(), strict=True):
+        tail, head = boxes[int(dag.edges.tail[row])], boxes[int(dag.edges.head[row])]
+        look = {"penwidth": _BOLD} if is_binding else {}
+        look |= {"color": _quoted(_ON_PATH)} if row in strong else {}
+        if tail != head:
+            _add_edge(graph, tail, head, _edge_label(dag, row), **look)
+    return _finish(graph, out)
+
+
+def links_dot(
+    dag: Dag,
+    links: Mapping[tuple[int, int], str],
+    *,
+    tracks: Callable[[I64], Texts],
+    out: str | Path | None = None,
+    max_nodes: int = 300,
+    title: str = "",
+) -> str:
+    """Events as DOT, each one box on the lane of its track, with an arrow per link and its label.
+
+    Parameters
+    ----------
+    links : mapping of (int, int) to str
+        Labels of arrows from event to event.
+    """
+    drawn = {2 * event: True for pair in links for event in pair}
+    graph = _lanes(dag, drawn, tracks, title=title, max_nodes=max_nodes)
+    for (tail, head), label in links.items():
+        _add_edge(graph, 2 * tail, 2 * head, label, penwidth=_BOLD)
+    return _finish(graph, out)
+
+
+def _lanes(
+    dag: Dag,
+    drawn: Mapping[int, bool],
+    tracks: Callable[[I64], Texts],
+    *,
+    marked: npt.ArrayLike = (),
+    title: str,
+    max_nodes: int,
+) -> Any:  # noqa: ANN401
+    """Drawing with boxes on lanes; of each, its node, and whether it is the whole event."""
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
     if len(drawn) > max_nodes:
         hint = "take a shorter window, fewer hops, the critical path alone, or raise max_nodes."
         raise QueryError(
@@ -362,20 +409,20 @@ def graph_dot(
     graph = _digraph(
         _quoted(title), rankdir="LR", nodesep="0.2", ranksep="0.4", fontsize="20", **small
     )
-    strong, chosen = (set(np.asarray(some, dtype=np.int64).tolist()) for some in (critical, marked))
     lanes: dict[str, Any] = {}
-    for node, track in zip(drawn, tracks(np.array(drawn, dtype=np.int64) // 2), strict=True):
-        label = track_name(track)
+    chosen = set(np.asarray(marked, dtype=np.int64).tolist())
+    nodes = sorted(drawn, key=lambda node: (dag.events.node_ts_ns[node], node))
+    for node, track in zip(nodes, tracks(np.array(nodes, dtype=np.int64) // 2), strict=True):
+        label, event = track_name(track), node // 2
         if label not in lanes:
             lanes[label] = pydot.Cluster(f"lane{len(lanes)}", label=_quoted(label), **_LANE_LOOK)
-        is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node
-        color = _event_color(dag, node // 2)
-        look = {"penwidth": "3", "color": _quoted("black")} if node // 2 in chosen else {}
+        color = _event_color(dag, event)
+        look = {"penwidth": "3", "color": _quoted("black")} if event in chosen else {}
         lanes[label].add_node(
             pydot.Node(
                 f"n{node}",
-                label=_event_label(dag, node, is_whole=is_whole),
-                tooltip=_quoted(dag.events.symbols.texts[dag.events.name[node // 2]]),
+                label=_event_label(dag, node, is_whole=drawn[node]),
+                tooltip=_quoted(dag.events.symbols.texts[dag.events.name[event]]),
                 fillcolor=_quoted(color.fill),
                 fontcolor=_quoted(color.ink),
                 **look,
@@ -383,14 +430,10 @@ def graph_dot(
         )
     for lane in lanes.values():
         graph.add_subgraph(lane)
-    if reduce:
-        rows = rows[~_is_implied(dag, rows) | np.isin(rows, [*strong])]
-    binds = dag.binding[dag.edges.head[rows]] == rows
-    for row, is_binding in zip(rows.tolist(), binds.tolist(), strict=True):
-        tail, head = boxes[int(dag.edges.tail[row])], boxes[int(dag.edges.head[row])]
-        look = {"penwidth": "2.2"} if is_binding else {}
-        look |= {"color": _quoted(_ON_PATH)} if row in strong else {}
-        if tail != head:
-            label = _quoted(_edge_label(dag, row))
-            graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=label, **look))
-    return _finish(graph, out)
+    return graph
+
+
+def _add_edge(graph: Any, tail: int, head: int, label: str, **look: str) -> None:  # noqa: ANN401
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(label), **look))

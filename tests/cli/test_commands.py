@@ -163,10 +163,25 @@ def test_dot_draws_what_is_linked_with_an_event(run, trace):
     assert (code, "fewer hops" in err) == (1, True)
 
 
+def test_dot_draws_the_matches_of_a_pattern(run, trace):
+    """A box per event."""
+    code, out, _ = run("dot", trace, "--query", "launch -LAUNCH> kernel", "-w", "1", "-q")
+    assert (code, "launch" in out, "lane1" in out) == (0, True, True)
+
+
+def test_all_edges_are_arrows_for_perfetto(run, trace, tmp_path):
+    """Of one rank, in a file for it; how many is printed."""
+    all_edges = ("path", trace, "-w", "1", "--all-edges")
+    code, _, err = run(*all_edges, "--out", tmp_path / "x.pftrace")
+    assert (code, "pairs of events have an arrow" in err) == (0, True)
+    assert run(*all_edges, "--out", tmp_path / "x.dot")[0] == 1
+    assert run(*all_edges)[0] == 1
+
+
 def test_dot_draws_one_thing(run, trace):
     """All events, or some."""
     code, _, err = run("dot", trace, "--graph", "--around", "aten::mm", "-q")
-    assert (code, "give one of them" in err) == (1, True)
+    assert (code, "give one" in err) == (1, True)
 
 
 def test_dot_draws_the_path_of_a_job(run):

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import htagraph as hg
+from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
+from htagraph.lookup import edges
+from htagraph.lookup.edges import EdgeArrows
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, bound_in_words
 from tests.queries.recorded_shapes import Op, recorded
@@ -241,3 +244,41 @@ def test_a_kernel_says_how_far_it_is_from_its_roof(tmp_path: Path, ask) -> None:
     (found,) = ask(out, f"select {columns} from slice where name = 'gemm' and category = 'kernel'")  # noqa: S608
 
     assert found == [[687.2, 503.3, 0.695, "compute"]]
+
+
+EDGES = """
+select o.name, i.name from flow join slice o on o.id = slice_out join slice i on i.id = slice_in
+where coalesce(o.category, '') != 'critical_path' and coalesce(i.category, '') != 'critical_path'
+order by o.ts, i.ts
+"""
+
+
+def test_all_edges_of_the_window_can_be_arrows(tmp_path: Path, ask, graph: TraceGraph) -> None:
+    """Beyond launches: nesting, order of the thread and of the stream.
+
+    The operator ends after its second launch, but began before: an arrow would lead to the launch.
+    """
+    path, launch = graph.critical_path(), "cudaLaunchKernel"
+    some, every = (
+        ask(path.to_perfetto(tmp_path / f"{shown}.pftrace", edges=shown), EDGES)[0]
+        for shown in ("work", "all")
+    )
+    assert some == [[launch, "kernel"], [launch, "kernel2"]]
+    assert sorted(every) == [
+        ["aten::linear", "cudaDeviceSynchronize"],
+        ["aten::linear", launch],
+        ["cudaDeviceSynchronize", "aten::relu"],
+        [launch, launch],
+        [launch, "kernel"],
+        [launch, "kernel2"],
+        ["kernel", "kernel2"],
+        ["kernel2", "cudaDeviceSynchronize"],
+    ]
+    assert EdgeArrows.of(graph.dag, path.window).n_without == 1
+
+
+def test_too_many_arrows_are_refused(graph: TraceGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A viewer could not draw them."""
+    monkeypatch.setattr(edges, "MOST_ARROWS", 3)
+    with pytest.raises(QueryError, match=r"more than 3\. Hint: take a shorter window"):
+        EdgeArrows.of(graph.dag, graph.interval)

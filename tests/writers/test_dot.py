@@ -225,6 +225,21 @@ def test_an_event_is_marked_among_those_around_it(graph: TraceGraph) -> None:
     assert set(boxes(text)) == {"cudaLaunchKernel", "kernel", "kernel2", "cudaDeviceSynchronize"}
 
 
+def test_matches_are_boxes_with_an_arrow_per_hop(graph: TraceGraph) -> None:
+    """An operator passes the second kernel to the device, which waits for the first one there."""
+    text = graph.match("op aten::linear -LAUNCH> kernel -STREAM> kernel").to_dot()
+    found = drawn(text)
+    assert boxes(text) == ["aten::linear", "kernel", "kernel2"]
+    assert [edge.get_label() for edge in found.get_edges()] == ['"launch 3.00 us"', '"stream 0 ns"']
+    assert '"1 match of op aten::linear -LAUNCH> kernel -STREAM> kernel"' in text
+
+
+def test_matches_of_nesting_have_arrows_without_a_label(graph: TraceGraph) -> None:
+    """It is no edge, and has no lag."""
+    (arrow,) = drawn(graph.match("op -CHILD> launch").to_dot()).get_edges()[:1]
+    assert arrow.get_label() == '""'
+
+
 def test_a_graph_that_nobody_could_read_is_refused(graph: TraceGraph) -> None:
     """The hint tells how to narrow it."""
     with pytest.raises(QueryError, match=r"more than 2\. Hint: take a shorter window"):
