@@ -324,6 +324,55 @@ class TraceGraph(Questions):
         found = find_matches(self.dag, self._event_rows, chain, self._path_rows)
         return Matches(self.dag, self.interval, found, self.origin)
 
+    def sql(self, query: str) -> pd.DataFrame:
+        """Answer to a query in SQL over the tables of the window, through DuckDB.
+
+        Views, which can only be read: ``events``, ``edges``, ``segments`` (of the critical path),
+        ``steps``, ``kernels`` (`kernel_durations`), ``launches`` (`launch_stats`) and
+        ``collectives``. Their columns are those of the tables and answers of these names.
+
+        Parameters
+        ----------
+        query : str
+            One SELECT, WITH or EXPLAIN.
+
+        Raises
+        ------
+        QueryError
+            If it is no such statement, names what does not exist, reaches for anything but the
+            views, takes more than a minute or 1 GB, or has more than 5 million rows.
+        MissingEventsError
+            If DuckDB is not installed.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("none")).compile()
+        >>> graph.sql("SELECT bound, sum(dur_ns) AS sum_ns FROM segments GROUP BY 1 ORDER BY 2")
+        """
+        from htagraph.lookup.sql import VIEWS, answer_sql  # noqa: PLC0415  deferred: an extra
+        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: loads pandas
+
+        return Answer(answer_sql(query, VIEWS, self.sql_view))
+
+    def sql_view(self, view: str) -> pd.DataFrame:
+        """The table behind a view of `sql`, of the window; in ``events`` texts are categories."""
+        if view == "events":
+            from htagraph.lookup.sql import event_table  # noqa: PLC0415  as above
+
+            return event_table(self.dag, self._event_rows)
+        if view == "edges":
+            return edge_frame(self.dag, self._edge_rows)
+        if view == "segments":
+            return self.critical_path().segments
+        if view == "steps":
+            steps, window = self.steps, self.interval
+            ends_ns = steps["start_ns"] + steps["dur_ns"]
+            return steps[(steps["start_ns"] < window.end_ns) & (ends_ns > window.start_ns)]
+        return self._ask(
+            {"kernels": "kernel_durations", "launches": "launch_stats"}.get(view, view)
+        )
+
     def _path_rows(self) -> I64:
         """Events of the critical path; -1 where a segment has none."""
         return self.critical_path().segments["event"].to_numpy()
