@@ -170,3 +170,25 @@ def test_the_host_sets_up_the_device_for_half_a_minute(name, number) -> None:
     assert sum(one["dur"] for one in called(name, "cudaFree")) == 6_553_827
     assert first["ts"] - before_on_stream(name, first) == 1_043_841
     assert "cudaDeviceGetStreamPriorityRange 29.9 s" in QUESTIONS[number].answer
+
+
+@pytest.mark.parametrize(("name", "number"), [asked(10)])
+def test_one_call_waits_for_three_kernels(name, number) -> None:
+    """They run on three streams, and the one call that waits ends after the last of them."""
+    (call,) = called(name, "cudaDeviceSynchronize")
+    kernels = called(name, "", "kernel")
+
+    assert len({one["args"]["stream"] for one in kernels}) == len(kernels) == 3
+    assert 0 <= end(call) - max(map(end, kernels)) < 20
+    assert QUESTIONS[number].answer.count("cudaDeviceSynchronize") == 3
+
+
+@pytest.mark.parametrize(("name", "number"), [asked(15)])
+def test_705_kernels_have_no_launch(name, number) -> None:
+    calls = [one for one in raw(name) if one.get("cat") in ("cuda_runtime", "cuda_driver")]
+    known = {one["args"]["correlation"] for one in calls}
+    kernels = [one for one in raw(name) if one.get("cat") == "kernel"]
+    orphans = [one for one in kernels if one["args"]["correlation"] not in known]
+
+    assert (len(orphans), sum(one["dur"] for one in orphans)) == (705, 56_350)
+    assert "705  56.4 ms" in QUESTIONS[number].answer
