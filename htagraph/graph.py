@@ -348,7 +348,10 @@ class TraceGraph(Questions):
         --------
         >>> import htagraph as hg
         >>> graph = hg.load(hg.demo_trace("none")).compile()
-        >>> graph.sql("SELECT bound, sum(dur_ns) AS sum_ns FROM segments GROUP BY 1 ORDER BY 2")
+        >>> graph.sql("SELECT kind, count(*) AS n FROM events GROUP BY 1 ORDER BY 2 LIMIT 2")
+        kind    n
+        span    1
+        memcpy  3
         """
         from htagraph.lookup.sql import VIEWS, answer_sql  # noqa: PLC0415  deferred: an extra
         from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: loads pandas

@@ -115,9 +115,8 @@ def answer_sql(query: str, views: Views, table: Callable[[str], pd.DataFrame]) -
 
     Parameters
     ----------
-    query : str
-    views : mapping of str to mapping of str to Column
-        The tables that there are, and their columns.
+    views : mapping
+        The columns of each table.
     table : callable
         Makes the table of a name; only called for those that the query names.
 
