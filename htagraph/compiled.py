@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from htagraph.cache import Entry, entry_of
 from htagraph.compiler.classes import ClassRule
@@ -53,18 +53,6 @@ class LoadOptions:
     stacks: bool | None = False
     infer: bool = True
     data_loading: tuple[str, ...] = field(default_factory=data_loading_names)
-
-    @classmethod
-    def of(
-        cls,
-        class_rules: Iterable[ClassRule],
-        stacks: bool | None,
-        infer: bool,
-        data_loading: Iterable[str] | None,
-    ) -> Self:
-        """Options as functions take them."""
-        names = data_loading_names() if data_loading is None else tuple(data_loading)
-        return cls(tuple(class_rules), stacks, infer, names)
 
     def made(self, path: str | Path, beside: Sequence[Path] = ()) -> Compiled:
         """The trace in a file, with its companion files, and its graph."""
@@ -152,7 +140,7 @@ def load_graph(
     >>> [*graph.steps["name"]]
     ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
     """
-    options = LoadOptions.of(class_rules, stacks, infer, data_loading)
+    options = LoadOptions(tuple(class_rules), stacks, infer, data_loading_names(data_loading))
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
     with listening(progress):

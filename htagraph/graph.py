@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -317,6 +318,58 @@ class TraceGraph(Questions):
         found = find_matches(self.dag, self._event_rows, chain, self._path_rows)
         return Matches(self.dag, self.interval, found, self.origin)
 
+    def sql(self, query: str) -> pd.DataFrame:
+        """Answer to a query in SQL over the tables of the window, through DuckDB.
+
+        Views, which can only be read: ``events``, ``edges``, ``segments`` (of the critical path),
+        ``steps``, ``kernels`` (`kernel_durations`), ``launches`` (`launch_stats`) and
+        ``collectives``. Their columns are those of the tables and answers of these names.
+
+        Parameters
+        ----------
+        query : str
+            One SELECT, WITH or EXPLAIN.
+
+        Raises
+        ------
+        QueryError
+            If it is no such statement, names what does not exist, reaches for anything but the
+            views, takes more than a minute or 1 GB, or has more than 5 million rows.
+        MissingEventsError
+            If DuckDB is not installed.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("none")).compile()
+        >>> graph.sql("SELECT kind, count(*) AS n FROM events GROUP BY 1 ORDER BY 2 LIMIT 2")
+        kind    n
+        span    1
+        memcpy  3
+        """
+        from htagraph.lookup.sql import VIEWS, answer_sql  # noqa: PLC0415  deferred: an extra
+        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: loads pandas
+
+        return Answer(answer_sql(query, VIEWS, self.sql_view))
+
+    def sql_view(self, view: str) -> pd.DataFrame:
+        """The table behind a view of `sql`, of the window; in ``events`` texts are categories."""
+        if view == "events":
+            from htagraph.lookup.sql import event_table  # noqa: PLC0415  as above
+
+            return event_table(self.dag, self._event_rows)
+        if view == "edges":
+            return edge_frame(self.dag, self._edge_rows)
+        if view == "segments":
+            return self.critical_path().segments
+        if view == "steps":
+            steps, window = self.steps, self.interval
+            ends_ns = steps["start_ns"] + steps["dur_ns"]
+            return steps[(steps["start_ns"] < window.end_ns) & (ends_ns > window.start_ns)]
+        return self._ask(
+            {"kernels": "kernel_durations", "launches": "launch_stats"}.get(view, view)
+        )
+
     def _path_rows(self) -> I64:
         """Events of the critical path; -1 where a segment has none."""
         return self.critical_path().segments["event"].to_numpy()
@@ -442,32 +495,41 @@ class TraceGraph(Questions):
     def to_rustworkx(self) -> PyDiGraph:
         """The window's graph with one source and one sink as a rustworkx graph.
 
-        Nodes carry ``(event, "start" | "end")``, or ``("source",)`` and ``("sink",)`` for the last
-        two. Edges carry a dict of ``edge``, ``kind``, ``lag_ns`` and ``residual_ns``; the longest
-        path over ``lag_ns + residual_ns`` is as long as the window.
+        Nodes carry a tuple of ``event``, ``name``, ``kind``, ``at`` (``"start"`` or ``"end"``) and
+        ``ts_ns``; the last two are the source and the sink. Edges carry a dict of ``edge``,
+        ``kind``, ``lag_ns`` and ``residual_ns``; the longest path over ``lag_ns + residual_ns`` is
+        as long as the window.
 
         Notes
         -----
-        About 1 us per edge: take a window of a large trace.
+        About 2 us per edge: take a window of a large trace.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> graph = hg.load(hg.demo_trace("none")).compile().window("median").to_rustworkx()
+        >>> graph[0]
+        Node(event=..., name='ProfilerStep#0', kind='annotation', at='end', ts_ns=...)
         """
-        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need it
+        from htagraph.algorithms.reach import Node, nodes_of, to_rustworkx  # noqa: PLC0415
 
         closed = windowed_edges(self.dag, self.interval)
-        labels = EdgeKind.labels()
-        nodes: list[Any] = [
-            (int(node) >> 1, "end" if node & 1 else "start") for node in closed.nodes
-        ]
-        payload = (
-            {"edge": edge, "kind": labels[kind], "lag_ns": lag, "residual_ns": residual}
-            for edge, kind, lag, residual in zip(
-                closed.edge.tolist(),
-                closed.kind.tolist(),
-                closed.lag_ns.tolist(),
-                closed.residual_ns[closed.head].tolist(),
-                strict=True,
-            )
+        at = np.array(["start", "end"], dtype=object)[closed.nodes & 1]
+        ends = (
+            Node(-1, name, "", "", ts_ns)
+            for name, ts_ns in (("source", self.interval.start_ns), ("sink", self.interval.end_ns))
         )
-        return to_rustworkx(closed.tail, closed.head, [*nodes, ("source",), ("sink",)], payload)
+        return to_rustworkx(
+            closed.tail,
+            closed.head,
+            chain(nodes_of(self.dag.events, closed.nodes >> 1, at.tolist()), ends),
+            {
+                "edge": closed.edge.tolist(),
+                "kind": np.array(EdgeKind.labels(), dtype=object)[closed.kind].tolist(),
+                "lag_ns": closed.lag_ns.tolist(),
+                "residual_ns": closed.residual_ns[closed.head].tolist(),
+            },
+        )
 
     def to_dot(
         self, out: str | Path | None = None, *, max_nodes: int = 300, reduce: bool = False

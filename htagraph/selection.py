@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -330,23 +331,26 @@ class Selection:
     def to_rustworkx(self) -> PyDiGraph:
         """The events and the edges among them as a rustworkx graph.
 
-        A node carries the row of its event, an edge a dict of ``edge``, ``kind`` and ``lag_ns``.
+        A node carries the tuple that `TraceGraph.to_rustworkx` describes, without ``at``; an edge a
+        dict of ``edge``, ``kind`` and ``lag_ns``.
         """
-        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need it
+        from htagraph.algorithms.reach import nodes_of, to_rustworkx  # noqa: PLC0415  deferred
 
         rows = self._edge_rows()
-        edges, labels = self.dag.edges, EdgeKind.labels()
+        edges = self.dag.edges
         rows = rows[(edges.tail[rows] >> 1) != (edges.head[rows] >> 1)]
-        payload = (
-            {"edge": row, "kind": labels[kind], "lag_ns": lag}
-            for row, kind, lag in zip(
-                rows.tolist(), edges.kind[rows].tolist(), edges.lag_ns[rows].tolist(), strict=True
-            )
-        )
         place = np.zeros(len(self.dag.events), dtype=np.int64)
         place[self.rows] = np.arange(len(self.rows))
-        tail, head = place[edges.tail[rows] >> 1], place[edges.head[rows] >> 1]
-        return to_rustworkx(tail, head, self.rows.tolist(), payload)
+        return to_rustworkx(
+            place[edges.tail[rows] >> 1],
+            place[edges.head[rows] >> 1],
+            nodes_of(self.dag.events, self.rows, repeat("")),
+            {
+                "edge": rows.tolist(),
+                "kind": np.array(EdgeKind.labels(), dtype=object)[edges.kind[rows]].tolist(),
+                "lag_ns": edges.lag_ns[rows].tolist(),
+            },
+        )
 
     def __repr__(self) -> str:
         """Summary in one line."""

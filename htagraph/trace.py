@@ -249,7 +249,7 @@ class Trace:
             "n_unread_stacks": self.skipped.get(STACKS, 0),
             "is_part": int(OUTSIDE in self.skipped or not set(DEVICE_KINDS).isdisjoint(kinds)),
         }
-        loading = data_loading_names() if data_loading is None else tuple(data_loading)
+        loading = data_loading_names(data_loading)
         dag = replace(dag, notes=notes, repairs=self.recording.repairs, data_loading=loading)
         return TraceGraph(dag, None, self.rank, self.recording.origin)
 

@@ -176,8 +176,23 @@ def test_a_selection_draws_itself(graph):
     kernels = graph.select(kind="kernel", stream=7)
 
     assert "gemm" in kernels.to_dot()
-    assert kernels.to_rustworkx().num_nodes() == 3
-    assert kernels.to_rustworkx().num_edges() == 2
+    dag = kernels.to_rustworkx()
+    assert [(node.name, node.kind, node.event) for node in dag.nodes()] == [
+        *zip(kernels.events["name"], ["kernel"] * 3, kernels.rows.tolist(), strict=True)
+    ]
+    assert [(edge["kind"], edge["lag_ns"] >= 0) for edge in dag.edges()] == [("stream", True)] * 2
+
+
+def test_nodes_of_a_rustworkx_graph_say_what_they_are(graph):
+    """Each event has two; the last two are where the window begins and ends."""
+    window = graph.window("trace")
+    *nodes, source, sink = window.to_rustworkx().nodes()
+
+    assert {node.at for node in nodes} == {"start", "end"}
+    assert [window.dag.events.names([node.event])[0] for node in nodes] == [
+        node.name for node in nodes
+    ]
+    assert (source.name, sink.name, sink.ts_ns - source.ts_ns) == ("source", "sink", window.dur_ns)
 
 
 def test_a_selection_is_written_as_a_smaller_trace(tmp_path):

@@ -207,6 +207,25 @@ class QueryTool(TableTool, RunTool):
         return self.fitted(head, rows, notes_part(target.notes))
 
 
+class SqlTool(TableTool, RunTool):
+    """Answer a query in SQL (DuckDB): one SELECT, WITH or EXPLAIN over read-only views.
+
+    Views: events, edges, segments (of the path), steps, kernels, launches, collectives; of a job
+    with rank. `DESCRIBE events` lists columns.
+    """
+
+    name = "sql"
+    query: str = Field(description="SELECT bound, sum(dur_ns) FROM segments GROUP BY 1.")
+
+    def answer(self, session: Session) -> dict[str, Any]:
+        """The rows."""
+        target = self.target(session)
+        begin_stage("Querying")
+        frame = target.run.sql(self.query)
+        head = {**_head(target.run), "n_rows": len(frame)}
+        return self.fitted(head, self.rows("rows", frame), notes_part(target.notes))
+
+
 class KernelsTool(TableTool, RunTool):
     """Sum up device work: how often, how long, and how much of it is on the critical path."""
 
@@ -460,6 +479,7 @@ TOOLS: dict[str, type[Tool]] = {
             PathTool,
             WhyTool,
             QueryTool,
+            SqlTool,
             KernelsTool,
             WhatIfTool,
             DiffTool,

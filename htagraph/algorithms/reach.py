@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from rustworkx import PyDiGraph, transitive_reduction
 
-from htagraph.model.arrays import Bools
+from htagraph.model.arrays import I64, Bools
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
 
-__all__ = ["PyDiGraph", "is_implied", "to_rustworkx"]
+__all__ = ["Node", "PyDiGraph", "is_implied", "nodes_of", "to_rustworkx"]
+
+
+class Node(NamedTuple):
+    """What a node of a rustworkx graph carries.
+
+    Parameters
+    ----------
+    event : int
+        Row of the event table; -1 for the source and the sink.
+    name, kind : str
+        Of the event; ``"source"`` and ``"sink"`` are of no kind.
+    at : str
+        ``"start"`` or ``"end"`` of the event, empty for all of it.
+    ts_ns : int, unit=ns
+        Of the event: its start.
+    """
+
+    event: int
+    name: str
+    kind: str
+    at: str
+    ts_ns: int
+
+
+def nodes_of(events: EventTable, rows: I64, at: Iterable[str]) -> Iterator[Node]:
+    """Nodes of some events, by their rows."""
+    kinds = np.array(EventKind.labels(), dtype=object)[events.kind[rows]]
+    columns = (rows, events.names(rows), kinds, events.ts_ns[rows])
+    event, name, kind, ts_ns = (column.tolist() for column in columns)
+    return map(Node, event, name, kind, at, ts_ns)
 
 
 def to_rustworkx(
     tail: npt.NDArray[np.integer],
     head: npt.NDArray[np.integer],
-    nodes: Iterable[Any],
-    payload: Iterable[Any],
+    nodes: Iterable[Node],
+    edges: Mapping[str, Sequence[Any]],
 ) -> PyDiGraph:
-    """A rustworkx graph of labelled nodes and edges; about 0.5 us an edge.
+    """A rustworkx graph of labelled nodes and edges; about 1 us an edge.
 
     Parameters
     ----------
     tail, head : ndarray of shape (n_edges,)
         Positions in `nodes`.
-    nodes, payload : iterable
-        What each node, and each edge, carries.
+    edges : mapping of str to sequence
+        What each edge carries, by columns.
 
     Examples
     --------
     >>> import rustworkx
-    >>> graph = to_rustworkx(np.array([0]), np.array([1]), ["a", "b"], [{"lag_ns": 3}])
+    >>> nodes = [Node(0, "a", "op", "", 0), Node(1, "b", "op", "", 3)]
+    >>> graph = to_rustworkx(np.array([0]), np.array([1]), nodes, {"lag_ns": [3]})
     >>> rustworkx.dag_longest_path_length(graph, lambda u, v, edge: edge["lag_ns"])
     3
     """
     graph = PyDiGraph(check_cycle=False, multigraph=True)
-    graph.add_nodes_from(list(nodes))
-    graph.add_edges_from(list(zip(tail.tolist(), head.tolist(), payload, strict=True)))
+    collects = gc.isenabled()
+    gc.disable()  # it would look through all that is made here again and again, and free nothing
+    try:
+        payload = (dict(zip(edges, row, strict=True)) for row in zip(*edges.values(), strict=True))
+        graph.add_nodes_from(list(nodes))
+        graph.add_edges_from(list(zip(tail.tolist(), head.tolist(), payload, strict=True)))
+    finally:
+        if collects:
+            gc.enable()
     return graph
 
 

@@ -21,6 +21,7 @@ VERBS = {
     "path": "Print the critical path of a trace or a job, grouped.",
     "why": "Say why an event started only then: what it waited for.",
     "query": "Find chains of events by a pattern: what follows what.",
+    "sql": "Answer a query in SQL over events, edges, the path and more.",
     "what-if": "Predict what would help, and by how much, or what a change saves.",
     "ask": "Answer a question; `htagraph ask list` lists all.",
     "diff": "Compare the steps of two runs, with noise.",

@@ -38,7 +38,7 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
-from htagraph.job.rank_work import Question, on_rank_segments, times_by_name, verdict_of
+from htagraph.job.rank_work import Question, SqlView, on_rank_segments, times_by_name, verdict_of
 from htagraph.job.ranks import (
     RankAnswers,
     RankGraphs,
@@ -74,6 +74,7 @@ from htagraph.model.job_answers import (
     STRAGGLERS,
 )
 from htagraph.model.kinds import Bound
+from htagraph.model.schema import Quantity
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
@@ -416,6 +417,46 @@ class Job(Questions):
         joined = joined[["rank", *(name for name in joined.columns if name != "rank")]]
         joined.attrs["failed"] = found.failed
         return answer_of(joined, schema_of(question), options.get("by"))
+
+    def sql(self, query: str) -> pd.DataFrame:
+        """Answer to a query in SQL over the tables of all ranks, through DuckDB.
+
+        Views are those of `TraceGraph.sql` with ``rank``, and times are common: ``segments`` are
+        those of the job's path, ``collectives`` those matched across ranks.
+
+        Parameters
+        ----------
+        query : str
+            One SELECT, WITH or EXPLAIN.
+
+        Raises
+        ------
+        QueryError
+            As of a graph.
+        MissingEventsError
+            If DuckDB is not installed.
+        """
+        from htagraph.lookup.sql import JOB_VIEWS, answer_sql  # noqa: PLC0415  deferred: an extra
+        from htagraph.writers.answer import Answer  # noqa: PLC0415  deferred: loads pandas
+
+        return Answer(answer_sql(query, JOB_VIEWS, self._sql_view))
+
+    def _sql_view(self, view: str) -> pd.DataFrame:
+        """The table behind a view, of all ranks."""
+        from htagraph.lookup.sql import VIEWS  # noqa: PLC0415  as above
+
+        if view == "segments":
+            return self.critical_path().segments
+        if view == "collectives":
+            return self.collectives()
+        instants = [name for name, one in VIEWS[view].items() if one.quantity is Quantity.INSTANT]
+        frames = []
+        for rank, frame in self.map(SqlView(view)).items():
+            clock = self.clock(rank)
+            moved = {name: clock.to_common(frame[name].to_numpy()) for name in instants}
+            frames.append(frame.assign(**moved, rank=rank))
+        joined: pd.DataFrame = pd.concat(frames, ignore_index=True)[["rank", *VIEWS[view]]]
+        return joined
 
     @property
     @answers(CLOCKS)

@@ -19,6 +19,7 @@ from htagraph.job.ranks import OnError, RankGraphs, RankSummary, prepare_rank
 from htagraph.job.timeline import Timeline
 from htagraph.job.windows import listed
 from htagraph.model.progress import Listener, begin_stage, listening
+from htagraph.model.settings import data_loading_names
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
@@ -103,7 +104,7 @@ def load_job(
         If there is no folder for compiled graphs.
     """
     paths, beside_of, note = _chosen(where, capture)
-    reading = LoadOptions.of(class_rules, stacks, infer, data_loading)
+    reading = LoadOptions(tuple(class_rules), stacks, infer, data_loading_names(data_loading))
     keeper = OwnFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")

@@ -39,6 +39,17 @@ class Question:
         return graph.ask(self.name, **dict(self.options))
 
 
+@dataclass(frozen=True)
+class SqlView:
+    """The table behind a view of `TraceGraph.sql`."""
+
+    view: str
+
+    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        """The table of a rank."""
+        return graph.sql_view(self.view)
+
+
 PathWork = Callable[[TraceGraph, Sequence[Window], "I64"], Any]
 """Work on the path of a rank: its graph, windows of rank segments, and their numbers."""
 

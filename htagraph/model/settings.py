@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,17 +32,18 @@ def here() -> Path:
         return Path("/")
 
 
-def data_loading_names() -> tuple[str, ...]:
-    """Globs of host ranges that load data, by the project of the working directory.
-
-    None if its file cannot be read, which others say.
+def data_loading_names(given: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Globs of host ranges that load data: those given, else of the working directory's project.
 
     Raises
     ------
     QueryError
-        If they are no list of texts.
+        If the project's are no list of texts. A file that cannot be read has none, which others
+        say.
     """
-    return _data_loading(here())
+    if given is None:
+        return _data_loading(here())
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 @cache

@@ -73,16 +73,18 @@ def compiled_of(arrays: Arrays, source: Path) -> tuple[Dag, Recording]:
 
 
 def rank_of(arrays: Arrays, source: Path) -> tuple[Dag, int, Origin | None]:
-    """As `graph_of`, of a graph that was stored with its recording: ``args`` are read from there.
+    """As `graph_of`; ``args`` are read from the trace, if it was stored with its recording.
 
     Parameters
     ----------
     source : Path
-        The trace of both.
+        The trace.
     """
     dag, rank, origin = graph_of(arrays)
+    if origin is None or "args.offset" not in arrays:  # a changed run has no file
+        return dag, rank, origin
     check_places(arrays, dag)
-    return dag, rank, origin and _of_source(origin, arrays, source)
+    return dag, rank, _of_source(origin, arrays, source)
 
 
 def _of_source(origin: Origin, arrays: Arrays, source: Path) -> Origin:

@@ -113,9 +113,9 @@ def reweigh(
     Examples
     --------
     >>> import htagraph as hg
-    >>> graph = hg.load(hg.demo_trace("small_kernels")).compile()
-    >>> graph.dur_ns - hg.what_if(graph, reweigh("launch", lag_ns=0)).dur_ns > 0
-    True
+    >>> graph = hg.load(hg.demo_trace("serving")).compile()
+    >>> hg.what_if(graph, reweigh("stream", by=0)).critical_path()
+    CriticalPath(...)
     """
     if (by is None) == (lag_ns is None):
         raise QueryError("reweigh: give by or lag_ns.", hint="by=0.5 is half the time.")

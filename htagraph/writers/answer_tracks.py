@@ -51,10 +51,18 @@ def answer_slices(
         Time that is 0 in the file.
     tracks, strings
         Get new entries.
+
+    Raises
+    ------
+    QueryError
+        If rows have no time or no name, or begin before the trace.
     """
     start, named = times_of(frame)
-    frame = frame[frame[start] >= zero_ns]
     ts_ns, dur_ns = frame[start].to_numpy(np.int64) - zero_ns, frame["dur_ns"].to_numpy(np.int64)
+    if ts_ns.min(initial=0) < 0:
+        raise QueryError(
+            f"{title}: rows begin before the trace.", hint="give answers about this trace."
+        )
     placed = rows(np.zeros(len(frame), dtype=np.int32), ts_ns, ts_ns + dur_ns)
     # Viewers order roots by name: this one comes after the findings, before the devices.
     root = tracks.root(f"Findings: {title}")

@@ -350,6 +350,21 @@ def test_chains_of_events_are_queried(desk):
     assert one["left_out"]["matches"].endswith("offset=1, or a larger max_tokens.")
 
 
+def test_sql_is_answered_and_bounded(desk):
+    """Of a trace and of a job; a page of many rows; files stay out of reach."""
+    pytest.importorskip("duckdb")
+    one = ask(desk, "sql", path=SLOW, query="FROM events", max_tokens=500)
+    job = ask(desk, "sql", path="job", query="SELECT DISTINCT rank FROM steps ORDER BY 1")
+
+    assert one["n_rows"] > 100
+    assert len(as_json(one)) <= 500 * 4
+    assert "left out: offset=" in one["left_out"]["rows"]
+    assert [rank for (rank,) in job["rows"]["rows"]] == [0, 1, 2]
+    for query in ("FROM read_text('/etc/passwd')", "COPY events TO 'x'", "SET threads = 1"):
+        assert "views" in wrong(desk, "sql", path=SLOW, query=query)
+    assert "20,000 are the most" in wrong(desk, "sql", path=SLOW, query="SELECT" * 9_999)
+
+
 def test_names_of_a_trace_are_data(desk):
     """Without control characters, and every answer says what they are."""
     answer = ask(desk, "path", path="named.json", by="name")

@@ -64,6 +64,7 @@ def test_ranges_of_a_users_own_names_load_data(tmp_path):
         19_000,
         19_000,
     )
+    assert loading_ns(trace.compile(data_loading="get_*")) == 19_000
     assert graph.dag.data_loading == opened.dag.data_loading == ("get_*",)
     assert hg.what_if(graph, hg.without("data loading")).dur_ns == 12_000
 

@@ -67,6 +67,27 @@ def test_an_answer_of_a_job_is_not_drawn(tmp_path: Path, capsys) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_answer_about_another_trace_is_refused(tmp_path: Path) -> None:
+    """Its rows begin a year before."""
+    graph = hg.load(hg.demo_trace("none")).compile()
+    other = graph_of("stream 7 |[gemm]")
+    with pytest.raises(QueryError, match="kernels: rows begin before the trace"):
+        graph.critical_path().to_perfetto(
+            tmp_path / "x.pftrace", tracks={"kernels": other.kernel_durations()}
+        )
+
+
+def test_an_answer_without_rows_has_an_empty_track(tmp_path: Path, ask) -> None:
+    """Nothing repeats."""
+    graph = graph_of("stream 7 |[gemm]")
+    out = tmp_path / "x.pftrace"
+    patterns = graph.kernel_patterns(by="occurrence")
+    graph.critical_path().to_perfetto(out, tracks={"kernel patterns": patterns})
+
+    (slices,) = ask(out, SLICES.format("kernel patterns"))
+    assert (len(patterns), slices) == (0, [])
+
+
 def test_what_has_no_time_cannot_be_drawn_over_time(tmp_path: Path) -> None:
     """Nor has a sum over all of the run."""
     graph = graph_of("stream 7 |[gemm]")

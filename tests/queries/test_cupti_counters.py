@@ -37,7 +37,7 @@ def test_args_must_be_given_for_every_range():
         cupti_counters(TWO_KERNELS, ALL, args=lambda _: [VALUES])
 
 
-def _counted_rank(rank: int) -> str:
+def counted_rank(rank: int) -> str:
     """A trace of one launch and, within it, one range, which counts 64 bytes, or 128."""
     event = '{{"ph": "X", "pid": 1, "tid": {tid}, "ts": {ts}, "dur": 9, {rest}}}'
     launch = event.format(
@@ -54,7 +54,7 @@ def _counted_rank(rank: int) -> str:
 def test_counters_of_all_ranks_of_a_job_are_read(tmp_path):
     """From the file of each; kept graphs are without them."""
     for rank in (0, 1):
-        (tmp_path / f"rank-{rank}.json").write_text(_counted_rank(rank))
+        (tmp_path / f"rank-{rank}.json").write_text(counted_rank(rank))
     job = hg.load_job(tmp_path)
     found = job.cupti_counters()
 

@@ -13,7 +13,7 @@ from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.synth import timeline
 
 
-def _dag():
+def recorded_memory():
     """A graph in which two instants were recorded, one inside an operator."""
     events = timeline(
         "cpu 1 |[aten::mm ^x ]  ^y",
@@ -34,7 +34,7 @@ def _dag():
 
 def test_memory_is_told_with_the_operator_that_took_it():
     """aten::mm takes 512 bytes; they are given back outside of any operator."""
-    dag = _dag()
+    dag = recorded_memory()
     frame = memory_timeline(dag, Window(0, 100_000, "all"))
 
     assert frame[["ts_ns", "bytes", "allocated", "reserved", "op"]].to_numpy().tolist() == [
@@ -52,4 +52,4 @@ def test_the_starts_of_steps_are_told():
 
 def test_only_the_window_is_told():
     """Half-open: an instant at the end is not in it."""
-    assert memory_timeline(_dag(), Window(0, 16_000, "first"))["bytes"].tolist() == [512]
+    assert memory_timeline(recorded_memory(), Window(0, 16_000, "first"))["bytes"].tolist() == [512]

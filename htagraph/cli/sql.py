@@ -1,0 +1,75 @@
+"""`htagraph sql`: a query in SQL over the tables of a trace or a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.rows import Limit, Out, print_rows, write_rows
+from htagraph.cli.runs import (
+    executor_of,
+    loaded_job,
+    loaded_trace,
+    print_left_out,
+    window_in_words,
+    windowed,
+)
+from htagraph.cli.sources import given
+from htagraph.cli.tables import Format
+from htagraph.compiled import LoadOptions
+from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count
+
+_PLAN = "explain_value"
+"""Column of an EXPLAIN, which is a drawing."""
+
+
+def sql(
+    paths: options.RunPaths,
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY",
+            help="One SELECT, WITH or EXPLAIN (DuckDB) over events, edges, segments, steps, "
+            "kernels, launches and collectives; 'DESCRIBE events' lists columns.",
+        ),
+    ],
+    *,
+    rank: options.Rank = None,
+    window: options.Window = "",
+    out: Out = None,
+    columns: options.Columns = "",
+    limit: Limit = 0,
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
+) -> None:
+    """Answer a query in SQL over events, edges, the path and more; of a job, with ranks."""
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
+        number, reading = source.one_capture, LoadOptions(infer=infer)
+        run = (
+            windowed(loaded_job(source, number, reading, executor), window)
+            if source.has_several
+            else windowed(loaded_trace(source, number, reading, window).graph, window)
+        )
+        begin_stage("Querying")
+        frame = run.sql(query)
+    aside = notices(quiet=quiet)
+    if out is not None:
+        write_rows(frame, out)
+        aside.print(f"Wrote {out}", markup=False)
+    if form is Format.TABLE and _PLAN in frame:
+        output().print("\n".join(frame[_PLAN]), markup=False, soft_wrap=True)
+        return
+    of = window_in_words(window, of_job=source.has_several)
+    headline = f"{human_count(len(frame), 'row')} of {of}."
+    print_rows(frame, form, headline=headline, columns=columns, limit=limit, quiet=quiet)
+    print_left_out(run.left_out, aside)
