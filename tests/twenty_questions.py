@@ -22,7 +22,8 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "twenty-questions.md"
 _QUESTION = re.compile(
     r"^## (?P<number>\d+)\. (?P<title>[^\n]+)\n\n"
     r"(?P<source>[^`]*`(?P<trace>[^`]+)`.*?)\n\n"
-    r"<!-- no-run: [^\n]+ -->\n```python\n(?P<call>.*?)\n```\n(?:\n```text\n(?P<answer>.*?)\n```\n)?",
+    r"<!-- no-run: [^\n]+ -->\n```python\n(?P<call>.*?)\n```\n"
+    r"(?:\n```text\n(?P<answer>.*?)\n```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 _WIDTH = 98
