@@ -105,7 +105,6 @@ class Context:
 
     has_device: bool
     api: Api
-    has_sync_records: bool
     has_stacks: bool
     compiled_share: float
     is_replayed: bool
@@ -203,7 +202,6 @@ def find_context(dag: Dag, window: Window) -> Context:
     return Context(
         has_device=bool(dag.events.is_device.any()),
         api=_api(dag),
-        has_sync_records=bool((kind == EventKind.SYNC).any()),
         has_stacks=bool((kind == EventKind.PYTHON).any()),
         compiled_share=compiled_share(dag, window),
         is_replayed=is_replayed(dag, window),

@@ -544,11 +544,6 @@ class Verdict:
         return f"Also: {', '.join(said)}." if said else ""
 
     @property
-    def opens_at_ns(self) -> int | None:
-        """Start of the longest part of the first finding; None without findings."""
-        return next((one.longest_start_ns for one in self.top_findings), None)
-
-    @property
     def top_damage(self) -> tuple[str, ...]:
         """The first sentences on damage, and how many there are besides."""
         more = len(self.damage) - _N_DAMAGED

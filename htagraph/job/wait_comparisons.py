@@ -30,7 +30,6 @@ from htagraph.lookup.readiness import Readiness
 from htagraph.model.arrays import I64
 
 _NEVER = np.iinfo(np.int64).max
-_RECORDED = ["event", "start_ns", "end_ns", "after", "arrival"]
 
 MOST_COMPARED = 100_000
 """Longest waits that are compared: each takes about 5 kB of tables in one process.

@@ -16,14 +16,12 @@ import numpy as np
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import distinct, sum_by_code
-from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import alphabetical
-from htagraph.model.window import Window
 
 _DIGITS = re.compile(r"\d+")
 
@@ -282,11 +280,3 @@ def steady_steps(dag: Dag) -> SteadySteps:
     return SteadySteps(
         parts, compared, n_different, kind, is_same_work, is_same_length, is_steady, int(usual)
     )
-
-
-def representative_window(dag: Dag) -> Window | None:
-    """Window of the representative step: its host range; None without steady steps."""
-    found = steady_steps(dag)
-    if not found.is_steady.any():
-        return None
-    return range_window(dag, int(found.parts.step[found.usual]))

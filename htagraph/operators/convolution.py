@@ -9,8 +9,6 @@ from typing import NamedTuple
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 
 class _Arguments(NamedTuple):
     """Where an operator has its arguments; -1 for none."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import UNKNOWN_TYPE, Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 
 @models("aten::copy_")
 def copy(call: Call) -> Work | None:

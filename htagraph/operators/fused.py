@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 
 @models(*(f"triton_{kind}_fused*" for kind in ("poi", "red", "per", "for")))
 def fused(call: Call) -> Work | None:

@@ -7,8 +7,6 @@ from math import prod
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 
 def _rows(table: Tensor, n: int, dim: int = 0) -> Tensor:
     """At most `n` rows of a table."""

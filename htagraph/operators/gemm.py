@@ -5,9 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
-
 _MOST_TENSORS = 3
 """Tensors that ``linear`` takes: of scripted functions, old profilers recorded the whole stack."""
 
@@ -91,4 +88,4 @@ def grouped_mm(call: Call) -> Work | None:
     found = traffic(
         Family.GEMM, [left, right], [out], flops=2 * n_batch * m * n * k, dtype=left.dtype
     )
-    return found._replace(bytes_low=0, is_upper=True)
+    return found._replace(bytes_low=0)

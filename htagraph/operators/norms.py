@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 
 def _norm(call: Call, n_read: int, n_written: int, *, is_read_again: bool = False) -> Work | None:
     """Reads the first tensors of the largest size and all smaller ones, writes of the largest."""

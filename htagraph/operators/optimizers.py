@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 _WRITTEN = {
     "aten::_fused_adam_": (0, 2, 3),
     "aten::_fused_adamw_": (0, 2, 3),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
-__all__: list[str] = []
-
 _DTYPE_AT = {"sum": 3, "mean": 3, "prod": 3, "nansum": 3}
 """Where reductions have the type of their result."""
 _AS_INT64 = ("argmax", "argmin", "count_nonzero")

@@ -52,8 +52,6 @@ class Work(NamedTuple):
         They differ where the trace leaves it open.
     dtype : str
         Element type of the multiplied tensors, which decides the peak.
-    is_upper : bool
-        Whether flops and bytes are an upper bound: part of the buffers may be unused.
     flops_high : int, default=0
         The most operations, if the trace leaves them open as well: `flops` is then the least, and
         the roof that of the highest values, so that no saving is overstated.
@@ -64,7 +62,6 @@ class Work(NamedTuple):
     bytes_low: int
     bytes_high: int
     dtype: str = ""
-    is_upper: bool = False
     flops_high: int = 0
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htagraph.explain.topics import about
-from htagraph.lookup.attribution import around, loads_data
+from htagraph.lookup.attribution import around
 from htagraph.lookup.host_waits import READS
 from htagraph.lookup.naming import op_names
 from htagraph.lookup.selecting import under_mask
@@ -46,12 +46,6 @@ def of_topic(topic: Cause) -> EventGroup:
     return EventGroup(str(topic), lambda dag: about(dag, topic))
 
 
-def _loads(dag: Dag) -> Bools:
-    found: Bools = dag.events.named(loads_data(dag))
-    found &= dag.events.is_host
-    return found
-
-
 def _allocates(dag: Dag) -> Bools:
     found: Bools = dag.events.named(dag.events.symbols.searched(ALLOCATION))
     found &= dag.events.kind == EventKind.RUNTIME
@@ -84,8 +78,6 @@ def _waits(dag: Dag) -> Bools:
     return found
 
 
-LOADERS = EventGroup("data loading", _loads)
-"""Host ranges named like data loading."""
 ALLOCATIONS = EventGroup("GPU memory allocation", _allocates)
 """Calls that allocate or free device memory."""
 COPIES_THAT_BLOCK = EventGroup(

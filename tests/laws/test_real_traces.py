@@ -12,11 +12,12 @@ import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.explain.segment_causes import main_causes
 from htagraph.findings.window_bounds import find_bounds
+from htagraph.lookup.attribution import loads_data
 from htagraph.model.damage import HOLES
 from htagraph.model.kinds import KernelClass
 from htagraph.replay.changes import Remove
 from htagraph.replay.device_changes import Overlap
-from htagraph.replay.event_groups import LOADERS, of_class
+from htagraph.replay.event_groups import EventGroup, of_class
 from htagraph.replay.host_changes import Prefetch
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import TRACES, cases, located
@@ -26,8 +27,11 @@ MAX_EDGES = 60_000
 
 _MANY = ("captures/jobs/", "captures/pipelines/")
 """Ranks that are like each other."""
+_LOADERS = EventGroup(
+    "data loading", lambda dag: dag.events.named(loads_data(dag)) & dag.events.is_host
+)
 ASIDE = [
-    (Prefetch(), Remove(LOADERS)),
+    (Prefetch(), Remove(_LOADERS)),
     *((Overlap(of_class(one)), Remove(of_class(one))) for one in KernelClass),
 ]
 """Changes that move work aside, and the same work gone."""

@@ -10,7 +10,6 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.lookup.find_window import find_window
-from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.dag import Dag
 from htagraph.queries.steady_state import steady_state
 from htagraph.synth import timeline
@@ -121,17 +120,6 @@ def test_the_representative_is_the_steady_step_of_median_length():
     assert frame["is_representative"].tolist() == [False, False, True, False, False]
 
 
-def test_the_window_of_the_representative_step_is_that_of_its_name():
-    """It ends with the step's own end, so the path explains the step."""
-    dag = _trained(4, {})
-    found = representative_window(dag)
-    (name,) = _steps(dag).query("is_representative")["name"]
-
-    assert found == find_window(dag, name)
-    assert found is not None
-    assert found.anchor >= 0
-
-
 @pytest.mark.parametrize("n_steps", [1, 2])
 def test_fewer_than_three_steps_are_not_judged(n_steps):
     """Two that are alike may both be odd."""
@@ -141,7 +129,6 @@ def test_fewer_than_three_steps_are_not_judged(n_steps):
     assert frame["is_steady"].tolist() == [False] * n_steps
     assert not frame["is_representative"].any()
     assert frame["reason"].tolist() == [f"too few steps to compare: {n_steps}"] * n_steps
-    assert representative_window(dag) is None
 
 
 def test_of_three_steps_two_are_too_few_to_be_steady():
@@ -152,7 +139,6 @@ def test_of_three_steps_two_are_too_few_to_be_steady():
     assert not frame["is_steady"].any()
     assert frame["reason"][[0, 2]].tolist() == ["too few typical steps: 2"] * 2
     assert "untraced code" in frame["reason"][1]
-    assert representative_window(dag) is None
 
 
 def test_steps_that_take_turns_are_not_mixed():
@@ -216,4 +202,3 @@ def test_only_steps_of_the_window_are_shown_but_all_are_compared():
 def test_a_trace_without_steps_has_no_rows():
     """Nothing marks them."""
     assert len(_steps(compile_events(timeline("stream 7 |[k]")))) == 0
-    assert representative_window(compile_events(timeline("stream 7 |[k]"))) is None

@@ -43,7 +43,7 @@ class Entry(NamedTuple):
         Elements that every member gives, or of a gather by all gets; -1 if members may differ.
     peers : (int, int), optional
         Source and destination in the group, of a send or receive.
-    started_ns, completed_ns : int
+    completed_ns : int
         When the backend noticed it; 0 if it did not, or notices nothing.
     frames : sequence of str
         Stack of the caller, innermost first; empty in JSON, and of entries long before the end.
@@ -58,7 +58,6 @@ class Entry(NamedTuple):
     dtype: str
     peers: tuple[int, int] | None
     created_ns: int
-    started_ns: int
     completed_ns: int
     state: str
     is_retired: bool
@@ -118,13 +117,8 @@ def _is_dump(path: Path) -> bool:
     return found is not None and found.name == FLIGHT_RECORDER
 
 
-def read_dump(path: Path, rank: int | None = None) -> Dump:
-    """A dump. A pickle is read without running what it may name.
-
-    Parameters
-    ----------
-    rank : int, optional
-        By default the number in the name of the file, as dumps do not hold it.
+def read_dump(path: Path) -> Dump:
+    """A dump, of the rank in the name of its file. A pickle is read without running what it names.
 
     Raises
     ------
@@ -156,8 +150,7 @@ def read_dump(path: Path, rank: int | None = None) -> Dump:
             path=path,
             hint="it may have been cut off: copy the file again.",
         ) from exc
-    if rank is None:
-        rank = _rank_of(path)
+    rank = _rank_of(path)
     written_ns = 0 if is_remote(path) else path.stat().st_mtime_ns
     return Dump(path, rank, members, entries, written_ns, is_whole)
 
@@ -204,7 +197,6 @@ def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
         ", ".join(dict.fromkeys(map(_text, dtypes))),
         _peers(peers) if is_p2p else None,
         _whole(raw["time_created_ns"]),
-        _whole(raw.get("time_discovered_started_ns")),
         _whole(raw.get("time_discovered_completed_ns")),
         _text(raw.get("state", "")),
         bool(raw.get("retired")),

@@ -30,7 +30,6 @@ class Track:
     parent: int = 0
     process: int | None = None
     thread: tuple[int, int] | None = None
-    is_counter: bool = False
     is_incremental: bool = False
     unit: str = ""
     multiplier: int = 1
@@ -73,7 +72,6 @@ class Tracks:
             counter = descriptor.counter
             known = replace(
                 known,
-                is_counter=True,
                 is_incremental=counter.is_incremental,
                 unit=_text(counter, "unit_name") or dict(enumerate(_UNITS)).get(counter.unit, ""),
                 multiplier=counter.unit_multiplier or 1,
