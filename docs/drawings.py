@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import Bound
+from htagraph.model.kinds import Bound, EdgeKind
 
-__all__ = ["DRAWINGS", "STYLE", "SVG", "Box", "Drawing"]
+__all__ = ["DRAWINGS", "EDGES", "STYLE", "SVG", "Box", "Drawing"]
 
 FOLDER = Path(__file__).parent / "drawings"
 _LABEL, _LANE, _BOX, _EDGE = 144, 40, 26, 14
@@ -60,7 +60,7 @@ class Drawing:
     lanes : mapping of str to list of Box
         From the top.
     arrows : tuple of (lane, x, lane, x, binds)
-        Lanes by number; what binds is drawn in red.
+        Lanes by number; what binds is drawn in red. On one lane, an arrow runs below it.
     notes : tuple of (lane, x, text)
         Text above a lane.
     width : int
@@ -123,6 +123,8 @@ def _arrow(tail: int, start: int, head: int, end: int, binds: bool) -> str:
     """An arrow between two lanes."""
     down = head > tail
     x1, x2 = _LABEL + start, _LABEL + end
+    if tail == head:
+        return _arc(x1, x2, _top(tail) + _BOX, binds=binds)
     y1 = _top(tail) + (_BOX if down else 0)
     y2 = _top(head) + (0 if down else _BOX)
     tip, middle = (-6 if down else 6), (y1 + y2) // 2
@@ -135,8 +137,124 @@ def _arrow(tail: int, start: int, head: int, end: int, binds: bool) -> str:
     )
 
 
+def _arc(x1: int, x2: int, y: int, *, binds: bool) -> str:
+    """An arrow on one lane, below it."""
+    look = "binds" if binds else ""
+    return (
+        f'<path class="arrow {look}" stroke-width="1.6" '
+        f'd="M{x1} {y}C{x1} {y + 16} {x2} {y + 16} {x2} {y + 6}"/>'
+        f'<path class="{"binds-tip" if binds else "tip"}" d="M{x2} {y}l-4 7.2h8z"/>'
+    )
+
+
+def _edge(title: str, lanes: dict[str, list[Box]], *arrows: tuple[int, int, int, int]) -> Drawing:
+    """A small drawing of a kind of edge, which is red."""
+    return Drawing(title, lanes, tuple((*arrow, True) for arrow in arrows), width=420)
+
+
 _B = Bound
+EDGES = {
+    EdgeKind.SPAN: _edge(
+        "From the start of a kernel to its end.",
+        {"stream 7": [Box(40, 220, "gemm", _B.COMPUTE)]},
+        (0, 44, 0, 216),
+    ),
+    EdgeKind.THREAD: _edge(
+        "From an operator to the one in it, back, and to the next.",
+        {
+            "thread": [Box(20, 150, "aten::linear"), Box(170, 250, "aten::relu")],
+            "in it": [Box(40, 130, "aten::addmm", _B.HOST)],
+        },
+        (0, 24, 1, 44),
+        (1, 126, 0, 146),
+        (0, 148, 0, 174),
+    ),
+    EdgeKind.LAUNCH: _edge(
+        "From the call that enqueues a kernel to its start.",
+        {
+            "thread": [Box(20, 130, "cudaLaunchKernel")],
+            "stream 7": [Box(130, 240, "gemm", _B.COMPUTE)],
+        },
+        (0, 30, 1, 134),
+    ),
+    EdgeKind.STREAM: _edge(
+        "From the end of a kernel to the start of the next one of its stream.",
+        {"stream 7": [Box(20, 110, "gemm", _B.COMPUTE), Box(150, 240, "relu", _B.COMPUTE)]},
+        (0, 106, 0, 154),
+    ),
+    EdgeKind.FLOW: _edge(
+        "From a thread to another one that continues its work.",
+        {
+            "thread": [Box(20, 110, "backward()"), Box(200, 250, "next")],
+            "autograd": [Box(110, 200, "MmBackward0", _B.HOST)],
+        },
+        (0, 106, 1, 114),
+        (1, 196, 0, 206),
+    ),
+    EdgeKind.SYNC: _edge(
+        "From the end of a kernel to the end of the call that waits for it.",
+        {
+            "stream 7": [Box(40, 190, "gemm", _B.COMPUTE)],
+            "thread": [Box(20, 200, "cudaStreamSynchronize"), Box(200, 250, "next")],
+        },
+        (0, 188, 1, 200),
+    ),
+    EdgeKind.QUEUE: _edge(
+        "From the start of a kernel, which frees its place, to the end of a launch.",
+        {
+            "stream 7": [Box(20, 120, "gemm", _B.COMPUTE), Box(120, 220, "gemm", _B.COMPUTE)],
+            "thread": [Box(14, 124, "cudaLaunchKernel", _B.LAUNCH), Box(124, 190, "next")],
+        },
+        (0, 122, 1, 124),
+    ),
+    EdgeKind.HIDDEN_SYNC: _edge(
+        "From a kernel to a thread that polled it: no call says that it waits.",
+        {
+            "stream 7": [Box(40, 180, "gemm", _B.COMPUTE)],
+            "thread": [Box(20, 60, "query"), Box(60, 186, "polls", "none"), Box(186, 250, "next")],
+        },
+        (0, 178, 1, 188),
+    ),
+    EdgeKind.COLLECTIVE: _edge(
+        "From the rank that comes last to the rank that waited.",
+        {
+            "rank 0": [Box(20, 160, "wait", "none"), Box(160, 240, "all-reduce", _B.COMMUNICATION)],
+            "rank 1": [Box(160, 240, "all-reduce", _B.COMMUNICATION)],
+        },
+        (1, 164, 0, 164),
+    ),
+    EdgeKind.SOURCE: _edge(
+        "From the start of the window to what nothing recorded precedes.",
+        {
+            "window": [Box(20, 250, "", "none")],
+            "stream 7": [Box(90, 200, "gemm", _B.WORK_FROM_BEFORE_THE_PROFILE)],
+        },
+        (0, 24, 1, 94),
+    ),
+    EdgeKind.SINK: _edge(
+        "From the last work to the end of the window.",
+        {
+            "stream 7": [Box(60, 200, "gemm", _B.COMPUTE)],
+            "window": [Box(20, 220, "", "none")],
+        },
+        (0, 198, 1, 216),
+    ),
+    EdgeKind.CONTENTION: _edge(
+        "From a kernel that fills the device to one of another stream that was ready.",
+        {
+            "stream 7": [Box(20, 150, "fills the device", _B.COMPUTE)],
+            "stream 20": [
+                Box(60, 140, "ready", "none"),
+                Box(140, 240, "gemm", _B.COMPUTE),
+            ],
+        },
+        (0, 140, 1, 144),
+    ),
+}
+"""Each kind of edge, in red."""
+
 DRAWINGS = {
+    **{f"edge-{kind.label}": drawing for kind, drawing in EDGES.items()},
     "exact-path": Drawing(
         "Binding edges, walked back from the end, tile the window.",
         {

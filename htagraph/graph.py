@@ -15,7 +15,7 @@ import pandas as pd
 
 from htagraph.errors import MissingEventsError
 from htagraph.lookup.attribution import track_labels
-from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.edges import edge_frame, edges_in
 from htagraph.lookup.find_event import find_event
 from htagraph.lookup.find_window import find_window
 from htagraph.lookup.matching import find_matches
@@ -118,13 +118,7 @@ class TraceGraph(Questions):
     @cached_property
     def _edge_rows(self) -> I64:
         """Edges that overlap the window."""
-        edges, times = self.dag.edges, self.dag.events.node_ts_ns
-        if self.interval == self.dag.span:
-            return np.arange(len(edges))
-        return np.flatnonzero(
-            (times[edges.tail] < self.interval.end_ns)
-            & (times[edges.head] > self.interval.start_ns)
-        )
+        return edges_in(self.dag, self.interval)
 
     @property
     @answers(EVENTS)
@@ -619,7 +613,11 @@ class TraceGraph(Questions):
 
     def _repr_html_(self) -> str:
         """Edges of each kind, for a notebook."""
-        counts = np.bincount(self.dag.edges.kind[self._edge_rows], minlength=len(EdgeKind))
-        named = zip(EdgeKind.labels(), counts.tolist(), strict=True)
-        rows = [(in_words(label), f"{count:,}") for label, count in named if count]
+        kinds = self.kinds()
+        rows = [
+            (in_words(kind), rule, f"{n:,}", f"{share:.1%} of the path" if share else "")
+            for kind, rule, n, share in zip(
+                *(kinds[name].tolist() for name in ("kind", "rule", "n", "path_share")), strict=True
+            )
+        ]
         return table_html(rows, title=repr(self))

@@ -52,6 +52,7 @@ QUESTIONS = (
     "slack",
     "cost",
     "near_critical",
+    "kinds",
     "quality",
     "damage",
     "inferences",
@@ -347,6 +348,10 @@ class Questions(ABC):
         ``within_ns`` is their largest distance from the path, by default 5% of the window.
         """
         return self._ask("near_critical", within_ns=within_ns, top=top)
+
+    def kinds(self, *, of: Literal["edges", "events"] = "edges") -> pd.DataFrame:
+        """Kinds of edges with their rules, or of events: how many, and their share of the path."""
+        return self._ask("kinds", of=of)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers suffer."""

@@ -39,6 +39,7 @@ def info(
         summary = Summary(loaded, graph)
         quality = summary.quality
         cost = _cost(loaded, summary.graph)
+        kinds = summary.graph.kinds()
     console = output()
     if form is not Format.TABLE:
         print_frame(console, quality, form)
@@ -49,6 +50,7 @@ def info(
         console.print(said, style="yellow", markup=False)
     print_titled(console, "Recorded with", _metadata(loaded), header=False)
     print_titled(console, "Events", _categories(loaded))
+    print_titled(console, "Edges", kinds)
     shown = ["check", "share", "verdict", "consequence"]
     print_titled(console, "Checks", quality[shown])
     recorded = _recorded(loaded, summary.graph)

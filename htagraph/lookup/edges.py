@@ -44,6 +44,15 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
     )
 
 
+def edges_in(dag: Dag, window: Window) -> I64:
+    """Edges that overlap a window, ascending; all of them for the whole trace."""
+    edges, times = dag.edges, dag.events.node_ts_ns
+    if window == dag.span:
+        return np.arange(len(edges))
+    inside = (times[edges.tail] < window.end_ns) & (times[edges.head] > window.start_ns)
+    return np.flatnonzero(inside)
+
+
 class EdgeArrows(NamedTuple):
     """Edges of a window as arrows from event to event, each pair once.
 
@@ -67,10 +76,11 @@ class EdgeArrows(NamedTuple):
         QueryError
             If there are more than `MOST_ARROWS`.
         """
-        edges, times = dag.edges, dag.events.node_ts_ns
-        inside = (times[edges.tail] < window.end_ns) & (times[edges.head] > window.start_ns)
-        rows = np.flatnonzero(inside & (edges.tail >> 1 != edges.head >> 1))
-        tail, head = (nodes[rows].astype(np.int64) >> 1 for nodes in (edges.tail, edges.head))
+        rows = edges_in(dag, window)
+        tail, head = (
+            nodes[rows].astype(np.int64) >> 1 for nodes in (dag.edges.tail, dag.edges.head)
+        )
+        tail, head = tail[tail != head], head[tail != head]
         forward = dag.events.ts_ns[tail] < dag.events.ts_ns[head]
         pairs = np.unique(np.stack([tail[forward], head[forward]]), axis=1)
         if pairs.shape[1] > MOST_ARROWS:

@@ -41,6 +41,7 @@ __all__ = [
     "KERNEL_BREAKDOWN",
     "KERNEL_DURATIONS",
     "KERNEL_PATTERNS",
+    "KINDS",
     "LAUNCH_STATS",
     "MEMORY_TIMELINE",
     "MFU",
@@ -489,6 +490,20 @@ QUALITY = schema(
         "consequence": text("if not good: which answers suffer and what to do; else what was used"),
     },
     first="check share verdict n_good n_all consequence",
+)
+
+KINDS = schema(
+    "KINDS",
+    {
+        "kind": label("kind of the edges, or of the events", unit="EdgeKind", dtype="object"),
+        "rule": label("rule that made the edges; empty for events", dtype="object"),
+        "evidence": label(
+            "recorded, by definition or inferred; empty for events", unit="Evidence", dtype="object"
+        ),
+        "n": count("how many of them overlap the window"),
+        "path_ns": "time of the critical path on these edges, or in these events",
+        "path_share": "path_ns / window; all rows add up to 1",
+    },
 )
 
 INFERENCES = schema(

@@ -11,8 +11,8 @@ import pandas as pd
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments
+from htagraph.lookup.edges import edges_in
 from htagraph.model.answers import INFERENCES
-from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
 from htagraph.model.inference import Support
 from htagraph.model.kinds import EdgeKind
@@ -50,7 +50,7 @@ def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule"
 
 def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
     """Inferred edges by rule, given the window's critical path."""
-    n_edges = np.bincount(dag.edges.rule[_inside(dag, window)], minlength=len(Rule)).tolist()
+    n_edges = np.bincount(dag.edges.rule[edges_in(dag, window)], minlength=len(Rule)).tolist()
     path_ns = sum_by_code(path.rule(dag), path.dur_ns, len(Rule)).tolist()
     rules = [rule for rule in Rule if rule.evidence is Evidence.INFERRED and n_edges[rule]]
     rules.sort(key=lambda rule: (-path_ns[rule], -n_edges[rule], rule))
@@ -62,15 +62,6 @@ def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
         path_ns=on_path,
         path_share=[dur_ns / max(window.dur_ns, 1) for dur_ns in on_path],
     )
-
-
-def _inside(dag: Dag, window: Window) -> Bools:
-    """Whether each edge overlaps the window."""
-    times, edges = dag.events.node_ts_ns, dag.edges
-    if window == dag.span:
-        return np.ones(len(edges), dtype=bool)
-    inside: Bools = times[edges.tail] < window.end_ns
-    return inside & (times[edges.head] > window.start_ns)
 
 
 def _place(pair: Support) -> tuple[object, ...]:

@@ -74,6 +74,7 @@ EMPTY_ANSWERS = {
     "slack": "No events here.",
     "cost": "No such group here.",
     "near_critical": "No other chain comes that close to the path; a larger within_ns finds more.",
+    "kinds": "No events here.",
     "quality": "Nothing to check.",
     "damage": "Nothing is known to be missing or wrong in the recording.",
     "inferences": "Nothing was inferred: all dependencies in use were recorded.",

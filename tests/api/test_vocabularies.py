@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from docs.drawings import EDGES
+from docs.vocabulary import PAGE, meanings, page
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.edge_bounds import BoundRules
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import Bound, EdgeKind, Vocabulary, in_words
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary, in_words
 from htagraph.model.rules import Evidence, Rule
 from htagraph.synth import timeline
 
@@ -54,3 +56,24 @@ def test_rules_are_on_one_sort_of_evidence():
 def test_every_bound_has_a_label_and_colors():
     assert list(COLORS) == list(Bound)
     assert all(in_words(bound.label).replace(" ", "").isalpha() for bound in Bound)
+
+
+def test_every_kind_of_edge_is_drawn():
+    assert list(EDGES) == list(EdgeKind)
+
+
+@pytest.mark.parametrize("vocabulary", [EdgeKind, EventKind, Rule])
+def test_the_source_says_what_each_member_means(vocabulary: type[Vocabulary]):
+    """Where the page of the vocabulary has it from."""
+    said = meanings(vocabulary)
+    assert list(said) == list(vocabulary.labels())
+    assert all(said.values())
+
+
+def test_the_page_of_the_vocabulary_has_all_kinds_and_rules():
+    """``python -m docs.vocabulary`` writes it."""
+    assert PAGE.read_text() == page()
+    for kind in (*EdgeKind, *EventKind):
+        assert f"\n| `{kind.name}` |" in page()
+    for rule in Rule:
+        assert f"\n| {rule.label} | `{rule.kind.name}` | {rule.evidence} |" in page()

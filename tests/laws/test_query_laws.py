@@ -42,6 +42,7 @@ from htagraph.queries.inferences import inferences
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.kinds import kinds
 from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.mfu import mfu
@@ -172,6 +173,8 @@ QUESTIONS = {
     "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
     "collectives": Question(collectives, answers.COLLECTIVES),
     "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
+    "kinds": Question(kinds, answers.KINDS),
+    "kinds of events": Question(lambda d, w: kinds(d, w, of="events"), answers.KINDS),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "profiler_overhead": Question(profiler_overhead, answers.PROFILER_OVERHEAD),
