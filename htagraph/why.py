@@ -37,8 +37,8 @@ class Why(CriticalPath):
 
     Parameters
     ----------
-    asked : str
-        Of a time: what the device did then.
+    at_ns : int, optional, unit=ns
+        The time at which a device was asked about.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Why(CriticalPath):
     Back to the start of the trace: 24.0 us in 2 segments.
     """
 
-    asked: str = ""
+    at_ns: int | None = None
 
     @cached_property
     @answers(WHY)
@@ -66,8 +66,8 @@ class Why(CriticalPath):
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The chain in words: what held the event, and what held that, back in time."""
-        first = self.asked + (
-            event_sentence(self.dag, self.window)
+        first = (
+            event_sentence(self.dag, self.window, self.at_ns)
             if self.window.anchor >= 0
             else f"{self.window_name} took {human_duration(self.dur_ns)}."
         )
@@ -106,7 +106,7 @@ def why(
     depth: int | None,
 ) -> Why:
     """The chain to an event of a window, given by its path; arguments as for `TraceGraph.why`."""
-    dag, window, asked = path.dag, path.window, ""
+    dag, window = path.dag, path.window
     if isinstance(what, str) and (after_ns := moment_in(what)) is not None:
         what, at_ns = None, dag.span.start_ns + after_ns
     if what is not None and at_ns is not None:
@@ -118,23 +118,8 @@ def why(
         event = find_event(dag, window, what, instance=instance)
     elif at_ns is not None:
         event = next_work(dag, at_ns, device)
-        asked = _at(path, event, at_ns)
     if event >= 0:
         window = chain_window(dag, window, 2 * event + end)
     if depth is not None:
         window = since_edge(dag, window, depth)
-    return Why(dag, window, path.rank, path.origin, asked)
-
-
-def _at(path: CriticalPath, event: int, at_ns: int) -> str:
-    """What a device did at a time, before the sentence on the work that runs then or comes next."""
-    events = path.dag.events
-    at = human_duration(at_ns - path.dag.span.start_ns)
-    device, begins_ns = int(events.device[event]), int(events.ts_ns[event])
-    if begins_ns <= at_ns:
-        return f"Device {device} is not idle {at} after the start of the trace. "
-    rest = human_duration(begins_ns - at_ns)
-    return (
-        f"Device {device} is idle {at} after the start of the trace, for another {rest}, until "
-        f"{name_label(events.names([event])[0])} starts. "
-    )
+    return Why(dag, window, path.rank, path.origin, at_ns)

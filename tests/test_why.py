@@ -81,8 +81,8 @@ def test_an_idle_device_waits_for_its_next_work() -> None:
     said = graph.why("1us", device=0).sentences[0]
 
     assert said.startswith(
-        "Device 0 is idle 1.00 us after the start of the trace, for another 4.00 us, until relu "
-        "starts. relu on stream 7 started"
+        "Device 0 is idle 1.00 us after the start of the trace, for another 4.00 us, until relu on "
+        "stream 7 starts: it was launched by cudaLaunchKernel on thread 1."
     )
     assert graph.why(at_ns=graph.dag.span.start_ns + 1_000).sentences[0] == said
     assert graph.why("6us").sentences[0].startswith("Device 0 is not idle 6.00 us after")

@@ -312,17 +312,32 @@ def _cycle(keys: Sequence[int]) -> tuple[int, int]:
     return best
 
 
-def event_sentence(dag: Dag, window: Window) -> str:
-    """What a chain leads to, when that was, and what held it."""
+def event_sentence(dag: Dag, window: Window, at_ns: int | None = None) -> str:
+    """What a chain leads to, when that was, and what held it; of a time, what the device did then.
+
+    Parameters
+    ----------
+    at_ns : int, optional, unit=ns
+        Time at which the device was asked about.
+    """
     node, times = window.anchor, dag.events.node_ts_ns
     event, edge, verb = node >> 1, int(dag.binding[node]), "ended" if node & 1 else "started"
-    since = human_duration(int(times[node]) - dag.span.start_ns)
-    said = f"{_named(dag, event)} {verb} {since} after the start of the trace"
+    said = f"{named_event(dag, event)} {verb} {_since_start(dag, int(times[node]))}"
+    if at_ns is not None:
+        device, rest_ns = int(dag.events.device[event]), int(times[node]) - at_ns
+        idle = f"Device {device} is idle {_since_start(dag, at_ns)}, for another"
+        busy = f"Device {device} is not idle {_since_start(dag, at_ns)}. {said}"
+        until = f"{human_duration(rest_ns)}, until {named_event(dag, event)} starts"
+        said = busy if rest_ns <= 0 else f"{idle} {until}"
     call = int(dag.launch[event])
     if call >= 0 and not node & 1:
         delay_ns = int(times[node] - dag.events.end_ns[call])
         said += f", {human_duration(delay_ns)} after its launch" if delay_ns > 0 else ""
     return f"{said}: {held_by(dag, edge, 'it')}"
+
+
+def _since_start(dag: Dag, ts_ns: int) -> str:
+    return f"{human_duration(ts_ns - dag.span.start_ns)} after the start of the trace"
 
 
 def held_by(dag: Dag, edge: int, head: str = "") -> str:
@@ -332,7 +347,7 @@ def held_by(dag: Dag, edge: int, head: str = "") -> str:
     if other[0] < 0 or not slack_ns[0]:
         return said
     tail = int(dag.edges.tail[other[0]])
-    came = f"when {_named(dag, tail >> 1)} {'ended' if tail & 1 else 'started'}"
+    came = f"when {named_event(dag, tail >> 1)} {'ended' if tail & 1 else 'started'}"
     if dag.edges.kind[other[0]] == EdgeKind.LAUNCH:
         came = "when it was launched"
     verb = "ended" if dag.edges.head[edge] & 1 else "started"
@@ -347,7 +362,7 @@ def started_by(dag: Dag, edge: int) -> str:
     return held_by(dag, edge, "it")
 
 
-def _named(dag: Dag, event: int) -> str:
+def named_event(dag: Dag, event: int) -> str:
     """An event and where it ran."""
     codes, texts = track_codes(dag, np.array([event]))
     return f"{name_label(dag.events.names([event])[0])} on {_place(str(texts[codes[0]]))}"

@@ -64,7 +64,8 @@ def human_columns(
     """
     kinds = {str(name): quantity(str(name), values) for name, values in columns.items()}
     instants = [columns[name] for name, kind in kinds.items() if kind is Quantity.INSTANT]
-    origin_ns = int(min((times.min() for times in instants if len(times)), default=0))
+    firsts = [times.min() for times in instants if len(times)]
+    origin_ns = int(min((one for one in firsts if not _is_unknown(one)), default=0))
     texts = {}
     for name, kind in kinds.items():
         if kind is Quantity.NAME:
@@ -86,13 +87,19 @@ def cell_text(kind: Quantity, value: Any, origin_ns: int = 0, name: str = "") ->
     >>> cell_text(Quantity.SHARE, 0.25), cell_text(Quantity.IDENTIFIER, -1)
     ('25.0%', '')
     """
-    if value is None or (isinstance(value, float) and isnan(value)):
+    if _is_unknown(value):
         return ""
     if kind is Quantity.LABEL and name.endswith("bound"):
         return printable(bound_in_words(value))
     if kind is Quantity.INSTANT:
         value -= origin_ns
     return _FORMATS[kind](value)
+
+
+def _is_unknown(value: object) -> bool:
+    """Whether a value is none, or not known: pandas has a type for that, and is not loaded here."""
+    is_nan = isinstance(value, float) and isnan(value)
+    return value is None or is_nan or type(value).__name__ == "NAType"
 
 
 def full_names(column: pd.Series | npt.NDArray[Any]) -> list[str]:
@@ -104,6 +111,8 @@ def full_names(column: pd.Series | npt.NDArray[Any]) -> list[str]:
     ['aten::mm', 'gemm → add']
     """
     return [
-        " → ".join(map(name_label, name)) if isinstance(name, tuple) else printable(str(name))
+        " → ".join(map(name_label, name))
+        if isinstance(name, tuple)
+        else ("" if name is None else printable(str(name)))
         for name in column.tolist()
     ]

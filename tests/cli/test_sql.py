@@ -77,3 +77,12 @@ def test_a_wrong_query_is_refused(run):
     assert "did you mean 'name'?" in err
     assert "no files, network" in run(TRACE, "FROM read_csv('/etc/passwd')", "-q")[2]
     assert "not COPY" in run(TRACE, "COPY events TO 'x'", "-q")[2]
+
+
+def test_the_largest_of_no_rows_is_empty(run):
+    """DuckDB says null; a table shows nothing there, whatever the column is."""
+    columns = "max(dur_ns) AS dur_ns, max(ts_ns) AS ts_ns, max(name) AS name, count(*) AS n"
+    query = f"SELECT {columns} FROM kernels WHERE dur_ns < 0"  # noqa: S608  nobody else writes it
+    _, out, _ = run(TRACE, query, "-q")
+
+    assert out.splitlines()[-1].split() == ["0"]
