@@ -78,6 +78,7 @@ def _ask_a_rank(folder: Path) -> None:
             graph.ask(question)
     _ = graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
     path = graph.critical_path()
+    _ = path.outline
     path.to_perfetto(folder / "critical.pftrace")
     path.trials.next_causes(Cause.DATA_LOADING)  # in the demo no two causes run side by side
     load(folder / "critical.pftrace")

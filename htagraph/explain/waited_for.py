@@ -21,13 +21,13 @@ import pandas as pd
 from htagraph.algorithms.gather import gather, ranges
 from htagraph.explain.critical_path import path_edges, path_end, path_segments
 from htagraph.explain.segments import Segments, segment_frame
-from htagraph.lookup.attribution import track_codes
+from htagraph.lookup.attribution import track_codes, track_labels
 from htagraph.lookup.steps import step_events
 from htagraph.model.arrays import I64, Rows
 from htagraph.model.dag import Dag
 from htagraph.model.frames import WHY
 from htagraph.model.kinds import Bound, EdgeKind, among, bound_in_words
-from htagraph.model.labels import name_label
+from htagraph.model.labels import name_label, track_name
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -186,7 +186,7 @@ class _Chain:
 
     def where(self, stretch: int) -> str:
         """The thread or stream of a stretch."""
-        return _place(str(self._texts[self.track[stretch]]))
+        return track_name(str(self._texts[self.track[stretch]]))
 
     def stretch_of(self, segments: Segments) -> I64:
         """The stretch that each segment belongs to."""
@@ -214,28 +214,51 @@ class _Chain:
         return np.unique(about, axis=1, return_inverse=True)[1].reshape(-1).tolist()
 
 
-def _place(track: str) -> str:
-    return track if not track or "stream" in track else f"thread {track}"
+class _Reasons:
+    """Why the heads of some edges came only then; what all need is looked up once."""
 
+    def __init__(self, dag: Dag, edges: Sequence[int]) -> None:
+        known = np.unique(np.array([edge for edge in edges if edge >= 0], dtype=np.int64))
+        other, slack_ns = _runners_up(dag, known)
+        self._dag, tails = dag, gather(dag.edges.tail, np.concatenate([known, other])) >> 1
+        tracks = map(track_name, track_labels(dag, tails))
+        self._where = dict(zip(tails.tolist(), tracks, strict=True))
+        self._next = dict(zip(known.tolist(), zip(other, slack_ns, strict=True), strict=True))
 
-def reason_of(dag: Dag, edge: int, head: str = "") -> str:
-    """Why the head of an edge, called so, came only then; of none, that nothing recorded says."""
-    if edge < 0:
-        return _UNKNOWN
-    rule = [*Rule][dag.edges.rule[edge]]
-    events = np.array([dag.edges.tail[edge] >> 1, dag.edges.head[edge] >> 1], dtype=np.int64)
-    tail, named = (name_label(name) for name in dag.events.names(events))
-    codes, texts = track_codes(dag, events[:1])
-    if events[0] == events[1]:
-        rule = Rule.DURATION
-    text = _REASONS.get(rule, _WAITED).format(
-        tail=tail,
-        head=head or named,
-        there=_place(str(texts[codes[0]])),
-        follows="follows" if dag.edges.tail[edge] & 1 else "is inside",
-        lasted=human_duration(int(dag.events.dur_ns[events[1]])),
-    )
-    return f"{text} (inferred)" if rule.evidence is Evidence.INFERRED else text
+    def _name(self, event: int) -> str:
+        return name_label(self._dag.events.symbols.texts[self._dag.events.name[event]])
+
+    def of(self, edge: int, head: str = "") -> str:
+        """Why the head of an edge, called so, came only then."""
+        if edge < 0:
+            return _UNKNOWN
+        edges = self._dag.edges
+        rule, node = [*Rule][edges.rule[edge]], int(edges.tail[edge])
+        tail, after = node >> 1, int(edges.head[edge]) >> 1
+        text = _REASONS.get(Rule.DURATION if tail == after else rule, _WAITED).format(
+            tail=self._name(tail),
+            head=head or self._name(after),
+            there=self._where[tail],
+            follows="follows" if node & 1 else "is inside",
+            lasted=human_duration(int(self._dag.events.dur_ns[after])),
+        )
+        return f"{text} (inferred)" if rule.evidence is Evidence.INFERRED else text
+
+    def with_next(self, edge: int) -> str:
+        """The same in a sentence, and what it would have waited for otherwise."""
+        said, edges = f"{self.of(edge, 'it')}.", self._dag.edges
+        other, slack_ns = map(int, self._next.get(edge, (-1, 0)))
+        if other < 0 or not slack_ns:
+            return said
+        tail = int(edges.tail[other])
+        came = f"{self._name(tail >> 1)} on {self._where[tail >> 1]}"
+        came = f"when {came} {'ended' if tail & 1 else 'started'}"
+        if edges.kind[other] == EdgeKind.LAUNCH:
+            came = "when it was launched"
+        verb = "ended" if edges.head[edge] & 1 else "started"
+        return (
+            f"{said} Without that, it could have {verb} {human_duration(slack_ns)} earlier, {came}."
+        )
 
 
 def _items(dag: Dag, segments: Segments) -> str:
@@ -285,7 +308,7 @@ def stretches(dag: Dag, window: Window) -> list[Stretch]:
                     int(part.start_ns[-1] + part.dur_ns[-1]),
                     chain.where(int(own[0])),
                     _items(dag, part),
-                    reason_of(dag, joins) if joins >= 0 else "",
+                    _Reasons(dag, [joins]).of(joins) if joins >= 0 else "",
                     int(part.dur_ns.sum()),
                     times,
                 )
@@ -322,50 +345,36 @@ def event_sentence(dag: Dag, window: Window, at_ns: int | None = None) -> str:
     """
     node, times = window.anchor, dag.events.node_ts_ns
     event, edge, verb = node >> 1, int(dag.binding[node]), "ended" if node & 1 else "started"
-    said = f"{named_event(dag, event)} {verb} {_since_start(dag, int(times[node]))}"
+    where = track_name(str(track_labels(dag, np.array([event]))[0]))
+    named = f"{name_label(dag.events.names([event])[0])} on {where}"
+    said = f"{named} {verb} {_since_start(dag, int(times[node]))}"
     if at_ns is not None:
         device, rest_ns = int(dag.events.device[event]), int(times[node]) - at_ns
         idle = f"Device {device} is idle {_since_start(dag, at_ns)}, for another"
         busy = f"Device {device} is not idle {_since_start(dag, at_ns)}. {said}"
-        until = f"{human_duration(rest_ns)}, until {named_event(dag, event)} starts"
+        until = f"{human_duration(rest_ns)}, until {named} starts"
         said = busy if rest_ns <= 0 else f"{idle} {until}"
     call = int(dag.launch[event])
     if call >= 0 and not node & 1:
         delay_ns = int(times[node] - dag.events.end_ns[call])
         said += f", {human_duration(delay_ns)} after its launch" if delay_ns > 0 else ""
-    return f"{said}: {held_by(dag, edge, 'it')}"
+    return f"{said}: {_Reasons(dag, [edge]).with_next(edge)}"
 
 
 def _since_start(dag: Dag, ts_ns: int) -> str:
     return f"{human_duration(ts_ns - dag.span.start_ns)} after the start of the trace"
 
 
-def held_by(dag: Dag, edge: int, head: str = "") -> str:
-    """Why the head of an edge, called so, came only then, and what it would have waited for."""
-    said = f"{reason_of(dag, edge, head)}."
-    other, slack_ns = _runners_up(dag, np.array([edge])) if edge >= 0 else ([-1], [0])
-    if other[0] < 0 or not slack_ns[0]:
-        return said
-    tail = int(dag.edges.tail[other[0]])
-    came = f"when {named_event(dag, tail >> 1)} {'ended' if tail & 1 else 'started'}"
-    if dag.edges.kind[other[0]] == EdgeKind.LAUNCH:
-        came = "when it was launched"
-    verb = "ended" if dag.edges.head[edge] & 1 else "started"
-    earlier = human_duration(int(slack_ns[0]))
-    return f"{said} Without that, it could have {verb} {earlier} earlier, {came}."
-
-
-def started_by(dag: Dag, edge: int) -> str:
-    """Why what an edge leads to came only then; of device work that ran, why it started."""
-    if dag.edges.rule[edge] == Rule.DURATION:
-        edge = int(dag.binding[dag.edges.tail[edge]])
-    return held_by(dag, edge, "it")
-
-
-def named_event(dag: Dag, event: int) -> str:
-    """An event and where it ran."""
-    codes, texts = track_codes(dag, np.array([event]))
-    return f"{name_label(dag.events.names([event])[0])} on {_place(str(texts[codes[0]]))}"
+def started_by(dag: Dag, edges: Sequence[int]) -> dict[int, str]:
+    """Why what each edge leads to came only then; of device work that ran, why it started."""
+    asked = {
+        edge: int(dag.binding[dag.edges.tail[edge]])
+        if dag.edges.rule[edge] == Rule.DURATION
+        else edge
+        for edge in edges
+    }
+    reasons = _Reasons(dag, [*asked.values()])
+    return {edge: reasons.with_next(cause) for edge, cause in asked.items()}
 
 
 def told(first: str, parts: Sequence[Stretch], segments: pd.DataFrame, start: str) -> list[str]:

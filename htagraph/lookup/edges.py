@@ -39,7 +39,8 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
             "slack_ns": dag.slack_ns[rows],
             "is_binding": dag.binding[head] == rows,
             "rule": categorical(edges.rule[rows], Rule.labels()),
-        }
+        },
+        copy=False,
     )
 
 

@@ -20,7 +20,8 @@ from htagraph.model.kinds import EdgeKind, among
 _MOST_PAIRS = 1 << 27
 """Pairs of host events and device work under them: 2 GB. A limit of memory."""
 _MOST_JOINED = 1 << 24
-"""Pairs of events that a hop joins: 130 MB a column. A limit of memory."""
+"""Pairs of events that a hop follows, over all its edges: 130 MB a column. A limit of memory and of
+time: 20 s for a trace of a million events."""
 _MOST_CELLS = 1 << 28
 """Numbers in the table of matches: 2 GB. A limit of memory."""
 _CELLS = 8
@@ -126,10 +127,10 @@ class _ByTail:
         self.counts = np.bincount(links.tail, minlength=len(dag.events))
         self.first = np.cumsum(self.counts) - self.counts
 
-    def following(self, at: I64) -> tuple[I64, Links]:
-        """Position in `at` and link of every pair whose tail is there."""
+    def following(self, at: I64, n_before: int = 0) -> tuple[I64, Links]:
+        """Position in `at` and link of every pair whose tail is there; so many were before."""
         counts = self.counts[at]
-        _limited(counts.sum(), _MOST_JOINED, "pairs of events")
+        _limited(n_before + counts.sum(), _MOST_JOINED, "pairs of events")
         return np.repeat(np.arange(len(at)), counts), self.links.take(
             ranges(self.first[at], counts)
         )
@@ -142,19 +143,20 @@ def _repeated(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
     n = len(dag.events)
     at = np.flatnonzero(tails)
     front = Links(at, at, np.full(len(at), -1))
+    n_followed = len(at)  # bounds the time as well: there may be as many pairs after each edge
     known = np.empty(0, dtype=np.int64)
     found = []
     for taken in range(hop.at_most + 1):
         if taken:
-            position, links = step.following(front.head)
+            position, links = step.following(front.head, n_followed)
             front = Links(front.tail[position], links.head, links.edge)
+            n_followed += len(position)
         # From a pair that was already found with fewer edges, all that is ahead was followed.
         key, first = np.unique(front.tail * n + front.head, return_index=True)
         new = ~np.isin(key, known, assume_unique=True)
         front = front.take(first[new])
         if taken >= hop.at_least:
             known = np.concatenate([known, key[new]])
-            _limited(len(known), _MOST_JOINED, "pairs of events")
             found.append(front.take(heads[front.head]))
         if not len(front.head):
             break

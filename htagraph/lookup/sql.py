@@ -80,7 +80,9 @@ _READS = re.compile(
 
 def event_table(dag: Dag, rows: I64) -> pd.DataFrame:
     """The events of `frames.EVENTS`, texts as categories: no text is made for each event."""
-    events, lanes = dag.events, dag.events.lane[rows]
+    events = dag.events
+    at = slice(None) if len(rows) == len(events) else rows  # of the whole trace, without copies
+    lanes = events.lane[at]
     ids = {
         name: _categories([str(one) for one in getattr(events.lanes, name)], lanes)
         for name in ("pid", "tid")
@@ -88,16 +90,16 @@ def event_table(dag: Dag, rows: I64) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "event": rows,
-            "ts_ns": events.ts_ns[rows],
-            "dur_ns": events.dur_ns[rows],
-            "kind": categorical(events.kind[rows], EventKind.labels()),
-            "name": _categories(events.symbols.texts, events.name[rows]),
-            "category": _categories(events.symbols.texts, events.category[rows]),
+            "ts_ns": events.ts_ns[at],
+            "dur_ns": events.dur_ns[at],
+            "kind": categorical(events.kind[at], EventKind.labels()),
+            "name": _categories(events.symbols.texts, events.name[at]),
+            "category": _categories(events.symbols.texts, events.category[at]),
             **ids,
-            "device": events.device[rows].astype(np.int64),
-            "stream": events.stream[rows],
-            "correlation": events.correlation[rows],
-            "external_id": events.external_id[rows],
+            "device": events.device[at].astype(np.int64),
+            "stream": events.stream[at],
+            "correlation": events.correlation[at],
+            "external_id": events.external_id[at],
         },
         copy=False,
     )

@@ -39,8 +39,9 @@ _MOST_LEFT_OUT = 0.1
 """Share left out from which on all other bounds of a lane may share a box. Chosen."""
 _MOST_FOLDED = 4 * MOST_BOXES
 """Boxes from which the smallest are taken away one by one. Changes only the speed."""
-_BEGINNING = 2_048
-"""Runs of a path that must fold, before all are tried. Changes the speed, rarely the boxes."""
+_BEGINNING, _GROWTH = 2_048, 8
+"""Runs of a path that must fold before so many times more are tried. Changes the speed, rarely the
+boxes."""
 _N_NAMED = (24, 20, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1, 0)
 """Names with boxes of their own that are tried."""
 _N_NAMES = 2
@@ -290,9 +291,11 @@ def _plan(runs: _Runs, code_of_key: I64) -> _Plan | None:
     """Boxes of runs by the codes of their keys, -1 for none; None if they are far too many."""
     code = code_of_key[runs.key]
     kept = np.flatnonzero(code >= 0)
-    if len(_folded_boxes(code[kept[:_BEGINNING]])[0]) > _MOST_FOLDED:
-        return None
-    drawn, box = _folded_boxes(code[kept])
+    n = min(_BEGINNING, len(kept))
+    drawn, box = _folded_boxes(code[kept[:n]])
+    while n < len(kept) and len(drawn) <= _MOST_FOLDED:
+        n = min(_GROWTH * n, len(kept))
+        drawn, box = _folded_boxes(code[kept[:n]])
     if len(drawn) > _MOST_FOLDED:
         return None
     least_ns = _LEAST_SHARE * int(runs.dur_ns.sum())

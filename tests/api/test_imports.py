@@ -59,7 +59,7 @@ def test_importing_loads_neither_simulator_nor_figures():
 
 NOT_FOR_A_VERDICT = (
     *("numba", "plotly", "rustworkx", "perfetto", "google.protobuf"),
-    *("sqlite3", "fsspec", "distributed", "mcp", "torch"),
+    *("sqlite3", "fsspec", "distributed", "mcp", "torch", "duckdb"),
     *("htagraph.synth", "htagraph.capture", "htagraph.agents", "htagraph.comparison"),
     *("htagraph.job", "htagraph.scenario", "htagraph.reports.plots"),
     *("htagraph.reports.page", "htagraph.readers.nsys.reader"),

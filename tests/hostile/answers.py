@@ -113,7 +113,19 @@ def mcp(_: dict[str, object]) -> None:
     assert not is_error
 
 
-EXTRAS = {function.__name__: function for function in (plot, dask, remote, parquet, mcp)}
+def sql(_: dict[str, object]) -> None:
+    """A query, and one that reaches too far."""
+    graph = hg.load(_TRACE).compile()
+    found = graph.sql("SELECT sum(dur_ns) AS dur_ns FROM segments")
+    assert found["dur_ns"].tolist() == [graph.dur_ns]
+    try:
+        graph.sql(f"FROM read_text('{_TRACE}')")
+    except hg.errors.QueryError:
+        return
+    sys.exit("a query reads files")
+
+
+EXTRAS = {function.__name__: function for function in (plot, dask, remote, parquet, mcp, sql)}
 """What each extra is used for."""
 
 

@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import unescape
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
@@ -56,6 +57,7 @@ _IN_MARKDOWN = re.compile(r"^\d\. \*\*(.+?)\*\*: (?:together )?costs? (<?\d+%)",
 _IN_PERFETTO = re.compile(r"^(.+), costs (<?\d+%)$", re.MULTILINE)
 _ON_A_CARD = re.compile(r'data-value="(\d+)".*?<strong>(.+?)</strong></p><div><h3>\d\. (.+?)</h3>')
 _ON_A_TILE = re.compile(r'data-value="([^"]+)"><span>([^<]+)</span><strong>([^<]+)')
+_PATH_IN_SQL = "SELECT sum(dur_ns) AS dur_ns FROM segments"
 _PATH = re.compile(r": ([\d.,]+ \w+) in [\d,]+ segments?")
 
 
@@ -220,6 +222,9 @@ def commands(run: Run) -> Answers:
     found = _PATH.search(printed("path", run.path))
     assert found
     yield "path", {"window": sum(row["dur_ns"] for row in path), "window in words": found[1]}
+    if find_spec("duckdb"):
+        (row,) = json.loads(printed("sql", run.path, _PATH_IN_SQL, "-f", "json"))
+        yield "sql", {"window": row["dur_ns"]}
     devices = json.loads(printed("ask", "temporal_breakdown", run.path, "-f", "json"))
     yield "ask temporal_breakdown", device_figures(devices)
     yield "what-if", length_of(json.loads(printed("what-if", run.path, "--json", "-"))["before_ns"])
@@ -254,6 +259,8 @@ def agents(run: Run) -> Answers:
     yield "tool verdict", figures
     for tool in ("path", "what_if"):
         yield f"tool {tool}", _agents_window(ask(tool))
+    if find_spec("duckdb"):
+        yield "tool sql", {"window": ask("sql", query=_PATH_IN_SQL)["rows"]["rows"][0][0]}
     devices = ask("ask", question="temporal_breakdown").get("rows", {"columns": [], "rows": []})
     rows = [dict(zip(devices["columns"], row, strict=True)) for row in devices["rows"]]
     yield "tool ask", device_figures(rows)

@@ -104,7 +104,7 @@ def _segments(
     segments, held = path.segments_at(np.union1d(shown, np.maximum(shown - 1, 0))), {}
     if isinstance(path, CriticalPath):
         edges = segments.loc[shown, "edge"].tolist()
-        held = {edge: started_by(path.dag, edge) for edge in edges if edge >= 0}
+        held = started_by(path.dag, [edge for edge in edges if edge >= 0])
     return segment_details(
         segments,
         path.attributed_labels if isinstance(path, CriticalPath) else path.attributed_time,
