@@ -172,6 +172,10 @@ def _frame(
 ) -> pd.DataFrame:
     """Answer for the patterns of occurrences, or for each of their occurrences."""
     events, (rank_by, top) = dag.events, ranked
+    # The first occurrence is the earliest one, not that of the stream with the lowest number.
+    order = np.lexsort((events.ts_ns[found.work[found.first]], found.pattern))
+    places = (column[order] for column in (found.pattern, found.first, found.length, found.host))
+    found = _Occurrences(found.work, found.gap_ns, *places)
     n = int(found.pattern.max(initial=-1)) + 1
     dur = np.concatenate([[0], np.cumsum(events.dur_ns[found.work])])
     gap = np.concatenate([[0], np.cumsum(found.gap_ns)])

@@ -158,7 +158,7 @@ def arranged(lanes: Sequence[int]) -> Slide | None:
     Examples
     --------
     >>> [(round(x), round(y)) for x, y in arranged([0, 0, 1, 0]).boxes]
-    [(246, 405), (246, 304), (246, 127), (714, 405)]
+    [(246, 412), (246, 279), (246, 122), (714, 412)]
     """
     if not lanes:
         return Slide((), (), (), 0, 0)

@@ -94,3 +94,17 @@ def test_lengths_that_no_sequence_has_are_refused(lengths):
     dag = compile_events(timeline("stream 7 |[k]"))
     with pytest.raises(QueryError):
         kernel_patterns(dag, dag.span, min_length=lengths[0], max_length=lengths[1])
+
+
+def test_the_first_time_that_a_pattern_ran_is_the_earliest_on_any_stream() -> None:
+    """Stream 20 begins 10 us before stream 7."""
+    dag = compile_events(
+        timeline("""
+            us        |0         10        20        30
+            stream 7  |          [gemm][relu]
+            stream 20 |[gemm][relu]
+        """)
+    )
+    found = kernel_patterns(dag, dag.span)
+
+    assert (found["ts_ns"] - dag.span.start_ns).tolist() == [0]
