@@ -71,7 +71,7 @@ class Why(CriticalPath):
             if self.window.anchor >= 0
             else f"{self.window_name} took {human_duration(self.dur_ns)}."
         )
-        parts = stretches(self.dag, self.window)
+        parts = stretches(self.dag, self.window, self.coded)
         return tuple(told(first, parts, self.segments, self.since))
 
     @property

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError, RankNotFoundError
-from htagraph.explain.waited_for import MOST_STRETCHES
+from htagraph.explain.waited_for import MOST_STRETCHES, stretches
 from htagraph.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.event_rows import taken
@@ -173,6 +173,10 @@ def test_a_chain_tiles_the_time_in_real_traces(name) -> None:
         assert int(found.chain["dur_ns"].sum()) == found.dur_ns
         assert found.edges["is_binding"].all()
         assert found.sentences[-1].startswith("Back to the start of ") or not found.dur_ns
+        parts = stretches(dag, found.window, found.coded)
+        told_since = min((one.start_ns for one in parts), default=found.end_ns)
+        earlier_ns = found.segments.loc[found.segments["start_ns"] < told_since, "dur_ns"].sum()
+        assert sum(one.dur_ns for one in parts) + earlier_ns == found.dur_ns
 
 
 @given(events=any_events)
@@ -225,3 +229,9 @@ def test_a_chain_across_ranks_tiles_the_time(program, data) -> None:
     assert ends_ns.iloc[:-1].tolist() == segments["start_ns"].iloc[1:].tolist()
     assert int(segments["dur_ns"].sum()) == found.dur_ns
     assert found.sentences
+    parts = found._stretches
+    told_since = min((one.start_ns for one in parts), default=found.end_ns)
+    earlier_ns = segments.loc[segments["start_ns"] < told_since, "dur_ns"].sum()
+    told_ns = sum(one.dur_ns for one in parts)
+    # Clocks that drift round each stretch and each segment.
+    assert told_ns + earlier_ns == pytest.approx(found.dur_ns, abs=2 * len(segments) + 2)

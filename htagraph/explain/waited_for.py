@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.gather import gather, ranges
-from htagraph.explain.critical_path import path_edges, path_end, path_segments
+from htagraph.explain.critical_path import path_edges, path_end
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.lookup.attribution import track_codes, track_labels
 from htagraph.lookup.steps import step_events
@@ -287,12 +287,12 @@ def _items(dag: Dag, segments: Segments) -> str:
     return ", ".join([*shown, *([human_count(more, "other")] if more else [])])
 
 
-def stretches(dag: Dag, window: Window) -> list[Stretch]:
+def stretches(dag: Dag, window: Window, segments: Segments) -> list[Stretch]:
     """The last stretches of a chain, latest first; those of no length are part of the next.
 
     Stretches that repeat are one.
     """
-    chain, segments = _Chain(dag, window), path_segments(dag, [window])
+    chain = _Chain(dag, window)
     numbers = chain.stretch_of(segments)
     keys, last = chain.keys(), numbers[np.flatnonzero(np.diff(numbers, append=-1))][::-1].tolist()
     out: list[Stretch] = []

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
-from htagraph.explain.critical_path import critical_paths
+from htagraph.explain.critical_path import critical_paths, path_segments
 from htagraph.explain.path_sums import path_sums
 from htagraph.explain.waited_for import Stretch, stretches
 from htagraph.findings.verdict import Verdict
@@ -82,7 +82,7 @@ def path_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> pd.Da
 def told_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> dict[int, list[Stretch]]:
     """The last stretches of the path in each rank segment, in words, latest first."""
     return {
-        number: stretches(graph.dag, window)
+        number: stretches(graph.dag, window, path_segments(graph.dag, [window]))
         for number, window in zip(numbers.tolist(), windows, strict=True)
     }
 

@@ -40,12 +40,19 @@ class JobWhy(JobPath):
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The chain in words: what held the event, and what held that, back in time."""
+        return tuple(told(self.asked, self._stretches, self.segments, self.since))
+
+    @cached_property
+    def _stretches(self) -> list[Stretch]:
+        """The last stretches of the chain, latest first."""
         route = self.route.rank_segments
         last = route[-MOST_STRETCHES:]
         clipped = [self._clipped(one) for one in last]
         found = self.timeline.graphs.ask(on_rank_segments(told_in, clipped), on_error="raise")
         parts: list[Stretch] = []
         for number, one in reversed([*enumerate(last)]):
+            if len(parts) >= MOST_STRETCHES:  # whole ones: what is earlier begins where they end
+                break
             moved = self._in_common_time(one, found[one.rank][number])
             if moved and one.hops:
                 late = route[len(route) - len(last) + number - 1].rank
@@ -54,7 +61,7 @@ class JobWhy(JobPath):
                 why = f"rank {one.rank} waited {human_duration(waited_ns)} for rank {late}"
                 moved[-1] = moved[-1]._replace(reason=why)
             parts += moved
-        return tuple(told(self.asked, parts[:MOST_STRETCHES], self.segments, self.since))
+        return parts
 
     def _clipped(self, one: RankSegment) -> RankSegment:
         """A rank segment on its rank's clock, without what was waited before a hop."""
