@@ -14,11 +14,9 @@ from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
 from htagraph.cli.runs import (
     executor_of,
-    loaded_job,
-    loaded_trace,
+    opened_run,
     print_left_out,
     window_in_words,
-    windowed,
 )
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
@@ -33,8 +31,6 @@ from htagraph.path import CriticalPath
 from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:
-    from htagraph.graph import TraceGraph
-    from htagraph.job.job import Job
     from htagraph.job.path import JobPath
 
 _MAX_ROWS = 40
@@ -93,13 +89,10 @@ def path(
             hint="add --out path.pftrace; of a job, also --rank.",
         )
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        number, reading = source.one_capture, LoadOptions(infer=infer)
-        if source.has_several:
-            run: TraceGraph | Job = windowed(loaded_job(source, number, reading, executor), window)
-            begin_stage("Finding the path across ranks")
-        else:
-            run = windowed(loaded_trace(source, number, reading, window).graph, window)
-            begin_stage("Finding the critical path")
+        reading = LoadOptions(infer=infer)
+        run = opened_run(source, source.one_capture, reading, window, executor)
+        of_job = source.has_several
+        begin_stage("Finding the path across ranks" if of_job else "Finding the critical path")
         found = run.critical_path()
         parts = _parts(found, by)
         if out is not None:

@@ -135,6 +135,19 @@ def loaded_job(
     )
 
 
+def opened_run(
+    source: Source,
+    capture: CaptureName,
+    reading: LoadOptions,
+    window: str,
+    executor: Executor | None = None,
+) -> TraceGraph | Job:
+    """The job of a source with several ranks, else the graph of its trace, in a window."""
+    if source.has_several:
+        return windowed(loaded_job(source, capture, reading, executor), window)
+    return windowed(loaded_trace(source, capture, reading, window).graph, window)
+
+
 def cache_folder() -> Path | None:
     """Folder that keeps graphs; None by default."""
     folder = os.environ.get(CACHE_VARIABLE)

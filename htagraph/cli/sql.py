@@ -9,14 +9,7 @@ import typer
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.rows import Limit, Out, print_rows, write_rows
-from htagraph.cli.runs import (
-    executor_of,
-    loaded_job,
-    loaded_trace,
-    print_left_out,
-    window_in_words,
-    windowed,
-)
+from htagraph.cli.runs import executor_of, opened_run, print_left_out, window_in_words
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format
 from htagraph.compiled import LoadOptions
@@ -54,12 +47,8 @@ def sql(
     """Answer a query in SQL over events, edges, the path and more; of a job, with ranks."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        number, reading = source.one_capture, LoadOptions(infer=infer)
-        run = (
-            windowed(loaded_job(source, number, reading, executor), window)
-            if source.has_several
-            else windowed(loaded_trace(source, number, reading, window).graph, window)
-        )
+        reading = LoadOptions(infer=infer)
+        run = opened_run(source, source.one_capture, reading, window, executor)
         begin_stage("Querying")
         frame = run.sql(query)
     aside = notices(quiet=quiet)

@@ -6,7 +6,8 @@ import re
 
 import typer
 
-_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+from htagraph.model.units import TIME_UNITS
+
 _DURATION = re.compile(r"(\d+(?:\.\d*)?) ?(ns|us|ms|s)")
 _SHARE = re.compile(r"(\d+(?:\.\d*)?) ?(%?)")
 
@@ -27,7 +28,7 @@ def duration_of(text: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise typer.BadParameter(f"{text!r} is no length: give a number and ns, us, ms or s.")
-    return float(found[1]) * _UNITS_NS[found[2]]
+    return float(found[1]) * TIME_UNITS[found[2]]
 
 
 def share_of(text: str) -> float:

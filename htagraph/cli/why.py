@@ -10,11 +10,12 @@ import typer
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
 from htagraph.cli.path import write_path
-from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.runs import executor_of, opened_run
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
+from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
 
 if TYPE_CHECKING:
@@ -63,23 +64,23 @@ def why(
     """
     source = given(paths, None, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        number, reading = source.one_capture, LoadOptions(infer=infer)
-        if source.has_several:
-            job = windowed(loaded_job(source, number, reading, executor), window)
+        reading = LoadOptions(infer=infer)
+        run = opened_run(source, source.one_capture, reading, window, executor)
+        if isinstance(run, TraceGraph):
+            begin_stage("Following the chain")
+            chain = run.why(what, instance=instance, device=device, end=end)
+            found: Why | JobWhy = chain
+            frame = chain.chain
+        else:
             if rank is None:
-                ranks = ", ".join(map(str, job.ranks[:4]))
+                ranks = ", ".join(map(str, run.ranks[:4]))
                 raise QueryError(
-                    f"{source.name} has {len(job)} ranks.",
+                    f"{source.name} has {len(run)} ranks.",
                     hint=f"--rank N says which one the event is on: {ranks}, …",
                 )
             begin_stage("Following the chain across ranks")
-            found: Why | JobWhy = job.why(rank, what, instance=instance, device=device, end=end)
+            found = run.why(rank, what, instance=instance, device=device, end=end)
             frame = found.segments[::-1]
-        else:
-            graph = windowed(loaded_trace(source, number, reading, window).graph, window)
-            begin_stage("Following the chain")
-            found = graph.why(what, instance=instance, device=device, end=end)
-            frame = found.chain
         if out is not None:
             begin_stage(f"Writing {out}")
             write_path(found, out)

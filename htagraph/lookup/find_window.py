@@ -21,7 +21,7 @@ from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import step_number
-from htagraph.model.units import human_duration
+from htagraph.model.units import TIME_UNITS, human_duration
 from htagraph.model.window import Window, WindowClock, pair_of
 
 WHOLE = "trace"
@@ -42,7 +42,6 @@ _LAST_NS = 2**62 - 1
 """Latest time, before and after 1970: differences of two such times fit into 64 bits, and of no
 later ones. A limit of memory: test_find_window asks for both sides of it."""
 
-_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = r"(-?\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
 _TIMES = re.compile(rf"{_TIME}:\s?{_TIME}")
 _MOMENT = re.compile(_TIME.removesuffix("?"))
@@ -107,7 +106,7 @@ def moment_in(text: str) -> int | None:
 
 def _nanoseconds(whole: str, part: str | None, unit: str | None) -> int:
     """A number of units in ns."""
-    size = _UNITS[unit or "ns"]
+    size = TIME_UNITS[(unit or "ns").replace("µ", "u")]
     digits = (part or ".").removeprefix(".").ljust(9, "0")
     return int(re.sub("[_,]", "", whole)) * size + int(digits) * size // 10**9
 

@@ -19,13 +19,13 @@ from htagraph.lookup.patterns import (
     PATTERN_KINDS,
     SIGNS,
     TEXTS,
-    UNITS,
     Condition,
     Hop,
     Pattern,
 )
 from htagraph.model.labels import printable
 from htagraph.model.symbols import Names, checked_regex, compile_pattern
+from htagraph.model.units import TIME_UNITS
 
 _LONGEST, _MOST_HOPS = 4_000, 32
 """Characters and arrows of a pattern: chosen, far beyond what is written by hand."""
@@ -277,10 +277,11 @@ class _Reader:
         value = Fraction(found[1])
         if found[2] is not None:
             unit = found[2].replace("µ", "u")
-            if unit not in UNITS or not column.endswith("_ns"):
-                expected = f"a unit ({', '.join(UNITS)})" if column.endswith("_ns") else "no unit"
+            is_time = column.endswith("_ns")
+            if unit not in TIME_UNITS or not is_time:
+                expected = f"a unit ({', '.join(TIME_UNITS)})" if is_time else "no unit"
                 self.fail(expected, at=found.start(2), length=len(found[2]))
-            value *= UNITS[unit]
+            value *= TIME_UNITS[unit]
         if value.denominator > 1 or abs(value) > _MOST_NUMBER:
             expected = f"whole nanoseconds up to {_MOST_NUMBER:,}"
             self.fail(expected, at=start, length=len(found[0]))

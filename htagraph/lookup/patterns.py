@@ -16,6 +16,7 @@ from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.symbols import Names, SymbolTable
+from htagraph.model.units import TIME_UNITS
 
 CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""
@@ -25,7 +26,6 @@ PATTERN_KINDS = (*EventKind.labels(), *KIND_GROUPS, ANY)
 HOP_KINDS = (*(label.upper() for label in EdgeKind.labels()), CHILD)
 MOST_REPEATED = 64
 """Edges that one hop may follow; a typing error would run for hours. A limit of time."""
-UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 SIGNS: Mapping[str, Callable[[npt.NDArray[np.integer], int], Bools]] = {
     "=": operator.eq,
@@ -93,8 +93,8 @@ class Condition:
 
 def _time(dur_ns: int) -> str:
     """A time in the largest unit in which it is whole."""
-    unit = next(unit for unit in reversed(UNITS) if dur_ns % UNITS[unit] == 0)
-    return f"{dur_ns // UNITS[unit]}{unit}"
+    unit = next(unit for unit in reversed(TIME_UNITS) if dur_ns % TIME_UNITS[unit] == 0)
+    return f"{dur_ns // TIME_UNITS[unit]}{unit}"
 
 
 _PLAIN = re.compile(r"[\w.:#*?]+", re.ASCII)

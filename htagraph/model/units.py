@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+"""Units of time that people write, in ns."""
+
 _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 

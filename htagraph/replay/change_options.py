@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from htagraph.errors import QueryError
+from htagraph.model.units import TIME_UNITS
 from htagraph.replay.changes import (
     Change,
     Insert,
@@ -35,7 +36,6 @@ _ALL = "all"
 """Instead of a name: whatever has a roof."""
 _CODE = "code "
 """How a table begins the place of untraced code."""
-_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
 _COMMA = re.compile(r",(?![^<(]*[>)])")
 """A comma between names, not one between template arguments."""
@@ -197,7 +197,7 @@ def _time_ns(time: str, hint: str) -> int:
     found = _DURATION.fullmatch(time)
     if found is None:
         raise QueryError(f"{time!r} is not a duration.", hint=hint)
-    return round(float(found[1]) * _UNITS[found[2]])
+    return round(float(found[1]) * TIME_UNITS[found[2]])
 
 
 def _fused(text: str) -> Change:
