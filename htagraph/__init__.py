@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from htagraph.operators.peaks import device_peaks
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
-    from htagraph.replay.changes import insert, no_wait, remove, scale, without
+    from htagraph.replay.changes import insert, no_wait, remove, reweigh, scale, without
     from htagraph.replay.collective_changes import bandwidth, equalise
-    from htagraph.replay.device_changes import fuse, overlap
-    from htagraph.replay.edge_changes import reweigh
+    from htagraph.replay.device_changes import allow_tf32, at_roof, fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
-    from htagraph.replay.roof_changes import allow_tf32, at_roof
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
@@ -139,8 +137,8 @@ _HOMES = {
     "Trace": "trace",
     "TraceGraph": "graph",
     "Why": "why",
-    "allow_tf32": "replay.roof_changes",
-    "at_roof": "replay.roof_changes",
+    "allow_tf32": "replay.device_changes",
+    "at_roof": "replay.device_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
     "collective": "selection",
@@ -167,7 +165,7 @@ _HOMES = {
     "profile": "capture.profile",
     "remove": "replay.changes",
     "report": "reports.report",
-    "reweigh": "replay.edge_changes",
+    "reweigh": "replay.changes",
     "run_profile": "comparison.diff",
     "scale": "replay.changes",
     "stepwise_verdict": "stepwise",

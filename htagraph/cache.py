@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from htagraph.errors import IncompleteTraceWarning, OutputError
 from htagraph.model.archive import Arrays
-from htagraph.readers.rank_paths import file_of
+from htagraph.readers.storage import file_of
 from htagraph.writers.output_file import new_folder
 
 if TYPE_CHECKING:  # `import htagraph` does without zipfile

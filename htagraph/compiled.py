@@ -14,8 +14,7 @@ from htagraph.model.archive import VERSION, Arrays, pack, pack_recording
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, listening
 from htagraph.model.settings import data_loading_names
-from htagraph.readers.rank_paths import file_of
-from htagraph.readers.storage import n_bytes_of, path_of
+from htagraph.readers.storage import file_of, n_bytes_of, path_of
 from htagraph.trace import Trace, load
 
 _SMALL_BYTES = 4 << 20

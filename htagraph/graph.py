@@ -15,7 +15,6 @@ import pandas as pd
 
 from htagraph.errors import MissingEventsError
 from htagraph.lookup.attribution import track_labels
-from htagraph.lookup.edges import edge_frame, edges_in
 from htagraph.lookup.find_event import find_event
 from htagraph.lookup.find_window import find_window
 from htagraph.lookup.matching import find_matches
@@ -31,15 +30,14 @@ from htagraph.lookup.selecting import (
     where_rows,
 )
 from htagraph.lookup.steps import find_steps
-from htagraph.lookup.windowed import windowed_edges
+from htagraph.lookup.windowed import edge_frame, edges_in, windowed_edges
 from htagraph.matches import Matches
 from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
-from htagraph.model.damage import damage_in_words
 from htagraph.model.frames import EDGES, EVENTS, STEPS
 from htagraph.model.kinds import EdgeKind, in_words
-from htagraph.model.recording import Origin
+from htagraph.model.recording import Origin, damage_in_words
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.errors import QueryError, one_of
 from htagraph.lookup.attribution import track_labels
-from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Found
+from htagraph.lookup.windowed import edge_frame
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES

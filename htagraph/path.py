@@ -17,7 +17,7 @@ from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
 from htagraph.explain.critical_path import path_edges, path_parts, path_segments
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.done_steps import DoneSteps, done_steps
-from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.windowed import edge_frame
 from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
@@ -26,12 +26,12 @@ from htagraph.model.labels import track_name
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.readers.content import first_bytes
-from htagraph.readers.rank_paths import file_of
+from htagraph.readers.byte_stream import first_bytes
+from htagraph.readers.storage import file_of
 from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
-    from htagraph.explain.attributed import Attributed
+    from htagraph.explain.segment_pieces import Attributed
     from htagraph.replay.excerpt import Excerpt
     from htagraph.replay.predictions import Trials
     from htagraph.replay.rehearsal import Rehearsal
@@ -172,7 +172,7 @@ class CriticalPath:
     @cached_property
     def trials(self) -> Trials[Rehearsal]:
         """Changes to `excerpt`, each replayed once, when it is asked for."""
-        from htagraph.queries.opportunities import (  # noqa: PLC0415  deferred: large
+        from htagraph.queries.cost import (  # noqa: PLC0415  deferred: large
             trials_of,
             trials_on,
         )
@@ -328,7 +328,7 @@ class CriticalPath:
         self, findings: Mapping[str, str], tracks: Mapping[str, pd.DataFrame] | None = None
     ) -> DrawnPath:
         """What `to_perfetto` draws on top of the trace."""
-        from htagraph.explain.segment_causes import main_causes, with_causes  # noqa: PLC0415
+        from htagraph.explain.segments import main_causes, with_causes  # noqa: PLC0415
         from htagraph.writers.path_tracks import DrawnPath  # noqa: PLC0415  deferred: few need it
 
         moved_by, charged = self.dag.calibration.moved_by, self.attributed_labels
@@ -455,10 +455,12 @@ def write_path_trace(
     Path
         The file.
     """
-    from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
-    from htagraph.explain.roof_arguments import roof_arguments  # noqa: PLC0415
-    from htagraph.lookup.edges import EdgeArrows, work_links  # noqa: PLC0415
-    from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
+    from htagraph.explain.counter_tracks import (  # noqa: PLC0415  deferred
+        counter_tracks,
+        roof_arguments,
+    )
+    from htagraph.lookup.windowed import EdgeArrows, work_links  # noqa: PLC0415
+    from htagraph.model.perfetto_fields import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 
     dag, events = path.dag, path.segments["event"].to_numpy()

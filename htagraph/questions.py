@@ -19,53 +19,53 @@ from htagraph.synonyms import targets_of
 Question = Callable[..., "pd.DataFrame"]
 """A function of a graph's data, a window and options."""
 
-QUESTIONS = (
-    "temporal_breakdown",
-    "utilization",
-    "device_activity",
-    "utilization_losses",
-    "class_overlap",
-    "idle_time",
-    "idle_intervals",
-    "idle_categories",
-    "kernel_breakdown",
-    "kernel_durations",
-    "roofline",
-    "mfu",
-    "speed_of_light",
-    "overlap",
-    "exposed_communication",
-    "launch_stats",
-    "graph_nodes",
-    "counters",
-    "queue_blocked",
-    "kernel_patterns",
-    "annotation_breakdown",
-    "operator_breakdown",
-    "operator_tree",
-    "opportunities",
-    "memory_timeline",
-    "execution_nodes",
-    "step_times",
-    "steady_state",
-    "collectives",
-    "slack",
-    "cost",
-    "near_critical",
-    "kinds",
-    "quality",
-    "damage",
-    "inferences",
-    "profiler_overhead",
-    "cupti_counters",
-    "cupti_rates",
-    "sampled_counters",
-)
-"""All questions, for scripts and the command line.
+QUESTIONS = {
+    "temporal_breakdown": "steps",
+    "utilization": "utilization",
+    "device_activity": "utilization",
+    "utilization_losses": "utilization",
+    "class_overlap": "communication",
+    "idle_time": "idle",
+    "idle_intervals": "idle",
+    "idle_categories": "idle",
+    "kernel_breakdown": "kernels",
+    "kernel_durations": "kernels",
+    "roofline": "roofline",
+    "mfu": "roofline",
+    "speed_of_light": "roofline",
+    "overlap": "communication",
+    "exposed_communication": "communication",
+    "launch_stats": "launches",
+    "graph_nodes": "kernels",
+    "counters": "counters",
+    "queue_blocked": "launches",
+    "kernel_patterns": "kernel_patterns",
+    "annotation_breakdown": "operators",
+    "operator_breakdown": "operators",
+    "operator_tree": "operators",
+    "opportunities": "cost",
+    "memory_timeline": "counters",
+    "execution_nodes": "operators",
+    "step_times": "steps",
+    "steady_state": "steps",
+    "collectives": "communication",
+    "slack": "cost",
+    "cost": "cost",
+    "near_critical": "near_critical",
+    "kinds": "quality",
+    "quality": "quality",
+    "damage": "quality",
+    "inferences": "quality",
+    "profiler_overhead": "profiler_overhead",
+    "cupti_counters": "cupti",
+    "cupti_rates": "cupti",
+    "sampled_counters": "counters",
+}
+"""All questions, for scripts and the command line, and the file of `queries` that each is in.
 
-To add one: a file ``queries/<name>.py``, its schema in `htagraph.model.answers`, this list, a
-method of `Questions`, the laws, a test of its own. ``tests/api/test_questions.py`` says what is
-missing.
+To add one: a function in a file of ``queries/``, its schema in `htagraph.model.answers`, this
+table, a method of `Questions`, the laws, a test of its own. ``tests/api/test_questions.py`` says
+what is missing.
 """
 
 _MAX_INT = 2**62
@@ -77,7 +77,7 @@ ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 
 def question_of(name: str) -> Question:
     """The function of a question; its module is loaded when it is first asked."""
-    question: Question = getattr(import_module(f"htagraph.queries.{name}"), name)
+    question: Question = getattr(import_module(f"htagraph.queries.{QUESTIONS[name]}"), name)
     return question
 
 

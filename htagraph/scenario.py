@@ -15,13 +15,12 @@ from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_runs
-from htagraph.queries.opportunities import trials_on
+from htagraph.queries.cost import trials_on
 from htagraph.queries.quality import unknown_in_words
 from htagraph.replay.changes import Change, Without
-from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
+from htagraph.replay.excerpt import retimed
 from htagraph.replay.predictions import Trials
-from htagraph.replay.rehearsal import Rehearsal, Saving
-from htagraph.replay.retimed import retimed
+from htagraph.replay.rehearsal import HOLD_OUT_LIMIT, HoldOut, Rehearsal, Saving
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.spread import ancestors, descendants
+from htagraph.algorithms.reach import ancestors, descendants
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.lookup.attribution import track_labels
-from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import linked_events
 from htagraph.lookup.patterns import Hop, Pattern
 from htagraph.lookup.selecting import events_in, tree_parent
+from htagraph.lookup.windowed import edge_frame
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES, EVENTS
@@ -275,7 +275,7 @@ class Selection:
                 missing="file",
                 hint="load the trace from a file.",
             )
-        from htagraph.writers.subset import write_subset  # noqa: PLC0415  deferred: few need it
+        from htagraph.writers.chrome_json import write_subset  # noqa: PLC0415  deferred: few need it
 
         return write_subset(
             out,

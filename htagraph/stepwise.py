@@ -43,17 +43,16 @@ from htagraph.findings.window_bounds import find_bounds, told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.done_steps import DoneSteps, device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.lost_records import holes_in_words
+from htagraph.lookup.holes import holes_in_words
 from htagraph.lookup.steady_steps import FEWEST_ALIKE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.archive import Arrays
 from htagraph.model.arrays import I64, U8
 from htagraph.model.dag import Calibration, Dag
-from htagraph.model.damage import HOLES, Damage, DamageKind, damage_in_words
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound
 from htagraph.model.progress import Listener, begin_stage, listening
-from htagraph.model.recording import STACKS
+from htagraph.model.recording import HOLES, STACKS, Damage, DamageKind, damage_in_words
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count
 from htagraph.model.window import Window

@@ -22,23 +22,20 @@ from htagraph.errors import (
 )
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import MEDIAN, WHOLE, bounds_of, times_in
-from htagraph.lookup.named_ranges import is_annotation
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import find_steps, is_annotation
 from htagraph.model.events import EventTable
 from htagraph.model.frames import ATTACHED, EVENTS, REPAIRS, SIZES, STEPS
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, in_words
+from htagraph.model.names import PROFILER_STEP
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import OUTSIDE, STACKS, Reader, Recording
 from htagraph.model.settings import data_loading_names
-from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.formats import is_other_format, is_perfetto, refuse_other_format
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY, LAUNCH_FLOWS
-from htagraph.readers.nsys.reports import is_nsys
-from htagraph.readers.other_formats import is_other_format, refuse_other_format
-from htagraph.readers.perfetto.first_packet import is_perfetto
-from htagraph.readers.rank_paths import name_of
-from htagraph.readers.storage import is_file, is_remote, path_of
+from htagraph.readers.nsys.export import is_nsys
+from htagraph.readers.storage import is_file, is_remote, name_of, path_of
 from htagraph.writers.answering import answers
 from htagraph.writers.notebook_cell import table_html
 

@@ -30,9 +30,8 @@ from htagraph.errors import HTAGraphError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path, path_edges
 from htagraph.model.dag import Dag
-from htagraph.model.edges import EdgeTable
+from htagraph.model.edges import EdgeTable, Inferred
 from htagraph.model.events import EventTable
-from htagraph.model.inference import Inferred
 from htagraph.model.kinds import Bound
 from htagraph.model.rules import Rule
 from tests.answers import sources

@@ -1,4 +1,7 @@
-"""When delays arose that were observed at some instants: each is counted once."""
+"""When delays arose that were observed at some instants: each is counted once.
+
+Amounts split among parts, some of which pass theirs on to an earlier row.
+"""
 
 from __future__ import annotations
 
@@ -59,3 +62,61 @@ def new_delays(seen_ns: I64, since_ns: I64, delay_ns: I64) -> tuple[I64, I64]:
     begin, new = np.zeros_like(seen_ns), np.zeros_like(seen_ns)
     _new_delays(seen_ns, since_ns, delay_ns, begin, new, np.zeros(len(seen_ns)))
     return begin, new
+
+
+@compiled
+def _pass_on(
+    amount: I64, first: I64, weight: F64, to: I64, own: I64, passed: I64, received: I64
+) -> None:
+    """Split each row, the last one first, since parts pass on to earlier rows."""
+    for row in range(len(amount) - 1, -1, -1):
+        whole = 0.0
+        for part in range(first[row], first[row + 1]):
+            whole += weight[part]
+        sum_of_weights, own_before, passed_before = 0.0, 0, 0
+        for part in range(first[row], first[row + 1]):
+            sum_of_weights += weight[part]
+            own_until = round(amount[row] * (sum_of_weights / whole))
+            passed_until = round(received[row] * (sum_of_weights / whole))
+            own[part] = own_until - own_before
+            passed[part] = passed_until - passed_before
+            own_before, passed_before = own_until, passed_until
+            if to[part] >= 0:
+                received[to[part]] += own[part] + passed[part]
+                own[part] = 0
+                passed[part] = 0
+
+
+def pass_on(amount: I64, first: I64, weight: F64, to: I64) -> tuple[I64, I64]:
+    """Split the amount of each row among its parts, by weight; parts may pass theirs on.
+
+    What is passed to a row is split in the same way. The parts keep exactly the sum of the amounts.
+
+    Parameters
+    ----------
+    amount : ndarray of shape (n_rows,), dtype=int64
+        ``>= 0``.
+    first : ndarray of shape (n_rows + 1,), dtype=int64
+        The parts of a row are ``first[row]:first[row + 1]``, one at least.
+    weight : ndarray of shape (n_parts,), dtype=float64
+        ``> 0``.
+    to : ndarray of shape (n_parts,), dtype=int64
+        An earlier row that takes the part; -1 if it is kept.
+
+    Returns
+    -------
+    own, passed : ndarray of shape (n_parts,), dtype=int64
+        What each part keeps of the amount of its row, and of what was passed to its row.
+
+    Examples
+    --------
+    Row 1 keeps a quarter of its 12 and passes the rest on to row 0, which had 5 of its own.
+
+    >>> first, to = np.array([0, 1, 3]), np.array([-1, -1, 0])
+    >>> own, passed = pass_on(np.array([5, 12]), first, np.array([1.0, 1.0, 3.0]), to)
+    >>> own.tolist(), passed.tolist()
+    ([5, 3, 0], [9, 0, 0])
+    """
+    own, passed = np.zeros(len(to), dtype=np.int64), np.zeros(len(to), dtype=np.int64)
+    _pass_on(amount, first, weight, to, own, passed, np.zeros_like(amount))
+    return own, passed

@@ -2,6 +2,18 @@
 
 A sweep line: one sort of all boundaries, then running counts (Bentley, "Algorithms for Klee's
 rectangle problems", 1977). Intervals are half-open, ``[start, end)``.
+
+Pieces that tile a window: adjacent, disjoint, together the whole, to the nanosecond.
+
+Rows of a lane: intervals that overlap partially get separate rows, so that each row nests.
+
+::
+
+    lane   [A      ]           row 0   [A      ]
+               [B      ]       row 1       [B      ]
+                 [C]           row 0     nests in A: [C]
+
+First fit, as in the coloring of interval graphs; but a row also holds what nests in it.
 """
 
 from __future__ import annotations
@@ -11,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.arrays import I64
+from htagraph.errors import GraphError
+from htagraph.model.arrays import I32, I64
+from htagraph.native.passes import compiled
 
 _AT_ONCE = 1 << 18
 """Rows a block: numpy copies them to 64 bits twice. Changes only memory and speed."""
@@ -217,3 +231,138 @@ def distinct(code: npt.NDArray[np.integer], n_codes: int) -> tuple[I64, I64]:
     occurs[code] = True
     found = np.flatnonzero(occurs)
     return found, (np.cumsum(occurs) - 1)[code]
+
+
+def check_tiling(
+    what: str,
+    start: I64,
+    end: I64,
+    windows: tuple[npt.ArrayLike, npt.ArrayLike],
+    of: npt.NDArray[np.integer] | None = None,
+) -> None:
+    """Raise unless pieces tile their window, or each its own of several.
+
+    Parameters
+    ----------
+    what : str
+        Name of what should tile: ``"the critical path"``.
+    start, end : ndarray of shape (n,), dtype=int64
+        Pieces, by window and then in order of time.
+    windows : (int, int) or two arrays of shape (n_windows,)
+        Starts and ends.
+    of : ndarray of shape (n,), dtype=int, optional
+        Number of the window of each piece, ascending; default: all of the first.
+
+    Examples
+    --------
+    >>> check_tiling("the path", np.array([0, 4]), np.array([4, 9]), (0, 9))
+    >>> check_tiling("the path", np.array([0, 5]), np.array([4, 9]), (0, 9))
+    Traceback (most recent call last):
+    htagraph.errors.GraphError: the path does not tile the window from 0 to 9 ns. ...
+    """
+    window_start, window_end = (np.atleast_1d(np.asarray(side, dtype=np.int64)) for side in windows)
+    group = np.zeros(len(start), dtype=np.int8) if of is None else of
+    number = np.arange(len(window_start))
+    first, last = np.searchsorted(group, number), np.searchsorted(group, number, side="right")
+    tiled = window_start == window_end
+    some = np.flatnonzero(last > first)
+    tiled[some] = (start[first[some]] == window_start[some]) & (
+        end[last[some] - 1] == window_end[some]
+    )
+    torn = 1 + np.flatnonzero(start[1:] != end[:-1])
+    tiled[group[torn[group[torn] == group[torn - 1]]]] = False
+    if not tiled.all():
+        worst = int(np.argmin(tiled))
+        raise not_tiled(what, int(window_start[worst]), int(window_end[worst]))
+
+
+def not_tiled(what: str, start_ns: int, end_ns: int) -> GraphError:
+    """The error for pieces that do not tile their window."""
+    return GraphError(
+        f"{what} does not tile the window from {start_ns:,} to {end_ns:,} ns.",
+        hint="this is a defect of htagraph; please report it with the trace.",
+    )
+
+
+class Rows(NamedTuple):
+    """A row for each interval, and the boundaries in the order in which a viewer reads them.
+
+    Parameters
+    ----------
+    row : ndarray of shape (n,), dtype=int32
+        Row within the lane; intervals of one lane and row are disjoint or nested.
+    boundary : ndarray of shape (2 * n,), dtype=int64
+        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, and in
+        order on each row.
+    """
+
+    row: I32
+    boundary: I64
+
+
+@compiled
+def _fill(
+    order: I64,
+    lane: I32,
+    span: tuple[I64, I64],
+    row: I32,
+    boundary: I64,
+    below: I64,
+    top: I64,
+) -> None:
+    """Put each interval on the first row whose open intervals all enclose it.
+
+    `below` takes the interval under each, -1 for none; `top` the innermost open one of each row.
+    """
+    start, end = span
+    n = len(order)
+    n_rows = 0
+    out = 0
+    for position in range(n + 1):
+        i = order[position] if position < n else -1
+        if i < 0 or (position > 0 and lane[i] != lane[order[position - 1]]):
+            for r in range(n_rows):
+                while top[r] >= 0:
+                    boundary[out] = 2 * top[r] + 1
+                    out += 1
+                    top[r] = below[top[r]]
+            n_rows = 0
+        if i < 0:
+            break
+        r = 0
+        while True:
+            if r == n_rows:
+                top[r] = -1
+                n_rows += 1
+            while top[r] >= 0 and end[top[r]] <= start[i]:
+                boundary[out] = 2 * top[r] + 1
+                out += 1
+                top[r] = below[top[r]]
+            if top[r] < 0 or end[top[r]] >= end[i]:
+                break
+            r += 1
+        row[i] = r
+        below[i] = top[r]
+        top[r] = i
+        boundary[out] = 2 * i
+        out += 1
+
+
+def rows(lane: I32, start: I64, end: I64) -> Rows:
+    """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``.
+
+    Examples
+    --------
+    >>> lane = np.zeros(3, dtype=np.int32)
+    >>> rows(lane, np.array([0, 4, 6]), np.array([9, 13, 8])).row.tolist()
+    [0, 1, 0]
+    """
+    n = len(start)
+    order = np.lexsort((np.arange(n), -end, start, lane)).astype(np.int64)
+    row = np.zeros(n, dtype=np.int32)
+    boundary = np.empty(2 * n, dtype=np.int64)
+    lanes = np.ascontiguousarray(lane, dtype=np.int32)
+    span = np.ascontiguousarray(start), np.ascontiguousarray(end)
+    below, top = np.empty((2, n), dtype=np.int64)
+    _fill(order, lanes, span, row, boundary, below, top)
+    return Rows(row, boundary)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.algorithms.binding import topological_order
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.matching import match_keys
 from htagraph.algorithms.retime import latest_times, retime
 from htagraph.model.arrays import I32, I64, Bools

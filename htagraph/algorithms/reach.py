@@ -1,4 +1,11 @@
-"""Parts of a graph as graphs of rustworkx."""
+"""Parts of a graph as graphs of rustworkx.
+
+Descendants and ancestors of nodes: marks spread over a graph in topological order.
+
+Chains of nodes that are equally far from being critical, each found once.
+
+Weakly connected components: what edges join, whichever way they point.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from rustworkx import PyDiGraph, transitive_reduction
+from rustworkx import PyDiGraph as PyDiGraph  # noqa: PLC0414  exported
+from rustworkx import transitive_reduction
 
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
-
-__all__ = ["Node", "PyDiGraph", "is_implied", "nodes_of", "to_rustworkx"]
+from htagraph.native.passes import compiled
 
 
 class Node(NamedTuple):
@@ -102,3 +109,163 @@ def is_implied(tail: npt.NDArray[np.integer], head: npt.NDArray[np.integer], n_n
     kept = np.array(reduced.edge_list(), dtype=np.int64).reshape(-1, 2)
     needed = np.isin(place[tail] * n_nodes + place[head], kept[:, 0] * n_nodes + kept[:, 1])
     return ~needed
+
+
+@compiled
+def _forward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools) -> None:
+    """Mark every node that an allowed edge leads to from a marked node."""
+    for node in order:
+        for edge in range(offsets[node], offsets[node + 1]):
+            if allowed[edge] and marked[tail[edge]]:
+                marked[node] = True
+                break
+
+
+@compiled
+def _backward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools) -> None:
+    """Mark every node from which an allowed edge leads to a marked node."""
+    for position in range(len(order) - 1, -1, -1):
+        node = order[position]
+        if marked[node]:
+            for edge in range(offsets[node], offsets[node + 1]):
+                if allowed[edge]:
+                    marked[tail[edge]] = True
+
+
+def descendants(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
+    """Nodes that can be reached from the seeds, the seeds included, over the allowed edges.
+
+    Parameters
+    ----------
+    order : ndarray of shape (k,), dtype=int32
+        Nodes in topological order.
+    offsets : ndarray of shape (n_nodes + 1,), dtype=int64
+        Edges into node ``v`` are ``offsets[v]:offsets[v + 1]``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
+    >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
+    >>> descendants(order, offsets, tail, every, np.array([False, True, False])).tolist()
+    [False, True, True]
+    """
+    marked = seeds.copy()
+    _forward(order, offsets, tail, allowed, marked)
+    return marked
+
+
+def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
+    """Nodes from which the seeds can be reached, the seeds included.
+
+    Parameters as for `descendants`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
+    >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
+    >>> ancestors(order, offsets, tail, every, np.array([False, True, False])).tolist()
+    [True, True, False]
+    """
+    marked = seeds.copy()
+    _backward(order, offsets, tail, allowed, marked)
+    return marked
+
+
+class Chains(NamedTuple):
+    """Chains of nodes, in the order in which they were found."""
+
+    chain: I32
+    """Number of the chain of each node, -1 for none."""
+    first: I64
+    """Node at which each chain begins."""
+    last: I64
+    """Node at which each chain ends."""
+
+
+@compiled
+def _chains(last: I64, is_near: Bools, binding: I32, tail: I32, chain: I32, ends: I64) -> int:
+    """Number the nodes of chains back from each node, and fill first and last nodes."""
+    count = 0
+    for place in range(len(last)):
+        node = last[place]
+        if chain[node] >= 0:
+            continue
+        ends[count, 1] = node
+        while True:
+            chain[node] = count
+            ends[count, 0] = node
+            if binding[node] < 0:
+                break
+            node = tail[binding[node]]
+            if not is_near[node] or chain[node] >= 0:
+                break
+        count += 1
+    return count
+
+
+def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> Chains:
+    """Chains along binding edges, least float first; each ends at nodes of another, or before.
+
+    A node has at most the float of what it binds. Chains are found by ascending float, so all nodes
+    of one have the same float: its last node leads back along all of it, to nodes of less float.
+
+    Parameters
+    ----------
+    float_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
+        Nodes in a topological order.
+    is_near : ndarray of shape (n_nodes,), dtype=bool
+        Nodes that chains may contain.
+    binding : ndarray of shape (n_nodes,), dtype=int32
+        Edge into each node, -1 for none.
+
+    Examples
+    --------
+    >>> binding, tail = np.array([-1, 0, 1, 0, 2], np.int32), np.array([0, 1, 3], np.int32)
+    >>> float_ns = np.array([0, 5, 5, 9, 9])
+    >>> found = chains(float_ns, float_ns > 0, binding, tail)
+    >>> found.chain.tolist(), found.first.tolist(), found.last.tolist()
+    ([-1, 0, 0, 1, 1], [1, 3], [2, 4])
+    """
+    near = np.flatnonzero(is_near)[::-1]
+    order = near[np.argsort(float_ns[near], kind="stable")]
+    chain = np.full(len(float_ns), -1, dtype=np.int32)
+    ends = np.empty((len(order), 2), dtype=np.int64)
+    count = _chains(order, is_near, binding, tail, chain, ends)
+    return Chains(chain, ends[:count, 0], ends[:count, 1])
+
+
+@compiled
+def _join(tail: I32, head: I32, root: I32) -> None:
+    """Point each node to the root of its component: its smallest node."""
+    for edge in range(len(tail)):
+        a, b = tail[edge], head[edge]
+        while root[a] != a:
+            root[a] = root[root[a]]
+            a = root[a]
+        while root[b] != b:
+            root[b] = root[root[b]]
+            b = root[b]
+        if a < b:
+            root[b] = a
+        else:
+            root[a] = b
+    for node in range(len(root)):
+        root[node] = root[root[node]]
+
+
+def components(tail: I32, head: I32, n_nodes: int) -> I32:
+    """Weakly connected component of each node, named by its smallest node.
+
+    Union and find with path halving (Tarjan and van Leeuwen, "Worst-case analysis of set union
+    algorithms", 1984).
+
+    Examples
+    --------
+    >>> components(np.array([3, 1], np.int32), np.array([1, 0], np.int32), 4).tolist()
+    [0, 0, 2, 0]
+    """
+    root = np.arange(n_nodes, dtype=np.int32)
+    _join(tail, head, root)
+    return root

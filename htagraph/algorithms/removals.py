@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.retime import latest_times, retime
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.native.passes import compiled

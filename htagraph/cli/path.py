@@ -12,18 +12,18 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.runs import (
+from htagraph.cli.inputs import (
     executor_of,
+    given,
     opened_run,
     print_left_out,
     window_in_words,
 )
-from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError, QueryError
 from htagraph.explain.segments import LABELS
-from htagraph.lookup.edges import EdgeArrows
+from htagraph.lookup.windowed import EdgeArrows
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration

@@ -16,8 +16,7 @@ from htagraph.errors import QueryError, one_of
 from htagraph.model.colors import COLORS
 from htagraph.model.columns import heading
 from htagraph.model.labels import printable
-from htagraph.writers.cells import Columns, human_frame
-from htagraph.writers.table_layout import fitted
+from htagraph.writers.cells import Columns, fitted, human_frame
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.findings.verdict import Paragraph

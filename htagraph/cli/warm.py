@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from htagraph.algorithms.clocks import follow
-from htagraph.algorithms.sequence_matching import Timed, align
+from htagraph.algorithms.sequences import Timed, align
 from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
 from htagraph.demo_traces import demo_trace

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
 from htagraph.comparison.run_profile import Part, RunProfile
-from htagraph.comparison.samples import Samples, compared, one_sample
+from htagraph.comparison.samples import Samples, code_places, compared, gap_edges, one_sample
 from htagraph.graph import TraceGraph
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job

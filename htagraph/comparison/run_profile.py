@@ -16,7 +16,7 @@ import pandas as pd
 
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.content import first_bytes
+from htagraph.readers.byte_stream import first_bytes
 from htagraph.writers.output_file import write_text
 
 OTHER = "(other)"

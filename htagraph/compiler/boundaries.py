@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.nesting import Nesting
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.events import EventTable

@@ -18,8 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import distinct, is_in
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import distinct, gather, is_in
 from htagraph.algorithms.matching import group_starts, last_before, running_latest
 from htagraph.algorithms.nesting import nest
 from htagraph.compiler.boundaries import Boundaries
@@ -30,7 +29,7 @@ from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
-from htagraph.model.step_markers import PROFILER_STEP
+from htagraph.model.names import PROFILER_STEP
 
 Result = TypeVar("Result")
 

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import is_in
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather, is_in
 from htagraph.algorithms.matching import last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records

@@ -25,17 +25,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.chance import log_chance
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
-from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
-from htagraph.compiler.places import stream_label, work_label, work_places
+from htagraph.compiler.late_starts import (
+    LateStarts,
+    late_starts,
+    most_used_streams,
+    running_at,
+    stream_label,
+    work_label,
+    work_places,
+)
+from htagraph.compiler.recurrences import log_chance
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.devices import MOST_THREADS_PER_SM
-from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred, Support
+from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.kinds import EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 

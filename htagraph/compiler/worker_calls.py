@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import as_narrow, is_in
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import as_narrow, gather, is_in
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.flows import worker_lanes
@@ -45,8 +44,7 @@ from htagraph.compiler.stretches import (
 )
 from htagraph.compiler.structure import Structure
 from htagraph.model.arrays import I32, I64
-from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred, Support
+from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.rules import Rule
 
 _MOST_THREADS = 1_000

@@ -19,21 +19,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.explain.attributed import Attributed
+from htagraph.algorithms.codes import gather
 from htagraph.explain.long_calls import long_calls
-from htagraph.explain.meanwhile import meanwhile
-from htagraph.explain.segment_pieces import Pieces
+from htagraph.explain.segment_pieces import Attributed, Pieces, meanwhile
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
-from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
-from htagraph.lookup.host_waits import READS, is_matched, long_waits
-from htagraph.lookup.naming import gap_places
-from htagraph.lookup.phases import runs_in_closure
-from htagraph.lookup.plain_traces import is_plain
+from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
+from htagraph.lookup.programs import is_plain, user_ranges
 from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.lookup.user_ranges import user_ranges
+from htagraph.lookup.work_groups import runs_in_closure
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.binding import walk_back
 from htagraph.algorithms.by_head import EdgeColumns
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.tiling import not_tiled
-from htagraph.algorithms.walks import walk_back
+from htagraph.algorithms.codes import gather
+from htagraph.algorithms.intervals import not_tiled
 from htagraph.explain.edge_bounds import BoundRules, bound_of, explained
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.model.arrays import I32, I64

@@ -24,8 +24,8 @@ from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound
+from htagraph.model.names import step_number
 from htagraph.model.rules import Rule
-from htagraph.model.step_markers import step_number
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 

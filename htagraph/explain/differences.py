@@ -12,14 +12,14 @@ import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code, union
 from htagraph.errors import GraphError
-from htagraph.lookup.clipping import Clipped, clipped, device_work
+from htagraph.lookup.windowed import Clipped, clipped, device_work
 from htagraph.lookup.work_groups import COMPARED_BY, ComparedBy, by_shape_of
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.frames import DIFF, PATH_DIFF
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import without_step_number
 from htagraph.model.schema import categorical
-from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 
 CHANGES = ("added", "removed", "grown", "shrunk", "equal")

@@ -1,4 +1,7 @@
-"""What the time of an edge went to, and up to when its own mechanism explains it."""
+"""What the time of an edge went to, and up to when its own mechanism explains it.
+
+Device work from before the profile: the device works it off while it begins.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ import numpy as np
 
 from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.lookup.attribution import loads_data
-from htagraph.lookup.carried_over import carried_over
-from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
+from htagraph.lookup.collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, meanings_by_name
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
@@ -18,6 +20,32 @@ from htagraph.model.kinds import HOST_KINDS, Bound, EdgeKind, EventKind, KernelC
 from htagraph.model.rules import Rule
 from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
+
+
+def carried_over(dag: Dag) -> Bools:
+    """Whether each event is device work from before the profile.
+
+    It has no recorded launch, and starts before the first work of its device that has one.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.Trace.from_events(hg.synth.timeline('''
+    ...     cpu 1    |[launch >a]
+    ...     stream 7 | [old ]    [k <a    ][odd ]
+    ... ''')).compile()
+    >>> graph.dag.events.names(np.flatnonzero(carried_over(graph.dag))).tolist()
+    ['old']
+    """
+    events = dag.events
+    found = np.zeros(len(events), dtype=bool)
+    linked = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    for device in np.unique(events.device[linked]).tolist():
+        first_ns = events.ts_ns[linked[events.device[linked] == device]].min()
+        found |= (events.device == device) & (events.ts_ns < first_ns)
+    found &= events.is_device & (dag.launch < 0)
+    return found
+
 
 _SPAN, _THREAD, _LAUNCH = int(EdgeKind.SPAN), int(EdgeKind.THREAD), int(EdgeKind.LAUNCH)
 _STREAM, _SYNC, _HIDDEN_SYNC = (

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.binding import walks_back
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
-from htagraph.algorithms.walks import walks_back
 from htagraph.errors import GraphError
 from htagraph.explain.edge_bounds import BoundRules, edge_bounds, explained_until
 from htagraph.lookup.attribution import innermost
-from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import Queues
+from htagraph.lookup.windowed import device_work
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable

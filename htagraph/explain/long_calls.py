@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import Cover, union
 from htagraph.algorithms.matching import group_starts
-from htagraph.compiler.queues import FULL_QUEUE
+from htagraph.compiler.launches import FULL_QUEUE
 from htagraph.lookup.attribution import innermost
 from htagraph.model.api_calls import OS_CALLS, WAITING_CALLS, call_meanings
 from htagraph.model.arrays import I64, Bools

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from htagraph.lookup.clipping import device_work
+from htagraph.lookup.windowed import device_work
 from htagraph.path import CriticalPath
-from htagraph.queries.speed_of_light import speed_of_light
+from htagraph.queries.roofline import speed_of_light
 from htagraph.replay.excerpt import LARGE
 
 _WORTH_NAMING = 0.02

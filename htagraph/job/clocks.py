@@ -26,10 +26,9 @@ from htagraph.algorithms.clocks import (
     shared_clock,
     to_common,
 )
-from htagraph.job.library_matching import ends_together
 from htagraph.job.rank_segments import RankEnds
-from htagraph.model.arrays import I64
-from htagraph.model.frozen import brief
+from htagraph.job.recorded_groups import ends_together
+from htagraph.model.arrays import I64, brief
 from htagraph.model.job_answers import CLOCKS
 
 _ONE_CAPTURE_NS = 1_000_000_000

@@ -19,18 +19,18 @@ from htagraph.algorithms.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
 from htagraph.job.evidence import matched_by_evidence
 from htagraph.job.kept_steps import StepStart
-from htagraph.job.library_matching import (
+from htagraph.job.rank_segments import RankEnds
+from htagraph.job.recorded_groups import (
     INFERRED_RULES,
     contradicted,
     in_kernel_order,
     is_inferred,
 )
-from htagraph.job.rank_segments import RankEnds
 from htagraph.model.arrays import I64, Bools
-from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
+from htagraph.model.collective_names import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
-from htagraph.queries.collectives import HOST_RANGE
+from htagraph.queries.communication import HOST_RANGE
 
 _RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min

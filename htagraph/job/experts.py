@@ -20,7 +20,7 @@ import pandas as pd
 
 from htagraph.model.arrays import F64
 from htagraph.model.job_answers import EXPERTS
-from htagraph.replay.token_surplus import TokenSurplus
+from htagraph.replay.changes import TokenSurplus
 
 _EXPLAINED = 0.5
 """Part of the spread of work times that tokens must explain: less may be chance.

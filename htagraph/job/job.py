@@ -79,9 +79,9 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.changes import Balance
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
-from htagraph.replay.token_surplus import Balance
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
 

@@ -18,13 +18,13 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.errors import QueryError
 from htagraph.model.arrays import Texts
-from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.collective_names import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.model.job_answers import LAYOUT, PROCESS_GROUPS
-from htagraph.queries.collectives import launches_of, short_group
+from htagraph.queries.communication import launches_of, short_group
 
 AXES = ("replica", "shard", "stage", "expert", "context")
 """The coordinates of a rank: in data, tensor, pipeline, expert and context parallel groups."""

@@ -24,10 +24,8 @@ from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
-from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
-from htagraph.readers.storage import n_bytes_of, url_of
-from htagraph.writers.output_file import new_folder
-from htagraph.writers.own_folder import OwnFolder
+from htagraph.readers.storage import file_of, n_bytes_of, name_of, rank_in_name, url_of
+from htagraph.writers.output_file import OwnFolder, new_folder
 
 _Content = tuple[int, int, int]
 """Of a trace: number of events, start, and a hash; equal for equal events, to the nanosecond."""

@@ -18,14 +18,12 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.binding import bind, topological_order
+from htagraph.algorithms.binding import bind, topological_order, walk_back
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.delays import new_delays
-from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime
-from htagraph.algorithms.walks import walk_back
 from htagraph.job.timeline import Timeline
-from htagraph.model.arrays import I32, I64, Bools
-from htagraph.model.frozen import brief
+from htagraph.model.arrays import I32, I64, Bools, brief
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import Replay

@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
-from htagraph.explain.counter_tracks import counter_tracks
-from htagraph.explain.roof_arguments import roof_arguments
+from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.job.timeline import Timeline
-from htagraph.lookup.edges import work_links
+from htagraph.lookup.windowed import work_links
 from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable, LaneTable
-from htagraph.model.supplement import recorded_facts
+from htagraph.model.perfetto_fields import recorded_facts
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.output_file import write_joined
 from htagraph.writers.path_tracks import DrawnPath

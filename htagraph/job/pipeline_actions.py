@@ -22,15 +22,14 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.ancestors import highest
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import Cover, union
 from htagraph.algorithms.pipelines import PHASES
 from htagraph.graph import TraceGraph
-from htagraph.lookup.host_collectives import host_ranges
+from htagraph.lookup.collectives import host_ranges
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.arrays import I64
-from htagraph.model.collective_names import HOST_CALL, operation_of
-from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.collective_names import HOST_CALL, POINT_TO_POINT, operation_of
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
+from htagraph.explain.breakdown import path_sums
 from htagraph.explain.critical_path import critical_paths, path_segments
-from htagraph.explain.path_sums import path_sums
 from htagraph.explain.waited_for import Stretch, stretches
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph

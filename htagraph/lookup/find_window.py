@@ -14,13 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from htagraph.errors import AmbiguousWindowWarning, QueryError
-from htagraph.lookup.named_ranges import instance_window, is_annotation, named_ranges
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import find_steps, instance_window, is_annotation, named_ranges
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.step_markers import step_number
+from htagraph.model.names import step_number
 from htagraph.model.units import TIME_UNITS, human_duration
 from htagraph.model.window import Window, WindowClock, pair_of
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.lookup.compiled_work import graph_launches
+from htagraph.lookup.programs import graph_launches
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 

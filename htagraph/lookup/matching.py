@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.algorithms.ancestors import depths
-from htagraph.algorithms.gather import ranges
+from htagraph.algorithms.codes import ranges
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.patterns import ANY, CHILD, Hop, Pattern
 from htagraph.lookup.selecting import tree_parent

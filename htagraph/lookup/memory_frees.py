@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.lookup.attribution import innermost
-from htagraph.lookup.clipping import clipped
-from htagraph.lookup.naming import frames_at
+from htagraph.algorithms.codes import gather
+from htagraph.lookup.attribution import frames_at, innermost
 from htagraph.lookup.steps import last_begun, step_events
+from htagraph.lookup.windowed import clipped
 from htagraph.model.api_calls import ALLOCATION, ALLOCATOR_WALK_NS, KERNEL_LAUNCH
 from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag

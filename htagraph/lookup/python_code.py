@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather, ranges
+from htagraph.algorithms.codes import gather, ranges
+from htagraph.algorithms.intervals import check_tiling
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
-from htagraph.algorithms.tiling import check_tiling
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind

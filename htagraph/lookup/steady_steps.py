@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import distinct, sum_by_code
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS

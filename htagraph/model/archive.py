@@ -18,12 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.captured import CapturedCalls
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
-from htagraph.model.inference import Support
+from htagraph.model.edges import EdgeTable, Support
+from htagraph.model.events import (
+    EVENT_DTYPES,
+    CapturedCalls,
+    EventTable,
+    FlowTable,
+    LaneTable,
+    SparseColumn,
+)
 from htagraph.model.recording import Attachment, Origin, Recording, Repair
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable, Series

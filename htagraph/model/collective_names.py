@@ -2,6 +2,8 @@
 
 A new communication library is one line in `COMMUNICATION_KERNELS`, tried in order. Libraries that
 record nothing of their collectives but the names of kernels are in `LIBRARIES`.
+
+Operations of collectives by who waits for whom; what names say is in `collective_names`.
 """
 
 from __future__ import annotations
@@ -137,3 +139,25 @@ def ranks_in_name(name: str) -> int:
     """
     found = _RANKS_IN_NAME.search(name)
     return int(found[1]) if found else 0
+
+
+RENDEZVOUS = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"),
+    *("notify", "dispatch", "combine"),
+)
+"""Operations in which every rank waits for every other."""
+
+ONE_SIDED = ("dispatch", "combine", "all_to_all", "all_gather")
+"""Operations whose members, in a kernel of a library, end each on its own.
+
+Each waits until all others have started, and ends when its own part has come.
+"""
+
+FROM_ROOT = ("broadcast", "scatter")
+"""Operations in which the others wait for one rank, the root."""
+
+TO_ROOT = ("reduce", "gather")
+"""Operations in which the root waits for the others."""
+
+POINT_TO_POINT = ("send", "recv")
+"""Operations between two ranks."""

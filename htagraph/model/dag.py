@@ -8,12 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from htagraph.model.arrays import I8, I32, I64, Bools
-from htagraph.model.captured import CAPTURED_LAUNCH
-from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EventTable
-from htagraph.model.frozen import brief, freeze
-from htagraph.model.inference import Support
+from htagraph.model.arrays import I8, I32, I64, Bools, brief, freeze
+from htagraph.model.edges import EdgeTable, Support
+from htagraph.model.events import CAPTURED_LAUNCH, EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 from htagraph.model.recording import Repair
 from htagraph.model.units import human_duration

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.arrays import F64, I32, I64
-from htagraph.model.frozen import brief, empty, freeze
+from htagraph.model.arrays import F64, I32, I64, brief, empty, freeze
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from htagraph.errors import QueryError
-from htagraph.model.arrays import I32, I64, Bools, Texts
-from htagraph.model.frozen import brief
+from htagraph.model.arrays import I32, I64, Bools, Texts, brief
 from htagraph.model.labels import CUT, is_printed_as
 
 _FEW, _MOST_OPEN = 8, 4

@@ -80,10 +80,7 @@ Model = Callable[[Call], Work | None]
 
 _M = TypeVar("_M", bound=Model)
 
-FAMILIES = (
-    "gemm", "attention", "paged_attention", "convolution", "norms", "elementwise", "copies",
-    "reductions", "gathers", "optimizers", "fused",
-)  # fmt: skip
+FAMILIES = ("products", "attention", "norms", "elementwise")
 """Modules of this room that register models."""
 
 _MODELS: dict[str, Model] = {}

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.ancestors import highest
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.algorithms.sequences import repeats
 from htagraph.errors import QueryError
-from htagraph.lookup.clipping import device_work
-from htagraph.lookup.naming import names_or_empty
+from htagraph.lookup.attribution import names_or_empty
 from htagraph.lookup.queues import queues
+from htagraph.lookup.windowed import device_work
 from htagraph.model.answers import KERNEL_PATTERNS
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag

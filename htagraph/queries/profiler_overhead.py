@@ -12,12 +12,12 @@ import re
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.nesting import nest
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments, coded_texts
-from htagraph.lookup.clipping import Clipped, clipped
+from htagraph.lookup.windowed import Clipped, clipped
 from htagraph.model.answers import PROFILER_OVERHEAD
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag

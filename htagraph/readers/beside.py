@@ -8,10 +8,10 @@ from pathlib import Path
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import Companion, Recording
 from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
+from htagraph.readers.formats import is_other_format, refuse_other_format
 from htagraph.readers.graph_capture.reader import is_chrome_trace, with_graph_captures
 from htagraph.readers.monitoring.placement import is_monitoring, with_monitoring
 from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
-from htagraph.readers.other_formats import is_other_format, refuse_other_format
 from htagraph.readers.storage import exists, not_found, path_of
 
 _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (

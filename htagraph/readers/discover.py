@@ -9,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning, TraceError, TraceFormatError
-from htagraph.readers.content import first_bytes
-from htagraph.readers.other_formats import other_format
-from htagraph.readers.rank_paths import SQLITE, file_of
+from htagraph.readers.byte_stream import first_bytes
+from htagraph.readers.formats import other_format
 from htagraph.readers.storage import (
+    SQLITE,
     exists,
+    file_of,
     files_matching,
     files_within,
     is_file,
@@ -43,7 +44,7 @@ _MOST_RECOGNIZED = 100
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     """The trace files of a folder, with its subfolders, or of a glob; sorted by name.
 
-    A file of several ranks gives a path for each (`htagraph.readers.rank_paths`).
+    A file of several ranks gives a path for each (`htagraph.readers.storage`).
 
     Parameters
     ----------

@@ -14,11 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.captured import CAPTURED_DTYPES, CAPTURED_LAUNCH
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, LIST_COLUMNS, EventTable, LaneTable
+from htagraph.model.events import (
+    CAPTURED_DTYPES,
+    CAPTURED_LAUNCH,
+    EVENT_DTYPES,
+    LIST_COLUMNS,
+    EventTable,
+    LaneTable,
+)
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule

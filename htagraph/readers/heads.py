@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.content import first_bytes
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.byte_stream import ByteStream, first_bytes
+from htagraph.readers.formats import WORKER_TIMELINE, other_format
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.other_formats import WORKER_TIMELINE, other_format
-from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
-from htagraph.readers.storage import open_file
+from htagraph.readers.storage import SQLITE, file_of, open_file, rank_in_name
 
 EXECUTION_TRACE = "execution trace"
 """`TraceHead.foreign` of an execution trace."""

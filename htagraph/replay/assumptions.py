@@ -12,15 +12,14 @@ from enum import StrEnum, unique
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.retime import DROPPED
-from htagraph.model.arrays import I64
+from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
-from htagraph.replay.own_times import held_calls, own_times
+from htagraph.replay.latent_waits import held_calls, own_times
 from htagraph.replay.replay import Replay
 
 _LESS_SURE = (

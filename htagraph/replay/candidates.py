@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.lookup.data_loaders import Loading
+from htagraph.lookup.programs import Loading
 from htagraph.model.kinds import Bound, Cause, EdgeKind, KernelClass
-from htagraph.replay.changes import Change, NoWait, Remove, Scale, Spare
+from htagraph.replay.changes import Balance, Change, NoWait, Remove, Scale, Spare
 from htagraph.replay.charges import Charges
 from htagraph.replay.collective_changes import Bandwidth, Equalise
 from htagraph.replay.device_changes import Fuse, Overlap
-from htagraph.replay.event_groups import (
+from htagraph.replay.draft import (
     ALLOCATIONS,
     COPIES_THAT_BLOCK,
     HOST_WAITS,
@@ -24,7 +24,6 @@ from htagraph.replay.event_groups import (
 )
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
-from htagraph.replay.token_surplus import Balance
 
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""

@@ -17,20 +17,29 @@ from htagraph.replay.changes import (
     NoWait,
     OnRank,
     Remove,
+    Reweigh,
     Scale,
     Without,
     insert,
     no_wait,
     remove,
+    reweigh,
     scale,
     without,
 )
 from htagraph.replay.collective_changes import Bandwidth, Equalise, bandwidth, equalise
-from htagraph.replay.device_changes import Fuse, Overlap, fuse, overlap
-from htagraph.replay.edge_changes import Reweigh, reweigh
+from htagraph.replay.device_changes import (
+    AllowTf32,
+    AtRoof,
+    Fuse,
+    Overlap,
+    allow_tf32,
+    at_roof,
+    fuse,
+    overlap,
+)
 from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
 from htagraph.replay.host_code import Code, code
-from htagraph.replay.roof_changes import AllowTf32, AtRoof, allow_tf32, at_roof
 
 _ALL = "all"
 """Instead of a name: whatever has a roof."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.model.arrays import F64, I64

@@ -9,13 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import distinct, gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
-from htagraph.lookup.compiled_work import graph_launches
-from htagraph.lookup.data_loaders import batches
+from htagraph.lookup.programs import batches, graph_launches
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I64, Bools

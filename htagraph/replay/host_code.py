@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.intervals import Cover, union
 from htagraph.errors import QueryError
-from htagraph.lookup.attribution import innermost
-from htagraph.lookup.naming import gap_places
+from htagraph.lookup.attribution import gap_places, innermost
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.model.arrays import F64, I64, Bools, Texts
 from htagraph.model.dag import Dag

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
+from htagraph.algorithms.codes import gather
 from htagraph.algorithms.removals import retime_without
 from htagraph.algorithms.retime import DROPPED
 from htagraph.model.arrays import I32, I64

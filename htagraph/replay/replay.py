@@ -17,17 +17,15 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import ranges
+from htagraph.algorithms.codes import ranges
 from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
-from htagraph.model.arrays import I8, I32, I64, Bools
+from htagraph.model.arrays import I8, I32, I64, Bools, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
-from htagraph.replay.latent_waits import latent_waits
-from htagraph.replay.own_times import held_calls, own_times
+from htagraph.replay.latent_waits import held_calls, latent_waits, own_times
 
 Found = TypeVar("Found")
 

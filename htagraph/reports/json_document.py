@@ -76,8 +76,8 @@ import pandas as pd
 
 from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
-from htagraph.explain.replay_time import replay_time
-from htagraph.findings.replays import replay_bound
+from htagraph.explain.self_time import replay_time
+from htagraph.findings.window_bounds import replay_bound
 from htagraph.job.path import JobPath
 from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary

@@ -19,28 +19,31 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.rows import rows
+from htagraph.algorithms.intervals import rows
 from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto
 from htagraph.model.arrays import I64
 from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
-from htagraph.model.supplement import FIELD, Supplement
-from htagraph.writers.answer_tracks import answer_slices
+from htagraph.model.perfetto_fields import FIELD, Supplement
 from htagraph.writers.output_file import output_file
-from htagraph.writers.path_tracks import DrawnPath, path_slices
+from htagraph.writers.path_tracks import DrawnPath, answer_slices, path_slices
 from htagraph.writers.slice_packets import (
     Arg,
     Flows,
+    Piece,
     Slices,
     Strings,
+    assemble,
     encode_counter,
     encode_slices,
+    message_field,
+    utf8,
+    varint_field,
 )
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
 from htagraph.writers.wait_tracks import wait_slices
-from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 

@@ -32,7 +32,7 @@ from htagraph.model.perfetto_fields import (
     EXPLICIT,
     PROCESS_ORDERING_EXPLICIT,
 )
-from htagraph.writers.wire import utf8, varint
+from htagraph.writers.slice_packets import utf8, varint
 
 _UUIDS_PER_RANK = 1_000_000
 """Range of track ids of each rank."""

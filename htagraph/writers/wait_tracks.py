@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.rows import rows
-from htagraph.model.categories import CRITICAL_PATH
+from htagraph.algorithms.intervals import rows
 from htagraph.model.colors import COLORS, LATE
 from htagraph.model.colors import WAITS as WAITING
 from htagraph.model.kinds import Bound
+from htagraph.model.names import CRITICAL_PATH
 from htagraph.model.units import human_count
 from htagraph.writers.slice_packets import Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks

@@ -14,10 +14,10 @@ from threading import Event
 import pytest
 
 from htagraph import compiled, load, report, run_profile
-from htagraph.agents import loaded as loading
-from htagraph.agents.budget import CHARACTERS_PER_TOKEN, LONGEST_NAME, as_json
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents import target as loading
+from htagraph.agents.documents import CHARACTERS_PER_TOKEN, LONGEST_NAME, as_json
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.agents.tools import WhatIfTool
 from htagraph.demo_traces import demo_trace
 from htagraph.replay.change_options import ChangeOptions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.chance import log_chance
+from htagraph.compiler.recurrences import log_chance
 
 
 @given(n=st.integers(1, 30), matched=st.integers(0, 30), share=st.floats(0.01, 0.99))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.folding import folded
+from htagraph.writers.path_outline import folded
 
 
 def _parents(text: str, longest: int = 8) -> list[int]:

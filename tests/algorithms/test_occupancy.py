@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from htagraph.algorithms.occupancy import Limit, residency
+from htagraph.lookup.launch_geometry import Limit, residency
 from htagraph.model.devices import DeviceProperties
 from tests.queries.gridded import FOUR_SMS
 

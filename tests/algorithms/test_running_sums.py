@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.running_sums import RunningSums
+from htagraph.lookup.sm_activity import RunningSums
 
 _END = 30
 _intervals = st.lists(

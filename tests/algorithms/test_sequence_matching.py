@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.sequence_matching import Timed, align, likely_offsets
+from htagraph.algorithms.sequences import Timed, align, likely_offsets
 
 MS = 1_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htagraph.algorithms.tiling import check_tiling
+from htagraph.algorithms.intervals import check_tiling
 from htagraph.errors import GraphError
 
 

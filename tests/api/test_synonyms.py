@@ -7,8 +7,8 @@ from threading import Event
 import pytest
 
 from htagraph import demo_trace, load
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.agents.tools import TOOLS
 from htagraph.cli.main import VERBS, main
 from htagraph.errors import QueryError

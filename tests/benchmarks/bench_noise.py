@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 import htagraph as hg
 from htagraph.algorithms.welch import Sample
-from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
-from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_diff import RunDiff, noise_ns
 from htagraph.comparison.run_profile import Kind, RunProfile
 from htagraph.comparison.samples import Samples, done_steps, graph_samples, sample_frame
 from htagraph.graph import TraceGraph

@@ -10,7 +10,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.algorithms.welch import Sample
-from htagraph.comparison.drift import (
+from htagraph.comparison.causes import (
     Alike,
     all_alike,
     has_same_calls,

@@ -15,7 +15,7 @@ from torch.profiler import record_function
 import htagraph as hg
 from htagraph.algorithms.ancestors import nearest
 from htagraph.graph import TraceGraph
-from htagraph.lookup.operator_work import call_of, operator_work
+from htagraph.lookup.operator_roofs import call_of, operator_work
 from htagraph.model.dag import Dag
 from htagraph.operators.work import registered
 from tests.gpu.machine import Machine

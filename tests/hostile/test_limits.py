@@ -8,10 +8,10 @@ from pathlib import Path
 from htagraph.comparison import run_profile
 from htagraph.compiler.structure import MAX_STREAMS
 from htagraph.job import job, rehearsal
+from htagraph.job.delay_costs import MOST_COMPARED
 from htagraph.job.kept_steps import MOST_COLLECTIVES
-from htagraph.job.wait_comparisons import MOST_COMPARED
 from htagraph.model.recording import MAX_RANKS
-from htagraph.readers.kineto.byte_stream import MAX_RATIO
+from htagraph.readers.byte_stream import MAX_RATIO
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.trace_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE

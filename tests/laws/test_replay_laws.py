@@ -20,9 +20,9 @@ from htagraph.model.window import Window
 from htagraph.questions import QUESTIONS
 from htagraph.replay.changes import Change, Remove, Scale
 from htagraph.replay.device_changes import Overlap
-from htagraph.replay.event_groups import EventGroup
+from htagraph.replay.draft import EventGroup
+from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.replay.retimed import retimed
 from tests.laws.test_path_laws import any_events
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

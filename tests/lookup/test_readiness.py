@@ -6,7 +6,7 @@ import numpy as np
 
 from htagraph.compiler.passes import compile_events
 from htagraph.graph import TraceGraph
-from htagraph.lookup.readiness import readiness
+from htagraph.lookup.collectives import readiness
 from tests.job.simulated import MACHINE, meet
 from tests.synth.program import (
     Action,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.idle_intervals import idle_intervals
+from htagraph.queries.idle import idle_intervals
 from htagraph.synth import timeline
 from htagraph.trace import Trace
 

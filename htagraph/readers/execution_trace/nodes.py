@@ -15,7 +15,7 @@ import numpy as np
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.arrays import I64, Bools
-from htagraph.readers.content import content_of
+from htagraph.readers.byte_stream import content_of
 from htagraph.readers.kineto.header import decoded
 
 TEXTS = ("op_schema", "input_shapes", "input_types", "output_shapes", "output_types")

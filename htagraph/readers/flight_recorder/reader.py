@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from htagraph.errors import TraceFormatError, TraceLimitError
-from htagraph.readers.content import content_of
+from htagraph.readers.byte_stream import content_of
 from htagraph.readers.flight_recorder.plain_pickle import plain_data
-from htagraph.readers.other_formats import FLIGHT_RECORDER, other_format
-from htagraph.readers.rank_paths import rank_in_name
-from htagraph.readers.storage import files_within, is_folder, is_remote, path_of, url_of
+from htagraph.readers.formats import FLIGHT_RECORDER, other_format
+from htagraph.readers.storage import (
+    files_within,
+    is_folder,
+    is_remote,
+    path_of,
+    rank_in_name,
+    url_of,
+)
 
 _NUMBER_IN_NAME = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|bin|gz))*$")
 """The rank at the end of a name, as ``nccl_trace_rank_3`` or a prefix of the user's."""

@@ -69,6 +69,6 @@ def _decoded(raw: bytes) -> object:
     try:
         return decoded(raw)
     except ValueError:
-        from htagraph.readers.kineto.value_repair import repaired_text  # noqa: PLC0415  rarely needed
+        from htagraph.readers.kineto.worker import repaired_text  # noqa: PLC0415  rarely needed
 
         return decoded(repaired_text(raw))

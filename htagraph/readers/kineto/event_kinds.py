@@ -10,10 +10,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from htagraph.model.arrays import I8, I32, U8
-from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import CRITICAL_PATH, FORWARD_BACKWARD, PROFILER_STEP
 from htagraph.model.recording import STACKS
-from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.symbols import SymbolTable
 
 LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")

@@ -23,9 +23,9 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, DEVICE_KINDS, EventKind
 from htagraph.model.progress import BYTES, report_progress
 from htagraph.model.recording import OUTSIDE, STACKS, Recording
+from htagraph.readers.defects import Defect
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.compiled.lexer import PADDING
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import Piece
@@ -39,9 +39,8 @@ from htagraph.readers.kineto.reader import (
     scanned,
     times_in_file,
 )
-from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.seek_points import PointedStream, SeekPoints, TextReader
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import Part, Worker
 from htagraph.readers.repair_log import RepairLog
 
 _DEVICES_AND_CALLS = frozenset(

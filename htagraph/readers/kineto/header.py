@@ -12,9 +12,9 @@ import msgspec
 
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.recording import MAX_RANKS
-from htagraph.readers.kineto.defects import Defect
-from htagraph.readers.rank_paths import rank_in_name
+from htagraph.readers.defects import Defect
 from htagraph.readers.repair_log import RepairLog
+from htagraph.readers.storage import rank_in_name
 
 MAX_TIME_NS = (1 << 62) - 1
 """Largest absolute time of a trace, 146 years: sums of two such times fit in int64."""

@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import I32, I64
 from htagraph.model.recording import OUTSIDE
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
-from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Part, added
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import ROW_FIELDS, Part, Worker, added
 from htagraph.readers.repair_log import merge_counts, new_counts
 
 Id = int | str

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htagraph.model.arrays import U8
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.byte_stream import ByteStream
 from htagraph.readers.kineto.compiled.lexer import PADDING, last_boundary
 
 BLOCK = 1 << 21

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Recording
+from htagraph.readers.byte_stream import ByteStream
+from htagraph.readers.defects import Defect
 from htagraph.readers.event_filter import EventFilter
-from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.cleaning import cleaned
 from htagraph.readers.kineto.compiled.scanner import (
     KEEP,
@@ -21,11 +22,9 @@ from htagraph.readers.kineto.compiled.scanner import (
     Rules,
     new_rules,
 )
-from htagraph.readers.kineto.counter_samples import counter_samples
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_args import ArgsIndex
 from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS, is_plain
-from htagraph.readers.kineto.event_table import event_table
+from htagraph.readers.kineto.event_table import counter_samples, event_table
 from htagraph.readers.kineto.header import (
     MAX_TIME_NS,
     base_time_of,
@@ -37,10 +36,9 @@ from htagraph.readers.kineto.header import (
 )
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import PieceStream
-from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints
 from htagraph.readers.kineto.trace_document import Document
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import Part, Worker
 from htagraph.readers.repair_log import RepairLog
 
 _THREADS = 2

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from htagraph.model.recording import Repair
+from htagraph.readers.byte_stream import ByteStream
+from htagraph.readers.defects import Defect
 from htagraph.readers.event_filter import EventFilter
-from htagraph.readers.kineto.byte_stream import ByteStream
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.reader import EVERYTHING, scanned
 from htagraph.readers.repair_log import RepairLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from htagraph.readers.kineto.scanned_parts import Part
+    from htagraph.readers.kineto.worker import Part
 
 _OF_TIMES = (
     Defect.NUMBER_AS_TEXT,

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.arrays import I64
-from htagraph.readers.kineto.byte_stream import GZIP_MAGIC, ByteStream
+from htagraph.readers.byte_stream import GZIP_MAGIC, ByteStream
 from htagraph.readers.kineto.compiled.deflate import (
     BROKEN,
     ENDED,

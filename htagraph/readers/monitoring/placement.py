@@ -13,14 +13,13 @@ import pandas as pd
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.arrays import I64
-from htagraph.model.clock_names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.events import EventTable
+from htagraph.model.names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.recording import Attachment, Recording, Repair
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.content import first_bytes, text_lines
-from htagraph.readers.monitoring.log_files import Log, instrument_of, read_log
-from htagraph.readers.monitoring.metric_fields import mean_over_ns
+from htagraph.readers.byte_stream import first_bytes, text_lines
+from htagraph.readers.monitoring.log_files import Log, instrument_of, mean_over_ns, read_log
 from htagraph.readers.monitoring.timestamps import FIRST_NS, LAST_NS, zone_of
 
 _HEAD_BYTES = 16_384

@@ -10,10 +10,16 @@ from typing import Any
 
 from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
-from htagraph.readers.nsys.export import NUMBERED_TEXTS, TIDS, Export, Process, opened
-from htagraph.readers.nsys.numbered_names import named
-from htagraph.readers.nsys.reports import refuse_report
-from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.readers.nsys.export import (
+    NUMBERED_TEXTS,
+    TIDS,
+    Export,
+    Process,
+    opened,
+    refuse_report,
+)
+from htagraph.readers.nsys.table_rows import named
+from htagraph.readers.storage import file_of, rank_in_name
 
 _HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _MAX_DEVICE = (1 << 31) - 1

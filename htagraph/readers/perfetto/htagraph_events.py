@@ -20,8 +20,8 @@ from htagraph.model.events import (
     SparseColumn,
 )
 from htagraph.model.kinds import EventKind
+from htagraph.model.perfetto_fields import COMPUTED, FIELD, Supplement
 from htagraph.model.samples import SampleTable, Series
-from htagraph.model.supplement import COMPUTED, FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_kinds import event_kinds

@@ -14,9 +14,7 @@ import pandas as pd
 from htagraph.model.columns import heading, quantity
 from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.schema import Quantity, Schema
-from htagraph.reports.page.commands import command_html
-from htagraph.reports.page.legend import mark
-from htagraph.reports.page.texts import Texts
+from htagraph.reports.page.parts import Texts, command_html, mark
 from htagraph.writers.cells import cell_text
 
 _OPEN_ROWS, KEPT_ROWS = 8, 100

@@ -19,8 +19,7 @@ from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
 from htagraph.model.schema import Schema
 from htagraph.model.window import Window
-from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.thinning import Blocks
+from htagraph.reports.plots.drawing import Blocks, Drawing
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.event_values import Event, integer_text, read_value, time_at
 from htagraph.readers.kineto.compiled.interning import Interned, intern
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
@@ -23,7 +24,6 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 
 U8 = npt.NDArray[np.uint8]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model import perfetto_fields
 from htagraph.model import perfetto_fields as proto
-from htagraph.model import supplement
-from htagraph.model.supplement import FIELD
+from htagraph.model.perfetto_fields import FIELD
 from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 from htagraph.readers.perfetto import scan
@@ -438,4 +438,4 @@ def _fill(buf: U8, out: Room, counts: I64, fills: bool) -> None:
         i = stop
 
 
-fill = compiled(_fill, (scan.__file__, supplement.__file__, proto.__file__))
+fill = compiled(_fill, (scan.__file__, perfetto_fields.__file__, proto.__file__))
