@@ -84,7 +84,7 @@ def test_a_question_is_a_method_with_the_same_options(name):
             "htagraph/questions.py"
         )
         assert _options(getattr(asked, name)) == _options(question_of(name)), (
-            f"options of {asked.__name__}.{name} differ from those of its function in htagraph/queries"
+            f"options of {asked.__name__}.{name} differ from those in htagraph/queries"
         )
 
 
