@@ -29,16 +29,11 @@ _Made = TypeVar("_Made")
 
 
 class Entry(NamedTuple):
-    """What is kept of files: arrays, under a name that all who know the files can compute.
-
-    Parameters
-    ----------
-    key : str
-        What it is made of, and by what. The entry is sealed with it, so that one that was renamed
-        is none.
-    """
+    """What is kept of files: arrays, under a name that all who know the files can compute."""
 
     folder: Path
+    # What it is made of, and by what. The entry is sealed with it, so that one that was renamed is
+    # none.
     key: str
 
     @property
@@ -58,13 +53,7 @@ class Entry(NamedTuple):
             return None
 
     def write(self, arrays: Arrays) -> None:
-        """Keep arrays.
-
-        Raises
-        ------
-        OutputError
-            If it cannot be written.
-        """
+        """Keep arrays."""
         from htagraph.writers.graph_file import write_arrays  # noqa: PLC0415  only where kept
 
         new_folder(self.folder, hint="choose another cache.")

@@ -35,22 +35,14 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How a trace is read and compiled.
-
-    Parameters
-    ----------
-    stacks : bool, optional
-        Load Python stacks, too. None: if the file is small, or untraced code is the
-        largest part of its critical path.
-    infer : bool
-        Infer waits that were not recorded.
-    data_loading : tuple of str
-        As of `Trace.compile`.
-    """
+    """How a trace is read and compiled."""
 
     class_rules: tuple[ClassRule, ...] = ()
+    # Load Python stacks, too. None: if the file is small, or untraced code is the largest part of
+    # its critical path.
     stacks: bool | None = False
-    infer: bool = True
+    infer: bool = True  # Infer waits that were not recorded
+    # As of `Trace.compile`
     data_loading: tuple[str, ...] = field(default_factory=data_loading_names)
 
     def made(self, path: str | Path, beside: Sequence[Path] = ()) -> Compiled:

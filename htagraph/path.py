@@ -443,17 +443,9 @@ def write_path_trace(
 ) -> Path:
     """Write a trace with its critical path on top; of several runs, the named one.
 
-    Parameters
-    ----------
-    findings, tracks, edges
-        As `CriticalPath.to_perfetto` takes them.
-    run, place, origin_ns, taken
-        As `write_pftrace` takes them: files of several runs can be concatenated.
-
-    Returns
-    -------
-    Path
-        The file.
+    `findings`, `tracks`, `edges`: as `CriticalPath.to_perfetto` takes them. `run`, `place`,
+    `origin_ns`, `taken`: as `write_pftrace` takes them: files of several runs can be concatenated.
+    The file.
     """
     from htagraph.explain.counter_tracks import (  # noqa: PLC0415  deferred
         counter_tracks,
@@ -489,17 +481,7 @@ def write_path_trace(
 def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Sequence[int]) -> Path:
     """Write several runs into one trace, each named, with a critical path of its own.
 
-    Parameters
-    ----------
-    runs : mapping of str to CriticalPath
-        By name, the first on top.
-    origins : sequence of int, unit=ns
-        Time of each run that is 0 in the file.
-
-    Returns
-    -------
-    Path
-        The file.
+    `runs`: by name, the first on top. `origins`: time of each run that is 0 in the file. The file.
     """
     from htagraph.writers.output_file import write_joined  # noqa: PLC0415  deferred: few need it
 

@@ -90,13 +90,7 @@ def unknown_question(asked: str, known: Iterable[str]) -> QueryError:
 
 
 def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
-    """Check options of a question against the signature of its method.
-
-    Raises
-    ------
-    QueryError
-        If an option or its value is unknown.
-    """
+    """Check options of a question against the signature of its method."""
     method = getattr(asked, question)
     parameters = signature(method, eval_str=True).parameters.values() if callable(method) else ()
     takes = {one.name: one.annotation for one in parameters if one.kind is one.KEYWORD_ONLY}

@@ -114,31 +114,19 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class _Part:
-    """What is kept of a part.
+    """What is kept of a part."""
 
-    Parameters
-    ----------
-    labels : DataFrame
-        Its attributed time, summed by `_TEXTS`: ``dur_ns``, ``n``, ``longest_ns``, ``start_ns`` of
-        the longest.
-    sums : mapping of str to mapping of str to (int, int)
-        Of the path by each of `_SUMS`: time, and number of segments.
-    entered : _Place, optional
-        Where the part before ends.
-    begins : bool
-        The window begins here: nothing of the parts before is in it.
-    n_warm_up : int
-        Steps that are left out at first, as far as this part shows; -1 if what is judged are no
-        steps.
-    """
-
+    # Its attributed time, summed by `_TEXTS`: ``dur_ns``, ``n``, ``longest_ns``, ``start_ns`` of
+    # the longest
     labels: pd.DataFrame
+    # Of the path by each of `_SUMS`: time, and number of segments
     sums: Mapping[str, Mapping[str, tuple[int, int]]]
-    entered: _Place | None
+    entered: _Place | None  # Where the part before ends
     dur_ns: int
     damage: tuple[Damage, ...]
     start_ns: int
-    begins: bool
+    begins: bool  # The window begins here: nothing of the parts before is in it
+    # Steps that are left out at first, as far as this part shows; -1 if what is judged are no steps
     n_warm_up: int
 
     @property
@@ -296,13 +284,7 @@ def stepwise_verdict(
 
 
 def _size_for(free: int) -> int:
-    """Text of a part by the memory that is free; in halves, so that it is the same next time.
-
-    Examples
-    --------
-    >>> [_size_for(free << 30) >> 20 for free in (16, 2, 1)]
-    [256, 256, 128]
-    """
+    """Text of a part by the memory that is free; in halves, so that it is the same next time."""
     size = PART_BYTES
     while 8 * size > free and size > 1 << 20:
         size //= 2

@@ -89,13 +89,7 @@ class Target(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Target:
-        """Target as the table writes it.
-
-        Examples
-        --------
-        >>> Target.of("kernel_breakdown by=module")
-        Target(name='kernel_breakdown', options=(('by', 'module'),))
-        """
+        """Target as the table writes it."""
         name, *options = text.split()
         pairs = (option.partition("=") for option in options)
         return cls(name, tuple((key, value) for key, _, value in pairs))
@@ -106,25 +100,13 @@ class Target(NamedTuple):
         return self.name in VERBS_OF_ANSWERS
 
     def command(self, where: str) -> str:
-        """The command that answers.
-
-        Examples
-        --------
-        >>> Target.of("roofline by=module").command("FILE")
-        'htagraph ask roofline FILE -o by=module'
-        """
+        """The command that answers."""
         asked = [] if self.is_verb else ["ask"]
         options = chain.from_iterable(("-o", f"{key}={value}") for key, value in self.options)
         return " ".join(["htagraph", *asked, self.name, where, *options])
 
     def call(self) -> str:
-        """The call of a tool that answers an agent.
-
-        Examples
-        --------
-        >>> Target.of("roofline by=module").call(), Target.of("what-if").call()
-        ("ask question='roofline' options={'by': 'module'}", 'what_if')
-        """
+        """The call of a tool that answers an agent."""
         if self.is_verb:
             return VERBS_OF_ANSWERS[self.name]
         return f"ask question={self.name!r}" + (
@@ -144,17 +126,7 @@ def _words(text: str) -> frozenset[str]:
 def targets_of(asked: str, known: Iterable[str]) -> list[Target]:
     """What to ask instead of something that is no question; empty if nothing is near.
 
-    Parameters
-    ----------
-    asked : str
-        A word, or some.
-    known : iterable of str
-        Names of questions, for what was only mistyped.
-
-    Examples
-    --------
-    >>> [target.name for target in targets_of("GPU utilization", ())]
-    ['utilization', 'device_activity']
+    `asked`: a word, or some. `known`: names of questions, for what was only mistyped.
     """
     words = _words(asked)
     rows = [(_words(key), row) for keys, row in SYNONYMS.items() for key in keys.split(", ")]

@@ -48,30 +48,14 @@ may gain."""
 
 @dataclass(frozen=True)
 class Part:
-    """A list in an answer, cut where the answer is full.
+    """A list in an answer, cut where the answer is full."""
 
-    Parameters
-    ----------
-    name : str
-        Its key.
-    items : iterable
-        Plain values, the most important first.
-    n_all : int
-        Number of items, with those that `offset` skips and a limit leaves out.
-    how : str
-        How to get the rest.
-    columns : tuple of str, default=()
-        Of a table, whose items are rows.
-    offset : int
-        Items skipped at the start.
-    """
-
-    name: str
-    items: Iterable[Any]
-    n_all: int
-    how: str = ""
-    columns: tuple[str, ...] = ()
-    offset: int = 0
+    name: str  # Its key
+    items: Iterable[Any]  # Plain values, the most important first
+    n_all: int  # Number of items, with those that `offset` skips and a limit leaves out
+    how: str = ""  # How to get the rest
+    columns: tuple[str, ...] = ()  # Of a table, whose items are rows
+    offset: int = 0  # Items skipped at the start
 
     def of(self, items: list[Any]) -> Any:  # noqa: ANN401  a list, or a table
         """The part with some items."""
@@ -96,12 +80,6 @@ def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> d
 
     The head is always included. The first parts take what they need, later ones the rest.
     ``left_out`` names for each part what is missing, and how to get it.
-
-    Examples
-    --------
-    >>> rows = Part("rows", ["a" * 500, "b" * 500, "c" * 500], 3, "offset={next}.")
-    >>> fitted({}, [rows], 300)["left_out"]
-    {'rows': '1 of 3 left out: offset=2.'}
     """
     parts = [part for part in parts if part.rest(0)]
     # Reserved for the entries of left_out; a part that fits frees its own.
@@ -138,15 +116,7 @@ def _fitting(part: Part, room: int) -> tuple[list[Any], int]:
 def plain(value: Any, *, longest: int | None = LONGEST_NAME) -> Any:  # noqa: ANN401  any value
     r"""A value for JSON: no NaN or infinity, and texts without control characters.
 
-    Parameters
-    ----------
-    longest : int, optional
-        Characters, beyond which a text loses its middle; None for no limit.
-
-    Examples
-    --------
-    >>> plain({"share": float("nan"), "dur_ns": np.int64(5), "name": "a\x1b[2Jb"})
-    {'share': None, 'dur_ns': 5, 'name': 'a␛[2Jb'}
+    `longest`: characters, beyond which a text loses its middle; None for no limit.
     """
     if isinstance(value, Mapping):
         return {str(key): plain(one, longest=longest) for key, one in value.items()}
@@ -182,17 +152,7 @@ def rows_part(
 ) -> Part:
     """A table, cut where the answer is full.
 
-    Parameters
-    ----------
-    offset, limit : int
-        Rows to skip, and rows at most.
-    longest : int, optional
-        As of `plain`.
-
-    Examples
-    --------
-    >>> list(rows_part("kernels", pd.DataFrame({"name": ["mm"], "dur_ns": [5]}), "").items)
-    [['mm', 5]]
+    `offset`, `limit`: rows to skip, and rows at most. `longest`: as of `plain`.
     """
     most = min(limit or MOST_TOKENS, MOST_TOKENS)  # a row takes a token at least
     shown = frame.iloc[offset : offset + most]

@@ -60,10 +60,7 @@ class AbandonedError(Exception):
 class Desk:
     """Answers calls of tools.
 
-    Parameters
-    ----------
-    root : Root
-        The folder whose files may be read.
+    `root`: the folder whose files may be read.
     """
 
     def __init__(self, root: Root) -> None:
@@ -81,17 +78,8 @@ class Desk:
     ) -> tuple[str, bool]:
         """The answer to a call as text, and whether it is an error.
 
-        Parameters
-        ----------
-        arguments : mapping
-            As the client sends them.
-        abandoned : Event
-            Set when the call is cancelled. The work then ends at its next stage.
-
-        Returns
-        -------
-        (str, bool)
-            JSON, or an error of one line.
+        `arguments`: as the client sends them. `abandoned`: set when the call is cancelled. The work
+        then ends at its next stage. JSON, or an error of one line.
         """
 
         def hear(progress: Progress) -> None:
@@ -146,10 +134,7 @@ _REPORTS_EVERY_S = 0.25
 def serve(root: Path) -> None:
     """Answer a client until it closes standard input.
 
-    Parameters
-    ----------
-    root : Path
-        The folder whose files may be read.
+    `root`: the folder whose files may be read.
     """
     logging.getLogger("mcp").setLevel(logging.WARNING)
     desk = Desk(Root.of(root))

@@ -35,21 +35,9 @@ from htagraph.trace import Trace
 
 @dataclass(frozen=True)
 class Root:
-    """The folder whose files may be read.
+    """The folder whose files may be read."""
 
-    Parameters
-    ----------
-    folder : Path
-        Absolute, without links.
-
-    Examples
-    --------
-    >>> Root.of("/srv/traces").inside("../../etc/passwd")
-    Traceback (most recent call last):
-    htagraph.errors.QueryError: ../../etc/passwd is outside of /srv/traces, ...
-    """
-
-    folder: Path
+    folder: Path  # Absolute, without links
 
     @classmethod
     def of(cls, folder: str | Path) -> Root:
@@ -57,13 +45,7 @@ class Root:
         return cls(Path(folder).resolve())
 
     def inside(self, name: str) -> Path:
-        """The file or folder that a client names, without links.
-
-        Raises
-        ------
-        QueryError
-            If it lies outside, whether it exists or not.
-        """
+        """The file or folder that a client names, without links."""
         try:
             path = (self.folder / name).resolve()
         except (OSError, RuntimeError, ValueError):  # links in a circle, a null byte
@@ -76,15 +58,7 @@ class Root:
         return path
 
     def existing(self, name: str) -> Path:
-        """The existing file or folder that a client names.
-
-        Raises
-        ------
-        QueryError
-            If it lies outside.
-        TraceNotFoundError
-            If there is no such file or folder.
-        """
+        """The existing file or folder that a client names."""
         path = self.inside(name)
         if not file_of(path).exists():
             raise TraceNotFoundError("no such file or folder.", path=name, hint=self._hint)
@@ -106,10 +80,7 @@ class Root:
     def captures(self, folder: Path) -> tuple[pd.DataFrame, list[str]]:
         """The captures in a folder, and a note on links in it that lead outside.
 
-        Returns
-        -------
-        DataFrame, schema `frames.CAPTURES`
-            Without those links.
+        Without those links.
         """
         found = find_traces(folder)
         inside = [path for path in found if self.holds(path)]
@@ -120,15 +91,7 @@ class Root:
         return discover(inside), [note] if n_outside else []
 
     def capture(self, folder: Path, capture: CaptureName) -> tuple[list[Path], list[str]]:
-        """The files of one capture in a folder, and notes on the choice.
-
-        Raises
-        ------
-        CaptureNotChosenError
-            If the captures are of unrelated runs, or overlap.
-        QueryError
-            If there is no such capture.
-        """
+        """The files of one capture in a folder, and notes on the choice."""
         captures, notes = self.captures(folder)
         paths, note = choose_capture(captures, self.shown(folder), capture)
         return paths, [*notes, *([note] if note else [])]
@@ -142,24 +105,12 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A trace with its graph, or a job.
+    """A trace with its graph, or a job."""
 
-    Parameters
-    ----------
-    run : TraceGraph or Job
-        The whole of it.
-    n_events : int
-        Of all ranks.
-    trace : Trace, optional
-        None of a job.
-    notes : tuple of str
-        Warnings of its loading.
-    """
-
-    run: TraceGraph | Job
-    n_events: int
-    trace: Trace | None = None
-    notes: tuple[str, ...] = ()
+    run: TraceGraph | Job  # The whole of it
+    n_events: int  # Of all ranks
+    trace: Trace | None = None  # None of a job
+    notes: tuple[str, ...] = ()  # Warnings of its loading
     _summaries: dict[Hashable, Any] = field(default_factory=dict)
 
     def summary(self, window: Hashable, make: Callable[[], Value]) -> Value:
@@ -237,25 +188,13 @@ class Session:
 
 @dataclass(frozen=True)
 class Target:
-    """A trace, or the ranks in a folder, in a window.
-
-    Parameters
-    ----------
-    name : str
-        The path as the client wrote it.
-    window : str, default=""
-        As `find_window` reads it; empty for what is best.
-    times : (int, int), optional, unit=ns
-        Of a trace, the window by its times.
-    capture : int, default=0
-        Of a folder with several captures, which one; 0 for the latest complete one.
-    """
+    """A trace, or the ranks in a folder, in a window."""
 
     session: Session
-    name: str
-    window: str = ""
-    times: tuple[int, int] | None = None
-    capture: int = 0
+    name: str  # The path as the client wrote it
+    window: str = ""  # As `find_window` reads it; empty for what is best
+    times: tuple[int, int] | None = None  # In ns. Of a trace, the window by its times.
+    capture: int = 0  # Of a folder with several captures, which one; 0 for the latest complete one
 
     @cached_property
     def path(self) -> Path:

@@ -108,15 +108,7 @@ def _sum_up(parent: Parents, order: I32, value: I64) -> None:
 def parents_first(parent: Parents, events: Rows) -> I32:
     """Events and all their ancestors, each once, parents before children.
 
-    Parameters
-    ----------
-    parent, events : ndarray of int
-        -1 for none.
-
-    Examples
-    --------
-    >>> parents_first(np.array([-1, 0, 1, 0, -1]), np.array([2, 3, -1])).tolist()
-    [0, 1, 2, 3]
+    `parent`, `events`: -1 for none.
     """
     n = len(parent)
     order, stack = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
@@ -125,27 +117,14 @@ def parents_first(parent: Parents, events: Rows) -> I32:
 
 
 def depths(parent: Parents, events: I64) -> I64:
-    """Number of ancestors of each event, itself included; 0 for -1.
-
-    Examples
-    --------
-    >>> depths(np.array([-1, 0, 1, 0, -1]), np.array([2, 3, -1, 4])).tolist()
-    [3, 2, 0, 1]
-    """
+    """Number of ancestors of each event, itself included; 0 for -1."""
     depth = np.zeros(len(parent) + 1, dtype=np.int64)  # the last is for -1
     _depths(parent, parents_first(parent, events), depth)
     return depth[events]
 
 
 def nearest(parent: Parents, events: Rows, holds: Bools) -> Rows:
-    """Each event or its nearest ancestor for which something holds, -1 for none.
-
-    Examples
-    --------
-    >>> holds = np.array([True, True, False, False])
-    >>> nearest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
-    [1, -1, -1]
-    """
+    """Each event or its nearest ancestor for which something holds, -1 for none."""
     out = np.full(len(events), -1, dtype=events.dtype)
     if holds.any():
         known = np.full(len(parent), -2, dtype=np.int32)
@@ -154,14 +133,7 @@ def nearest(parent: Parents, events: Rows, holds: Bools) -> Rows:
 
 
 def highest(parent: Parents, events: I64, holds: Bools) -> I64:
-    """Each event or its highest ancestor for which something holds, -1 for none.
-
-    Examples
-    --------
-    >>> holds = np.array([True, True, False, False])
-    >>> highest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
-    [0, -1, -1]
-    """
+    """Each event or its highest ancestor for which something holds, -1 for none."""
     if not holds.any():
         return np.full(len(events), -1)
     found = np.full(len(parent) + 1, -1, dtype=np.int64)  # the last is for -1
@@ -173,14 +145,6 @@ def sums_under(parent: Parents, code: Rows, values: I64, n_codes: int) -> I64:
     """Sum of the values at and under the events of each code; a value counts once for a code.
 
     Parent, code and value are of each event, -1 for no parent or code.
-
-    Examples
-    --------
-    Event 2 lies under 0 and 1, which have the same code.
-
-    >>> parent, code = np.array([-1, 0, 1]), np.array([0, 0, 1])
-    >>> sums_under(parent, code, np.array([0, 3, 5]), 2).tolist()
-    [8, 5]
     """
     order = parents_first(parent, np.flatnonzero(values))
     child, sibling = (np.full(len(parent), -1, dtype=np.int32) for _ in range(2))

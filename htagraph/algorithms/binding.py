@@ -57,24 +57,10 @@ def _bind(
 def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> I32:
     """Binding edge of every node, -1 where no edge leads.
 
-    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail.
-
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n_edges,), dtype=int32
-    kind : ndarray of shape (n_edges,), dtype=int8
-    lag : ndarray of shape (n_edges,), dtype=int64, unit=ns
-        ``node_ts[tail] + lag <= node_ts[head]``.
-    node_ts : ndarray of shape (n_nodes,), dtype=int64
-    tiebreak : ndarray of shape (n_nodes,) or (n_nodes / 2,), dtype=int64
-        Of nodes, or of events, which have two nodes each.
-
-    Examples
-    --------
-    >>> tail, head = np.array([0, 1], np.int32), np.array([2, 2], np.int32)
-    >>> ts = np.array([0, 4, 10])
-    >>> bind(tail, head, np.zeros(2, np.int8), np.array([7, 1]), ts, ts).tolist()
-    [-1, -1, 0]
+    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail. `tail`,
+    `head` of shape (n_edges,). `kind` of shape (n_edges,). `lag` of shape (n_edges,):
+    ``node_ts[tail] + lag <= node_ts[head]``. `node_ts` of shape (n_nodes,). `tiebreak` of shape
+    (n_nodes,): of nodes, or of events, which have two nodes each.
     """
     binding = np.full(len(node_ts), -1, dtype=np.int32)
     shift = int(len(tiebreak) < len(node_ts))
@@ -130,28 +116,10 @@ def topological_order(
     """Nodes in a topological order, and the edges that contradict every such order.
 
     Time orders all edges but those that take no time; these are ordered by depth (Kahn, 1962).
-
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n_edges,), dtype=int32
-        Edges forward in time: ``node_ts[tail] <= node_ts[head]``.
-    node_ts : ndarray of shape (n_nodes,), dtype=int64
-    is_node : ndarray of shape (n_nodes,), dtype=bool, optional
-        Nodes to be ordered; all by default.
-
-    Returns
-    -------
-    order : ndarray of shape (k,), dtype=int32
-    cyclic : ndarray of shape (n_edges,), dtype=bool
-        Edges into a node that lies on, or behind, a cycle of edges that take no time; all False in
-        a sound graph.
-
-    Examples
-    --------
-    >>> tail, head, times = np.array([2], np.int32), np.array([0], np.int32), np.array([5, 1, 5])
-    >>> order, cyclic = topological_order(tail, head, times)
-    >>> order.tolist(), cyclic.tolist()
-    ([1, 2, 0], [False])
+    `tail`, `head` of shape (n_edges,): edges forward in time: ``node_ts[tail] <= node_ts[head]``.
+    `node_ts` of shape (n_nodes,). `is_node` of shape (n_nodes,): nodes to be ordered; all by
+    default. `order` of shape (k,). `cyclic` of shape (n_edges,): edges into a node that lies on, or
+    behind, a cycle of edges that take no time; all False in a sound graph.
     """
     by_time = np.argsort(node_ts, kind="stable")
     cyclic = np.zeros(len(tail), dtype=bool)
@@ -194,20 +162,11 @@ overlap; only very many streams exceed it. A limit of memory, not of the answer.
 
 
 class Walks(NamedTuple):
-    """Edges of several walks.
+    """Edges of several walks."""
 
-    Parameters
-    ----------
-    walk : ndarray of shape (n,), dtype=int64
-        Number of the walk that each edge belongs to; walk by walk, latest edge first.
-    edge : ndarray of shape (n,), dtype=int64
-    last : ndarray of shape (n_walks,), dtype=int64
-        Node at which each walk ended.
-    """
-
-    walk: I64
+    walk: I64  # Number of the walk that each edge belongs to; walk by walk, latest edge first
     edge: I64
-    last: I64
+    last: I64  # Of shape (n_walks,). Node at which each walk ended.
 
 
 @compiled
@@ -239,27 +198,9 @@ def _fill(node: I64, length: I64, binding: I32, tail: I32, walks: I64, edges: I6
 def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) -> Walks:
     """Binding edges that lead to each of some nodes, back to a time of its own.
 
-    Each walk ends at the first tail at or before its time.
-
-    Parameters
-    ----------
-    node, until_ns : ndarray of shape (n_walks,), dtype=int64
-    binding : ndarray of shape (n_nodes,), dtype=int32
-        Edge into each node, -1 for none.
-    tail : ndarray of shape (n_edges,), dtype=int32
-    node_ts : ndarray of shape (n_nodes,), dtype=int64
-
-    Raises
-    ------
-    TraceLimitError
-        Beyond `MOST_STEPS` and `MOST_STEPS_PER_EDGE`.
-
-    Examples
-    --------
-    >>> binding, tail = np.array([-1, 0, 1], np.int32), np.array([0, 1], np.int32)
-    >>> found = walks_back(np.array([2, 2]), np.array([0, 5]), binding, tail, np.array([0, 4, 9]))
-    >>> found.walk.tolist(), found.edge.tolist(), found.last.tolist()
-    ([0, 0, 1], [1, 0, 1], [0, 1])
+    Each walk ends at the first tail at or before its time. `node`, `until_ns` of shape (n_walks,).
+    `binding` of shape (n_nodes,): edge into each node, -1 for none. `tail` of shape (n_edges,).
+    `node_ts` of shape (n_nodes,).
     """
     node, until_ns = np.asarray(node, dtype=np.int64), np.asarray(until_ns, dtype=np.int64)
     length, last = walk_lengths(node, until_ns, binding, tail, node_ts)
@@ -291,14 +232,7 @@ def walk_lengths(
 
 
 def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
-    """Binding edges that lead to one node, earliest first.
-
-    Examples
-    --------
-    >>> tail = np.array([0, 1], np.int32)
-    >>> walk_back(2, np.array([-1, 0, 1], np.int32), tail, np.array([0, 4, 9]), until_ns=0).tolist()
-    [0, 1]
-    """
+    """Binding edges that lead to one node, earliest first."""
     length, _ = walk_lengths(np.array([node]), np.array([until_ns]), binding, tail, node_ts)
     edges = np.empty(int(length[0]), dtype=np.int32)
     _fill_backward(node, binding, tail, edges)
@@ -326,17 +260,7 @@ def _origins(order: I32, binding: I32, tail: I32, is_anchor: Bools, out: I32) ->
 def origins(order: I32, binding: I32, tail: I32, is_anchor: Bools) -> I32:
     """Anchor that the walk back from each node meets first, -1 for none; anchors meet themselves.
 
-    Parameters
-    ----------
-    order : ndarray of shape (k,), dtype=int32
-        Nodes in topological order.
-
-    Examples
-    --------
-    >>> binding, tail = np.array([-1, 0, 1], np.int32), np.array([0, 1], np.int32)
-    >>> order, is_anchor = np.arange(3, dtype=np.int32), np.array([False, True, False])
-    >>> origins(order, binding, tail, is_anchor).tolist()
-    [-1, 1, 1]
+    `order` of shape (k,): nodes in topological order.
     """
     out = np.full(len(binding), -1, dtype=np.int32)
     _origins(order, binding, tail, is_anchor, out)

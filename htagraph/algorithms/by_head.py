@@ -45,32 +45,15 @@ class EdgeColumns(NamedTuple):
 
 
 class InOrder(NamedTuple):
-    """Nodes in chains, each with an edge from the one before it: edges that need no columns yet.
+    """Nodes in chains, each with an edge from the one before it: edges that need no columns yet."""
 
-    Parameters
-    ----------
-    node : ndarray of shape (n,), dtype=int32
-        Chain by chain.
-    event : ndarray of shape (n,), dtype=int32
-        Event that the time from each node to the next belongs to, -1 for none.
-    rule : ndarray of shape (n,), dtype=int8
-        Rule of the edge from each node to the next.
-    first : ndarray of shape (n_chains + 1,), dtype=int64
-        Those of a chain are ``first[chain]:first[chain + 1]``.
-    node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
-    kind : int
-        Of all these edges.
-    waits : int
-        Rule of edges without a lag; the lag of others is the time between.
-    """
-
-    node: I32
-    event: I32
-    rule: I8
-    first: I64
-    node_ts_ns: I64
-    kind: int
-    waits: int
+    node: I32  # Chain by chain
+    event: I32  # Event that the time from each node to the next belongs to, -1 for none
+    rule: I8  # Rule of the edge from each node to the next
+    first: I64  # Of shape (n_chains + 1,). Those of a chain are ``first[chain]:first[chain + 1]``.
+    node_ts_ns: I64  # Of shape (n_nodes,)
+    kind: int  # Of all these edges
+    waits: int  # Rule of edges without a lag; the lag of others is the time between
 
 
 @compiled
@@ -148,13 +131,6 @@ def by_head(tables: Sequence[EdgeColumns], chains: InOrder | None = None) -> Edg
     """Edges of several tables by head, then kind, then tail: the order of a graph; stable.
 
     Those of chains come after those of tables.
-
-    Examples
-    --------
-    >>> two = EdgeColumns.empty(2)
-    >>> two.tail[:], two.head[:], two.kind[:] = [0, 1], [7, 3], 0
-    >>> by_head([two]).head.tolist()
-    [3, 7]
     """
     heads = [table.head for table in tables] + ([] if chains is None else [chains.node])
     n_nodes = 1 + max((int(head.max(initial=-1)) for head in heads), default=-1)

@@ -47,13 +47,7 @@ def to_common(
     drift_ppb: npt.ArrayLike,
     origin_ns: npt.ArrayLike,
 ) -> I64:
-    """Times on the common clock, by one `Clock` for all or one for each; order is kept.
-
-    Examples
-    --------
-    >>> to_common([0, 1_000_000], 100, 2_000, 0).tolist()
-    [100, 1000102]
-    """
+    """Times on the common clock, by one `Clock` for all or one for each; order is kept."""
     times = np.asarray(ts_ns, dtype=np.int64)
     drift = np.asarray(drift_ppb, dtype=np.int64)
     since = times - np.asarray(origin_ns, dtype=np.int64)
@@ -84,21 +78,15 @@ class Clock:
 
 @dataclass(frozen=True)
 class ClockFit:
-    """An estimated clock and how sure it is.
-
-    Parameters
-    ----------
-    low_ns, high_ns : int, unit=ns
-        Feasible offsets, if the drift is wrong by at most what goes unnoticed (5 ppm where none
-        was fitted). ``low_ns > high_ns`` if no clock fits; days away on a side without a bound.
-    spread_ns : int, unit=ns
-        Median distance of the ends of a matched collective after alignment.
-    """
+    """An estimated clock and how sure it is."""
 
     clock: Clock
+    # low_ns, high_ns: feasible offsets, if the drift is wrong by at most what goes unnoticed (5 ppm
+    # where none was fitted). ``low_ns > high_ns`` if no clock fits; days away on a side without a
+    # bound.
     low_ns: int
     high_ns: int
-    spread_ns: int
+    spread_ns: int  # Median distance of the ends of a matched collective after alignment
     n_collectives: int
 
     @property
@@ -143,25 +131,11 @@ def fit_clock(
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
     fitted only where it halves the spread of the differences. Both come from collectives that end
-    together; without any, all ends give the offset, and there is no drift.
-
-    Parameters
-    ----------
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Matched collectives on the member's clock, in order.
-    reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The same matched collectives on the reference's clock.
-    waits, is_awaited : ndarray of shape (n,), dtype=bool, optional
-        Whether the member waits for the reference, and the reference for the member; default: both.
-    ends_together : ndarray of shape (n,), dtype=bool, optional
-        Whether members leave the collective together; default: always.
-
-    Examples
-    --------
-    >>> start, end = np.array([0, 100, 200]), np.array([50, 150, 250])
-    >>> fit = fit_clock(start, end, start + 990, end + 1_000)
-    >>> fit.clock.offset_ns, fit.low_ns, fit.high_ns
-    (1000, 940, 1050)
+    together; without any, all ends give the offset, and there is no drift. `start_ns`, `end_ns`:
+    matched collectives on the member's clock, in order. `reference_start_ns`, `reference_end_ns`:
+    the same matched collectives on the reference's clock. `waits`, `is_awaited`: whether the member
+    waits for the reference, and the reference for the member; default: both. `ends_together`:
+    whether members leave the collective together; default: always.
     """
     if not len(start_ns):
         return ClockFit(Clock(), 0, 0, 0, 0)
@@ -222,22 +196,9 @@ def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
     """Shifts of a clock that drifts: one for each busy time, which change only between them.
 
     Busy times share a shift as long as one fits the bounds of all. It is the shift nearest to the
-    one before, the first the one nearest to zero.
-
-    Parameters
-    ----------
-    low_ns, high_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Bounds in each busy time, in order of time; where they contradict, the lower one holds.
-    gap_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Time since the busy time before; a shift drops by no more, so that order is kept.
-
-    Examples
-    --------
-    >>> low, high = np.array([20, 12, 10]), np.array([30, 25, 15])
-    >>> follow(low, high, np.array([0, 100, 100])).tolist()
-    [20, 20, 15]
-    >>> follow(low, high, np.array([0, 100, 2])).tolist()
-    [20, 20, 18]
+    one before, the first the one nearest to zero. `low_ns`, `high_ns`: bounds in each busy time, in
+    order of time; where they contradict, the lower one holds. `gap_ns`: time since the busy time
+    before; a shift drops by no more, so that order is kept.
     """
     shift = np.zeros(len(low_ns), dtype=np.int64)
     _follow(low_ns, high_ns, gap_ns, shift)
@@ -267,25 +228,10 @@ def shared_clock(
 ) -> ClockFit | None:
     """The reference's own clock for a member on the same host, None if collectives forbid it.
 
-    Parameters
-    ----------
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Matched collectives on the member's clock.
-    reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The same matched collectives in common time.
-    waits, is_awaited : ndarray of shape (n,), dtype=bool
-        As for `fit_clock`.
-    clock : Clock
-        Of the reference.
-    within_ns : int, unit=ns
-        By how much the clocks may differ; ends may, too, if that is more than one host allows.
-
-    Examples
-    --------
-    >>> start, end, both = np.array([0, 100]), np.array([50, 150]), np.array([True, True])
-    >>> columns = start, end, start + 10, end
-    >>> shared_clock(*columns, waits=both, is_awaited=both, clock=Clock()).low_ns
-    -40
+    `start_ns`, `end_ns`: matched collectives on the member's clock. `reference_start_ns`,
+    `reference_end_ns`: the same matched collectives in common time. `waits`, `is_awaited`: as for
+    `fit_clock`. `clock`: of the reference. `within_ns`: by how much the clocks may differ; ends
+    may, too, if that is more than one host allows.
     """
     start, end = clock.to_common(start_ns), clock.to_common(end_ns)
     low, high = _bounds(reference_start_ns - end, reference_end_ns - start, waits, is_awaited, 0)

@@ -22,13 +22,7 @@ the speed."""
 def gather(
     values: npt.NDArray[Any], rows: npt.NDArray[np.integer], default: object = -1
 ) -> npt.NDArray[Any]:
-    """Values at some rows, and where the row is negative a default, cast to their type.
-
-    Examples
-    --------
-    >>> gather(np.array([10, 20]), np.array([1, -1, 0])).tolist()
-    [20, -1, 10]
-    """
+    """Values at some rows, and where the row is negative a default, cast to their type."""
     if not len(values):
         return np.full(rows.shape, default, dtype=values.dtype)
     out = np.empty(rows.shape, dtype=values.dtype)
@@ -41,13 +35,7 @@ def gather(
 
 
 def ranges(first: npt.NDArray[np.integer], n: npt.NDArray[np.integer]) -> I64:
-    """Rows of several ranges, one after the other: of each the first, and how many.
-
-    Examples
-    --------
-    >>> ranges(np.array([4, 0]), np.array([2, 1])).tolist()
-    [4, 5, 0]
-    """
+    """Rows of several ranges, one after the other: of each the first, and how many."""
     return np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
 
 
@@ -65,36 +53,18 @@ def _marked(codes: Codes, n: int) -> Bools:
 
 
 def distinct(codes: Codes) -> I64:
-    """Numbers that occur, each once, ascending; none may be negative.
-
-    Examples
-    --------
-    >>> distinct(np.array([4, 2, 4])).tolist()
-    [2, 4]
-    """
+    """Numbers that occur, each once, ascending; none may be negative."""
     return np.flatnonzero(_marked(codes, int(codes.max(initial=-1)) + 1))
 
 
 def is_in(codes: Codes, wanted: Codes) -> Bools:
-    """Whether each number is wanted; none may be negative.
-
-    Examples
-    --------
-    >>> is_in(np.array([4, 2, 4]), np.array([9, 4])).tolist()
-    [True, False, True]
-    """
+    """Whether each number is wanted; none may be negative."""
     n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
     return gather(_marked(wanted, n), codes)
 
 
 def largest(values: npt.NDArray[Any], n: int) -> I64:
-    """Rows of the largest values, the largest first; of equal ones, the first first.
-
-    Examples
-    --------
-    >>> largest(np.array([4, 7, 2, 7]), 3).tolist()
-    [1, 3, 0]
-    """
+    """Rows of the largest values, the largest first; of equal ones, the first first."""
     if not 0 < n < len(values):
         return np.argsort(-values, kind="stable")[:n]
     least = np.partition(values, len(values) - n)[len(values) - n]
@@ -103,13 +73,7 @@ def largest(values: npt.NDArray[Any], n: int) -> I64:
 
 
 def n_alike(codes: Codes) -> I64:
-    """How often the number of each row occurs; none may be negative.
-
-    Examples
-    --------
-    >>> n_alike(np.array([4, 2, 4])).tolist()
-    [2, 1, 2]
-    """
+    """How often the number of each row occurs; none may be negative."""
     if codes.max(initial=0) <= _SPARSE * len(codes):
         return np.bincount(codes)[codes]
     _, place, n = np.unique(codes, return_inverse=True, return_counts=True)
@@ -118,12 +82,6 @@ def n_alike(codes: Codes) -> I64:
 
 
 def as_narrow(codes: Codes) -> Codes:
-    """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast.
-
-    Examples
-    --------
-    >>> as_narrow(np.array([4, 2])).dtype, as_narrow(np.array([70_000])).dtype
-    (dtype('uint16'), dtype('int64'))
-    """
+    """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast."""
     fits = codes.min(initial=0) >= 0 and codes.max(initial=0) < 1 << 16
     return codes.astype(np.uint16) if fits else codes

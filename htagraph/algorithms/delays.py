@@ -30,34 +30,10 @@ def _new_delays(seen: I64, since: I64, delay: I64, begin: I64, new: I64, total: 
 def new_delays(seen_ns: I64, since_ns: I64, delay_ns: I64) -> tuple[I64, I64]:
     """Disjoint stretches, one before each instant, and by how much each became late in it.
 
-    Parameters
-    ----------
-    seen_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Instants, ascending.
-    since_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Until when the run was in time before each instant; not after it.
-    delay_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        How late it was at each instant.
-
-    Returns
-    -------
-    begin_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Each stretch ends with its instant.
-    new_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The delay beyond what arose since `since_ns` in stretches before; at most the stretch.
-
-    Examples
-    --------
-    5 ns late at 20 and 7 at 30, both since 10: 2 ns arose in between.
-
-    >>> seen, since, delay = np.array([20, 30]), np.array([10, 10]), np.array([5, 7])
-    >>> new_delays(seen, since, delay)
-    (array([10, 20]), array([5, 2]))
-
-    If in time until 25, all 7 are new, but only 5 fit.
-
-    >>> new_delays(seen, np.array([10, 25]), delay)
-    (array([10, 25]), array([5, 5]))
+    `seen_ns`: instants, ascending. `since_ns`: until when the run was in time before each instant;
+    not after it. `delay_ns`: how late it was at each instant. `begin_ns`: each stretch ends with
+    its instant. `new_ns`: the delay beyond what arose since `since_ns` in stretches before; at most
+    the stretch.
     """
     begin, new = np.zeros_like(seen_ns), np.zeros_like(seen_ns)
     _new_delays(seen_ns, since_ns, delay_ns, begin, new, np.zeros(len(seen_ns)))
@@ -91,31 +67,10 @@ def pass_on(amount: I64, first: I64, weight: F64, to: I64) -> tuple[I64, I64]:
     """Split the amount of each row among its parts, by weight; parts may pass theirs on.
 
     What is passed to a row is split in the same way. The parts keep exactly the sum of the amounts.
-
-    Parameters
-    ----------
-    amount : ndarray of shape (n_rows,), dtype=int64
-        ``>= 0``.
-    first : ndarray of shape (n_rows + 1,), dtype=int64
-        The parts of a row are ``first[row]:first[row + 1]``, one at least.
-    weight : ndarray of shape (n_parts,), dtype=float64
-        ``> 0``.
-    to : ndarray of shape (n_parts,), dtype=int64
-        An earlier row that takes the part; -1 if it is kept.
-
-    Returns
-    -------
-    own, passed : ndarray of shape (n_parts,), dtype=int64
-        What each part keeps of the amount of its row, and of what was passed to its row.
-
-    Examples
-    --------
-    Row 1 keeps a quarter of its 12 and passes the rest on to row 0, which had 5 of its own.
-
-    >>> first, to = np.array([0, 1, 3]), np.array([-1, -1, 0])
-    >>> own, passed = pass_on(np.array([5, 12]), first, np.array([1.0, 1.0, 3.0]), to)
-    >>> own.tolist(), passed.tolist()
-    ([5, 3, 0], [9, 0, 0])
+    `amount` of shape (n_rows,): ``>= 0``. `first` of shape (n_rows + 1,): the parts of a row are
+    ``first[row]:first[row + 1]``, one at least. `weight` of shape (n_parts,): ``> 0``. `to` of
+    shape (n_parts,): an earlier row that takes the part; -1 if it is kept. `own`, `passed` of shape
+    (n_parts,): what each part keeps of the amount of its row, and of what was passed to its row.
     """
     own, passed = np.zeros(len(to), dtype=np.int64), np.zeros(len(to), dtype=np.int64)
     _pass_on(amount, first, weight, to, own, passed, np.zeros_like(amount))

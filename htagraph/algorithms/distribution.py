@@ -10,39 +10,25 @@ from htagraph.model.arrays import F64, I64
 
 
 class Distribution(NamedTuple):
-    """Statistics of the values of each group, groups ascending.
+    """Statistics of the values of each group, groups ascending."""
 
-    Parameters
-    ----------
-    group, n, total, smallest, largest : ndarray of shape (k,), dtype=int64
-    mean, deviation : ndarray of shape (k,), dtype=float64
-        `deviation` is that of a sample, 0 of one value.
-    first : ndarray of shape (k,), dtype=int64
-        Position of a smallest value of each group.
-    quantiles : ndarray of shape (n_quantiles, k), dtype=int64
-    """
-
+    # group, n, total, smallest, largest: of shape (k,)
     group: I64
     n: I64
     total: I64
+    # mean, deviation: of shape (k,). `deviation` is that of a sample, 0 of one value.
     mean: F64
     deviation: F64
     smallest: I64
     largest: I64
-    first: I64
-    quantiles: I64
+    first: I64  # Of shape (k,). Position of a smallest value of each group.
+    quantiles: I64  # Of shape (n_quantiles, k)
 
 
 def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
     """Statistics of the values of each group.
 
     A quantile is one of the values, the largest at or below its rank: integers stay integers.
-
-    Examples
-    --------
-    >>> found = distribution(np.array([1, 0, 1, 1]), np.array([4, 9, 2, 6]), (0.5,))
-    >>> found.n.tolist(), found.total.tolist(), found.deviation.tolist(), found.quantiles.tolist()
-    ([1, 3], [9, 12], [0.0, 2.0], [[9, 4]])
     """
     order = np.lexsort((value, group))
     groups, values = group[order], value[order]

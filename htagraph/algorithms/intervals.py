@@ -82,13 +82,6 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
            [b    ]     [d]         ->    [       ]  [    ]
 
     ``start <= end``; empty intervals count for nothing.
-
-    Examples
-    --------
-    >>> start, end = np.array([0, 3, 10, 12]), np.array([5, 8, 12, 15])
-    >>> both = union(np.zeros(4, np.int64), start, end)
-    >>> both.start.tolist(), both.end.tolist()
-    ([0, 10], [8, 15])
     """
     groups, time, step, _ = _sorted_boundaries(group, start, end)
     depth = np.cumsum(step)
@@ -101,19 +94,8 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
 def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
     """Gaps that a union leaves in ``[start_ns, end_ns)``, in each group.
 
-    Parameters
-    ----------
-    busy : Intervals
-        A union, within the bounds.
-    group : ndarray of shape (k,), dtype=int64
-        Groups, ascending; a group that is never busy is one gap.
-
-    Examples
-    --------
-    >>> busy = Intervals(np.array([7]), np.array([2]), np.array([5]))
-    >>> free = gaps(busy, np.array([7, 8]), 0, 9)
-    >>> free.group.tolist(), free.start.tolist(), free.end.tolist()
-    ([7, 7, 8], [0, 5, 0], [2, 9, 9])
+    `busy`: a union, within the bounds. `group` of shape (k,): groups, ascending; a group that is
+    never busy is one gap.
     """
     begin = np.concatenate([np.full(len(group), start_ns), busy.end])
     stop = np.concatenate([busy.start, np.full(len(group), end_ns)])
@@ -134,13 +116,6 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
         bit 1     [b    ]      ->   mask 1 | 3 | 2
 
     `bit` is the class of each interval, below `n_bits`.
-
-    Examples
-    --------
-    >>> start, end = np.array([0, 3]), np.array([5, 9])
-    >>> both = states(np.zeros(2, np.int64), start, end, np.array([0, 1]), 2)
-    >>> both.mask.tolist(), both.dur.tolist()
-    ([1, 3, 2], [3, 2, 4])
     """
     groups, time, step, interval = _sorted_boundaries(group, start, end)
     bits = bit[interval] if len(bit) else interval
@@ -159,16 +134,7 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
 class Cover:
     """How much of a set of disjoint intervals lies before a time.
 
-    Parameters
-    ----------
-    start, end : ndarray of shape (n,), dtype=int64
-        One group of a union, in order.
-
-    Examples
-    --------
-    >>> cover = Cover(np.array([0, 10]), np.array([5, 12]))
-    >>> cover.within(np.array([3, 0]), np.array([11, 99])).tolist()
-    [3, 7]
+    `start`, `end`: one group of a union, in order.
     """
 
     def __init__(self, start: I64, end: I64) -> None:
@@ -198,13 +164,7 @@ class Cover:
 
 
 def sum_by_code(code: npt.NDArray[np.integer], value: I64, n_codes: int) -> I64:
-    """Exact integer sum of values per code.
-
-    Examples
-    --------
-    >>> sum_by_code(np.array([1, 0, 1]), np.array([5, 2, 7]), 3).tolist()
-    [2, 12, 0]
-    """
+    """Exact integer sum of values per code."""
     out = np.zeros(n_codes, dtype=np.int64)
     at_once = max(_AT_ONCE, n_codes)
     for begin in range(0, len(value), at_once):
@@ -217,13 +177,7 @@ def sum_by_code(code: npt.NDArray[np.integer], value: I64, n_codes: int) -> I64:
 
 
 def distinct(code: npt.NDArray[np.integer], n_codes: int) -> tuple[I64, I64]:
-    """The codes that occur, ascending, and which of them each is; codes are below `n_codes`.
-
-    Examples
-    --------
-    >>> distinct(np.array([7, 2, 7]), 8)
-    (array([2, 7]), array([1, 0, 1]))
-    """
+    """The codes that occur, ascending, and which of them each is; codes are below `n_codes`."""
     if n_codes > _DENSE * len(code):  # a table of all codes would be larger than what is there
         found, place = np.unique(code, return_inverse=True)
         return found.astype(np.int64), place.astype(np.int64)
@@ -242,23 +196,9 @@ def check_tiling(
 ) -> None:
     """Raise unless pieces tile their window, or each its own of several.
 
-    Parameters
-    ----------
-    what : str
-        Name of what should tile: ``"the critical path"``.
-    start, end : ndarray of shape (n,), dtype=int64
-        Pieces, by window and then in order of time.
-    windows : (int, int) or two arrays of shape (n_windows,)
-        Starts and ends.
-    of : ndarray of shape (n,), dtype=int, optional
-        Number of the window of each piece, ascending; default: all of the first.
-
-    Examples
-    --------
-    >>> check_tiling("the path", np.array([0, 4]), np.array([4, 9]), (0, 9))
-    >>> check_tiling("the path", np.array([0, 5]), np.array([4, 9]), (0, 9))
-    Traceback (most recent call last):
-    htagraph.errors.GraphError: the path does not tile the window from 0 to 9 ns. ...
+    `what`: name of what should tile: ``"the critical path"``. `start`, `end`: pieces, by window and
+    then in order of time. `windows` of shape (n_windows,): starts and ends. `of`: number of the
+    window of each piece, ascending; default: all of the first.
     """
     window_start, window_end = (np.atleast_1d(np.asarray(side, dtype=np.int64)) for side in windows)
     group = np.zeros(len(start), dtype=np.int8) if of is None else of
@@ -285,18 +225,11 @@ def not_tiled(what: str, start_ns: int, end_ns: int) -> GraphError:
 
 
 class Rows(NamedTuple):
-    """A row for each interval, and the boundaries in the order in which a viewer reads them.
+    """A row for each interval, and the boundaries in the order in which a viewer reads them."""
 
-    Parameters
-    ----------
-    row : ndarray of shape (n,), dtype=int32
-        Row within the lane; intervals of one lane and row are disjoint or nested.
-    boundary : ndarray of shape (2 * n,), dtype=int64
-        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, and in
-        order on each row.
-    """
-
-    row: I32
+    row: I32  # Row within the lane; intervals of one lane and row are disjoint or nested
+    # Of shape (2 * n,). ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by
+    # lane, and in order on each row.
     boundary: I64
 
 
@@ -349,14 +282,7 @@ def _fill(
 
 
 def rows(lane: I32, start: I64, end: I64) -> Rows:
-    """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``.
-
-    Examples
-    --------
-    >>> lane = np.zeros(3, dtype=np.int32)
-    >>> rows(lane, np.array([0, 4, 6]), np.array([9, 13, 8])).row.tolist()
-    [0, 1, 0]
-    """
+    """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``."""
     n = len(start)
     order = np.lexsort((np.arange(n), -end, start, lane)).astype(np.int64)
     row = np.zeros(n, dtype=np.int32)

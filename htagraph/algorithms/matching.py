@@ -10,13 +10,7 @@ from htagraph.native.passes import compiled
 
 
 def match_keys(keys: I64, table_keys: I64) -> I64:
-    """Position of the first occurrence of each key in an unsorted table, -1 where it is absent.
-
-    Examples
-    --------
-    >>> match_keys(np.array([7, 8, 9]), np.array([9, 7, 7])).tolist()
-    [1, -1, 0]
-    """
+    """Position of the first occurrence of each key in an unsorted table, -1 where it is absent."""
     if not len(table_keys):
         return np.full(len(keys), -1, dtype=np.int64)
     order = np.argsort(table_keys, kind="stable")
@@ -64,12 +58,6 @@ def last_before(
     """Position of the last row with ``time < query_time`` in the query's group; -1 for none.
 
     Rows are sorted by group, then time.
-
-    Examples
-    --------
-    >>> group, time = np.array([1, 1, 2]), np.array([10, 20, 5])
-    >>> last_before(group, time, np.array([1, 1, 2, 3]), np.array([20, 21, 5, 9])).tolist()
-    [0, 1, -1, -1]
     """
     position = np.full(len(query_group), -1, dtype=np.int64)
     if len(group) and len(query_group):
@@ -108,24 +96,8 @@ def _last_of_groups(
 def last_of_groups(group: I64, until: I64, most: int) -> I64:
     """Last row of each group among the first ``until`` rows, for each query; -1 for none.
 
-    Of more than `most` groups, those whose last rows come last.
-
-    Parameters
-    ----------
-    group : ndarray of shape (n,), dtype=int64
-        Numbered from 0.
-    until : ndarray of shape (k,), dtype=int64
-        Ascending.
-
-    Returns
-    -------
-    ndarray of shape (k, at most `most`), dtype=int64
-        The last row first.
-
-    Examples
-    --------
-    >>> last_of_groups(np.array([0, 1, 0, 2]), np.array([0, 2, 4]), 2).tolist()
-    [[-1, -1], [1, 0], [3, 2]]
+    Of more than `most` groups, those whose last rows come last. `group`: numbered from 0. `until`
+    of shape (k,): ascending. The last row first.
     """
     n = int(group.max(initial=-1)) + 1
     older, newer = (np.full(n + 1, n, dtype=np.int64) for _ in range(2))
@@ -136,13 +108,7 @@ def last_of_groups(group: I64, until: I64, most: int) -> I64:
 
 
 def group_starts(*keys: npt.NDArray[np.integer]) -> Bools:
-    """Whether a new group starts at each row of sorted columns.
-
-    Examples
-    --------
-    >>> group_starts(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
-    [True, False, True, True]
-    """
+    """Whether a new group starts at each row of sorted columns."""
     n = len(keys[0])
     starts = np.zeros(n, dtype=bool)
     if n:
@@ -166,11 +132,6 @@ def running_latest(value: I64, starts: Bools) -> I64:
     """Position of the largest value so far in its group, for each row; ties go to the later one.
 
     `starts` says where groups start; the first row does.
-
-    Examples
-    --------
-    >>> running_latest(np.array([5, 3, 9, 1]), np.array([True, False, False, True])).tolist()
-    [0, 0, 2, 3]
     """
     best = np.empty(len(value), dtype=np.int64)
     _running_latest(np.ascontiguousarray(value), np.ascontiguousarray(starts), best)

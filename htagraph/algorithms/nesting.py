@@ -35,26 +35,18 @@ _RUN = 16
 
 
 class Nesting(NamedTuple):
-    """Boundaries of intervals in order, and what holds between them.
+    """Boundaries of intervals in order, and what holds between them."""
 
-    Parameters
-    ----------
-    boundary : ndarray of shape (2 * n,), dtype=int32
-        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, then in
-        order.
-    innermost : ndarray of shape (2 * n,), dtype=int32
-        The interval that is innermost from each boundary to the next of its lane, -1 for none.
-    parent : ndarray of shape (n,), dtype=int32
-        The interval that was innermost when each one started, -1 for none. Passed over are those
-        that it overhangs and that are calls.
-    first : ndarray of shape (n_lanes + 1,), dtype=int64
-        Boundaries of a lane are ``first[lane]:first[lane + 1]``.
-    """
-
+    # Of shape (2 * n,). ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by
+    # lane, then in order.
     boundary: I32
+    # Of shape (2 * n,). The interval that is innermost from each boundary to the next of its lane,
+    # -1 for none.
     innermost: I32
+    # The interval that was innermost when each one started, -1 for none. Passed over are those that
+    # it overhangs and that are calls.
     parent: I32
-    first: I64
+    first: I64  # Of shape (n_lanes + 1,). Boundaries of a lane are ``first[lane]:first[lane + 1]``.
 
 
 class _Intervals(NamedTuple):
@@ -248,31 +240,12 @@ def nest(
     """Boundaries of intervals in order and their nesting.
 
     At one instant, intervals that end there come first (inner before outer), then those that start
-    (outer before inner); an interval of no length ends right after its start.
-
-    Parameters
-    ----------
-    lane : ndarray of shape (n,), dtype=int32
-    start, end : ndarray of shape (n,), dtype=int64
-        ``start <= end``.
-    depth_hint : tuple of ndarray of shape (n,), dtype=int8, and ndarray, dtype=int64, optional
-        Of equal intervals, the one of lower rank is the outer one, then that of the smaller number;
-        by default the one that comes first.
-    is_call : ndarray of shape (n,), dtype=bool, optional
-        Intervals that are never the parent of one that overhangs them and is no call itself.
-    rows : ndarray of shape (k,), dtype=int, optional
-        Intervals to nest, ascending; all by default. The others have no boundaries.
-
-    Notes
-    -----
-    ``O(n)`` where intervals come in the order of their starts and nest, else ``O(n log n)``.
-
-    Examples
-    --------
-    >>> lane = np.zeros(3, dtype=np.int32)
-    >>> nesting = nest(lane, np.array([0, 3, 12]), np.array([10, 6, 14]))
-    >>> nesting.boundary.tolist(), nesting.innermost.tolist(), nesting.parent.tolist()
-    ([0, 2, 3, 1, 4, 5], [0, 1, 0, -1, 2, -1], [-1, 0, -1])
+    (outer before inner); an interval of no length ends right after its start. ``O(n)`` where
+    intervals come in the order of their starts and nest, else ``O(n log n)``. `start`, `end`:
+    ``start <= end``. `depth_hint`: of equal intervals, the one of lower rank is the outer one, then
+    that of the smaller number; by default the one that comes first. `is_call`: intervals that are
+    never the parent of one that overhangs them and is no call itself. `rows` of shape (k,):
+    intervals to nest, ascending; all by default. The others have no boundaries.
     """
     n = len(start)
     chosen = np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32)

@@ -27,31 +27,20 @@ FORWARD, GRADIENT, INPUT, WEIGHT = range(len(PHASES))
 
 
 class Schedule(NamedTuple):
-    """Actions by their ends, with what each waits for; arrays have one entry per action.
+    """Actions by their ends, with what each waits for; arrays have one entry per action."""
 
-    Parameters
-    ----------
-    order : ndarray
-        Row of each action in the table that the schedule was made of.
-    before, needs : ndarray
-        Position of the previous action of the worker, and of the action whose result it needs;
-        -1 for none.
-    dur_ns, lag_ns, transfer_ns : ndarray, unit=ns
-        What it takes; the worker's own time between the previous action and it; the time from the
-        end of the action that it needs until it could begin.
-    release_ns : ndarray, unit=ns
-        Earliest begin: that recorded for the first action of each worker.
-    early_ns : ndarray, unit=ns
-        How long it began before the end of the action whose result it needs, by the clocks.
-    """
-
-    order: I64
+    order: I64  # Row of each action in the table that the schedule was made of
+    # before, needs: position of the previous action of the worker, and of the action whose result
+    # it needs; -1 for none
     before: I64
     needs: I64
+    # dur_ns, lag_ns, transfer_ns: what it takes; the worker's own time between the previous action
+    # and it; the time from the end of the action that it needs until it could begin
     dur_ns: I64
     lag_ns: I64
     transfer_ns: I64
-    release_ns: I64
+    release_ns: I64  # Earliest begin: that recorded for the first action of each worker
+    # How long it began before the end of the action whose result it needs, by the clocks
     early_ns: I64
 
     def ends(self, dur_ns: I64 | None = None, transfer_ns: I64 | None = None) -> I64:
@@ -66,15 +55,7 @@ class Schedule(NamedTuple):
         return retime(offsets, tail, weight, self.release_ns + dur)
 
     def slack(self, deadline_ns: I64) -> I64:
-        """How much later each action could have ended, if each has to end by some time.
-
-        Examples
-        --------
-        >>> none, dur = np.full(2, -1), np.array([10, 4])
-        >>> both = Schedule(np.arange(2), none, none, dur, none, none, 0 * dur, 0 * dur)
-        >>> both.slack(np.array([10, 10])).tolist()
-        [0, 6]
-        """
+        """How much later each action could have ended, if each has to end by some time."""
         ends = self.ends()
         return latest_times(*self._edges(self.dur_ns, self.transfer_ns), deadline_ns) - ends
 
@@ -115,27 +96,9 @@ def schedule_of(
 ) -> Schedule:
     """What each action waits for, and how long after it the action could begin.
 
-    Parameters
-    ----------
-    worker : ndarray, dtype=int64
-        Number of the worker and step: its actions run one after another.
-    run : ndarray, dtype=int64
-        Number of the replica and step: its actions are passed on from stage to stage.
-    phase : ndarray, dtype=int64
-        Positions in `PHASES`.
-    waited_ns : ndarray, unit=ns
-        How long the worker did nothing but wait before the action, since its previous one.
-
-    Examples
-    --------
-    Stage 0 runs F for 10 ns; stage 1 gets it after 2 ns, and runs F for 20 ns, then B for 40 ns.
-
-    >>> worker, begin, end = np.array([0, 1, 1]), np.array([0, 12, 32]), np.array([10, 32, 72])
-    >>> one = schedule_of(
-    ...     worker, np.zeros(3, np.int64), np.array([0, 1, 1]), np.array([0, 0, 1]),
-    ...     np.zeros(3, np.int64), begin, end, np.array([0, 12, 0]))
-    >>> one.ends().tolist(), one.ends(one.dur_ns // 2).tolist()
-    ([10, 32, 72], [5, 17, 37])
+    `worker`: number of the worker and step: its actions run one after another. `run`: number of the
+    replica and step: its actions are passed on from stage to stage. `phase`: positions in `PHASES`.
+    `waited_ns`: how long the worker did nothing but wait before the action, since its previous one.
     """
     order = np.lexsort((begin_ns, end_ns))
     columns = (worker, run, stage, phase, micro_batch, begin_ns, end_ns, waited_ns)
@@ -165,16 +128,7 @@ def schedule_of(
 def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule | None:
     """A schedule that was not recorded, all times 0; None if its actions wait for each other.
 
-    Parameters
-    ----------
-    worker : ndarray, dtype=int64
-        Number of the worker, ascending; its actions run in the order of the rows.
-
-    Examples
-    --------
-    >>> one = planned(*(np.array(rows) for rows in ([0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 1, 0])))
-    >>> one.ends(np.full(3, 10)).tolist()
-    [10, 20, 20]
+    `worker`: number of the worker, ascending; its actions run in the order of the rows.
     """
     place = np.arange(len(worker))
     before = np.where(np.diff(worker, prepend=-1) == 0, place - 1, -1)

@@ -25,25 +25,14 @@ from htagraph.native.passes import compiled
 
 
 class Node(NamedTuple):
-    """What a node of a rustworkx graph carries.
+    """What a node of a rustworkx graph carries."""
 
-    Parameters
-    ----------
-    event : int
-        Row of the event table; -1 for the source and the sink.
-    name, kind : str
-        Of the event; ``"source"`` and ``"sink"`` are of no kind.
-    at : str
-        ``"start"`` or ``"end"`` of the event, empty for all of it.
-    ts_ns : int, unit=ns
-        Of the event: its start.
-    """
-
-    event: int
+    event: int  # Row of the event table; -1 for the source and the sink
+    # name, kind: of the event; ``"source"`` and ``"sink"`` are of no kind
     name: str
     kind: str
-    at: str
-    ts_ns: int
+    at: str  # ``"start"`` or ``"end"`` of the event, empty for all of it
+    ts_ns: int  # Of the event: its start
 
 
 def nodes_of(events: EventTable, rows: I64, at: Iterable[str]) -> Iterator[Node]:
@@ -62,20 +51,8 @@ def to_rustworkx(
 ) -> PyDiGraph:
     """A rustworkx graph of labelled nodes and edges; about 1 us an edge.
 
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n_edges,)
-        Positions in `nodes`.
-    edges : mapping of str to sequence
-        What each edge carries, by columns.
-
-    Examples
-    --------
-    >>> import rustworkx
-    >>> nodes = [Node(0, "a", "op", "", 0), Node(1, "b", "op", "", 3)]
-    >>> graph = to_rustworkx(np.array([0]), np.array([1]), nodes, {"lag_ns": [3]})
-    >>> rustworkx.dag_longest_path_length(graph, lambda u, v, edge: edge["lag_ns"])
-    3
+    `tail`, `head` of shape (n_edges,): positions in `nodes`. `edges`: what each edge carries, by
+    columns.
     """
     graph = PyDiGraph(check_cycle=False, multigraph=True)
     collects = gc.isenabled()
@@ -95,11 +72,6 @@ def is_implied(tail: npt.NDArray[np.integer], head: npt.NDArray[np.integer], n_n
 
     The rest is the transitive reduction. It takes time and memory proportional to nodes times
     edges: for drawings only.
-
-    Examples
-    --------
-    >>> is_implied(np.array([0, 1, 0]), np.array([1, 2, 2]), 3).tolist()
-    [False, False, True]
     """
     graph = PyDiGraph(multigraph=False)
     graph.add_nodes_from(range(n_nodes))
@@ -135,20 +107,8 @@ def _backward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools
 def descendants(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
     """Nodes that can be reached from the seeds, the seeds included, over the allowed edges.
 
-    Parameters
-    ----------
-    order : ndarray of shape (k,), dtype=int32
-        Nodes in topological order.
-    offsets : ndarray of shape (n_nodes + 1,), dtype=int64
-        Edges into node ``v`` are ``offsets[v]:offsets[v + 1]``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
-    >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
-    >>> descendants(order, offsets, tail, every, np.array([False, True, False])).tolist()
-    [False, True, True]
+    `order` of shape (k,): nodes in topological order. `offsets` of shape (n_nodes + 1,): edges into
+    node ``v`` are ``offsets[v]:offsets[v + 1]``.
     """
     marked = seeds.copy()
     _forward(order, offsets, tail, allowed, marked)
@@ -159,14 +119,6 @@ def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools)
     """Nodes from which the seeds can be reached, the seeds included.
 
     Parameters as for `descendants`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
-    >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
-    >>> ancestors(order, offsets, tail, every, np.array([False, True, False])).tolist()
-    [True, True, False]
     """
     marked = seeds.copy()
     _backward(order, offsets, tail, allowed, marked)
@@ -210,23 +162,8 @@ def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> Chains:
 
     A node has at most the float of what it binds. Chains are found by ascending float, so all nodes
     of one have the same float: its last node leads back along all of it, to nodes of less float.
-
-    Parameters
-    ----------
-    float_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
-        Nodes in a topological order.
-    is_near : ndarray of shape (n_nodes,), dtype=bool
-        Nodes that chains may contain.
-    binding : ndarray of shape (n_nodes,), dtype=int32
-        Edge into each node, -1 for none.
-
-    Examples
-    --------
-    >>> binding, tail = np.array([-1, 0, 1, 0, 2], np.int32), np.array([0, 1, 3], np.int32)
-    >>> float_ns = np.array([0, 5, 5, 9, 9])
-    >>> found = chains(float_ns, float_ns > 0, binding, tail)
-    >>> found.chain.tolist(), found.first.tolist(), found.last.tolist()
-    ([-1, 0, 0, 1, 1], [1, 3], [2, 4])
+    `float_ns` of shape (n_nodes,): nodes in a topological order. `is_near` of shape (n_nodes,):
+    nodes that chains may contain. `binding` of shape (n_nodes,): edge into each node, -1 for none.
     """
     near = np.flatnonzero(is_near)[::-1]
     order = near[np.argsort(float_ns[near], kind="stable")]
@@ -260,11 +197,6 @@ def components(tail: I32, head: I32, n_nodes: int) -> I32:
 
     Union and find with path halving (Tarjan and van Leeuwen, "Worst-case analysis of set union
     algorithms", 1984).
-
-    Examples
-    --------
-    >>> components(np.array([3, 1], np.int32), np.array([1, 0], np.int32), 4).tolist()
-    [0, 0, 2, 0]
     """
     root = np.arange(n_nodes, dtype=np.int32)
     _join(tail, head, root)

@@ -116,20 +116,13 @@ def _without_all(weight: I64, group: I32, without: I64) -> I64:
 
 
 class _Graph(NamedTuple):
-    """Edges sorted by head; node 0 is the source, from which time is counted, the last one the end.
-
-    Parameters
-    ----------
-    group : ndarray of shape (m, 2), dtype=int32
-        Numbered from 0; -1 for none.
-    without : ndarray of shape (m, 2), dtype=int64, unit=ns
-    """
+    """Edges sorted by head; node 0 is the source, where time begins, the last one the end."""
 
     offsets: I64
     tail: I32
     weight: I64
-    group: I32
-    without: I64
+    group: I32  # Of shape (m, 2). Numbered from 0; -1 for none.
+    without: I64  # Of shape (m, 2). In ns.
 
     @property
     def head(self) -> I32:
@@ -261,29 +254,10 @@ def retime_without(
 ) -> I64:
     """Last time of some sets of nodes, if the edges of one group after the other weighed less.
 
-    Parameters
-    ----------
-    graph : tuple
-        ``offsets, tail, weight_ns, release_ns``, as for `retime`.
-    without_ns : ndarray of shape (m, 2), dtype=int64, unit=ns
-        Weight of each edge where the one or the other of its groups is left out: no more than
-        its weight.
-    group : ndarray of shape (m, 2), dtype=int32
-        Groups of each edge, which differ; -1 for none.
-    ends : list of ndarray, dtype=int64
-        Positions of each set; an empty one is at the first release.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, len(ends)), dtype=int64, unit=ns
-
-    Examples
-    --------
-    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
-    >>> graph = (offsets, tail, np.array([7, 5]), np.array([100, 0, 0]))
-    >>> without, group = np.array([[0, 3], [0, 0]]), np.array([[0, 2], [1, -1]], np.int32)
-    >>> retime_without(graph, without, group, 3, [np.array([2])]).tolist()
-    [[105], [107], [108]]
+    `graph`: ``offsets, tail, weight_ns, release_ns``, as for `retime`. `without_ns` of shape (m,
+    2): weight of each edge where the one or the other of its groups is left out: no more than its
+    weight. `group` of shape (m, 2): groups of each edge, which differ; -1 for none. `ends`:
+    positions of each set; an empty one is at the first release.
     """
     release = graph[3]
     found = np.full((n_groups, len(ends)), release.min() if len(release) else 0, dtype=np.int64)

@@ -53,24 +53,9 @@ def retime(
 ) -> I64:
     """Time of every node: its latest arrival, but not before its release.
 
-    Parameters
-    ----------
-    offsets : ndarray of shape (n + 1,), dtype=int64
-    tail : ndarray of shape (m,), dtype=int32
-        Sorted by head.
-    weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        `DROPPED` for an edge that is not there.
-    release_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    order : ndarray of shape (n,), dtype=int32, optional
-        A topological order; by default that of the numbers of nodes.
-    extra_ns : ndarray of shape (m,), dtype=int64, unit=ns, optional
-        Added to the weights of edges that are there.
-
-    Examples
-    --------
-    >>> tail, releases = np.array([0], np.int32), np.array([100, 0])
-    >>> retime(np.array([0, 0, 1]), tail, np.array([7]), releases).tolist()
-    [100, 107]
+    `offsets` of shape (n + 1,). `tail` of shape (m,): sorted by head. `weight_ns` of shape (m,):
+    `DROPPED` for an edge that is not there. `order`: a topological order; by default that of the
+    numbers of nodes. `extra_ns` of shape (m,): added to the weights of edges that are there.
     """
     out = np.empty_like(release_ns)
     _retime(order, (offsets, tail), (weight_ns, extra_ns), release_ns, out)
@@ -96,18 +81,7 @@ def residuals(
 ) -> I64:
     """Residual of the head of each edge: how much later it happened than its latest arrival.
 
-    Parameters
-    ----------
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When each node happened.
-    only_bound : bool, default=False
-        0 for edges that did not arrive last.
-
-    Examples
-    --------
-    >>> tail, times = np.array([0, 0], np.int32), np.array([100, 110])
-    >>> residuals(np.array([0, 0, 2]), tail, np.array([7, 2]), times - 50, times, only_bound=True)
-    array([3, 0])
+    `ts_ns`: when each node happened. `only_bound`: 0 for edges that did not arrive last.
     """
     out = np.zeros(len(tail), dtype=np.int64)
     _residuals(offsets, tail, lag_ns, release_ns, ts_ns, only_bound, out)
@@ -125,21 +99,10 @@ def _latest_times(offsets: I64, tail: I32, weight: I64, out: I64) -> None:
 def latest_times(offsets: I64, tail: I32, weight_ns: I64, deadline_ns: I64) -> I64:
     """Latest time of every node that moves no node past its deadline.
 
-    The total float of a node is this minus its time (Kelley and Walker, 1959).
-
-    Parameters
-    ----------
-    offsets, tail, weight_ns
-        As for `retime`.
-    deadline_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Usually the end of the window for what has to be done by then, else `NO_DEADLINE`: then
-        the result, too, is beyond every time (more than half of `NO_DEADLINE`).
-
-    Examples
-    --------
-    >>> tail, deadlines = np.array([0], np.int32), np.array([110, 110])
-    >>> latest_times(np.array([0, 0, 1]), tail, np.array([7]), deadlines).tolist()
-    [103, 110]
+    The total float of a node is this minus its time (Kelley and Walker, 1959). `offsets`, `tail`,
+    `weight_ns`: as for `retime`. `deadline_ns`: usually the end of the window for what has to be
+    done by then, else `NO_DEADLINE`: then the result, too, is beyond every time (more than half of
+    `NO_DEADLINE`).
     """
     out = deadline_ns.copy()
     _latest_times(offsets, tail, weight_ns, out)

@@ -26,21 +26,11 @@ from htagraph.native.passes import compiled
 
 
 class Repeats(NamedTuple):
-    """Occurrences of repeated sequences that do not overlap themselves.
+    """Occurrences of repeated sequences that do not overlap themselves."""
 
-    Parameters
-    ----------
-    sequence : ndarray of shape (n,), dtype=int64
-        Dense number of the sequence that each occurrence is of; ascending.
-    start : ndarray of shape (n,), dtype=int64
-        Position of its first code; ascending within a sequence.
-    length : ndarray of shape (n,), dtype=int64
-        Number of its codes.
-    """
-
-    sequence: I64
-    start: I64
-    length: I64
+    sequence: I64  # Dense number of the sequence that each occurrence is of; ascending
+    start: I64  # Position of its first code; ascending within a sequence
+    length: I64  # Number of its codes
 
 
 @compiled
@@ -70,23 +60,9 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     """Sequences of neighbors that occur at least twice without overlapping themselves.
 
     Left out are sequences that occur as often as one that is longer by one code, on either side,
-    and those that are a shorter one repeated.
-
-    Parameters
-    ----------
-    code : ndarray of shape (n,), dtype=int64
-        Dense codes, ``>= 0``, in order.
-    lane : ndarray of shape (n,), dtype=int64
-        Sequences do not cross from one lane to another; ascending.
-    min_length, max_length : int
-        ``1 <= min_length <= max_length``.
-
-    Examples
-    --------
-    >>> code, lane = np.array([1, 2, 3, 1, 2, 4, 1, 2]), np.zeros(8, np.int64)
-    >>> found = repeats(code, lane, min_length=2, max_length=4)
-    >>> found.sequence.tolist(), found.start.tolist(), found.length.tolist()
-    ([0, 0, 0], [0, 3, 6], [2, 2, 2])
+    and those that are a shorter one repeated. `code`: dense codes, ``>= 0``, in order. `lane`:
+    sequences do not cross from one lane to another; ascending. `min_length`, `max_length`: ``1 <=
+    min_length <= max_length``.
     """
     n = len(code)
     number, count = _numbered(code)
@@ -198,23 +174,14 @@ _MOST_OFFSETS = 16
 
 @dataclass(frozen=True)
 class Timed:
-    """A sequence of events in time.
+    """A sequence of events in time."""
 
-    Parameters
-    ----------
-    symbol : ndarray of shape (n,), dtype=int64
-        What has to be equal.
-    size : ndarray of shape (n,), dtype=int64
-        What is usually equal.
-    waits, is_awaited : ndarray of shape (n,), dtype=bool
-        Whether it does not end before the other one begins, and the other one not before this. If
-        all hold, both end together.
-    """
-
-    symbol: I64
-    size: I64
+    symbol: I64  # What has to be equal
+    size: I64  # What is usually equal
     start_ns: I64
     end_ns: I64
+    # waits, is_awaited: whether it does not end before the other one begins, and the other one not
+    # before this. If all hold, both end together.
     waits: Bools
     is_awaited: Bools
 
@@ -302,27 +269,9 @@ def _band(own: Timed, other: Timed) -> tuple[I64, I64]:
 def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, Bools]:
     """Place of each event in another sequence on the same clock, and what remains in doubt.
 
-    Parameters
-    ----------
-    scale_ns : int, unit=ns
-        By how much ends of the same event usually differ.
-    slack_ns : int, unit=ns
-        By how much one may end before one begins that it waits for: the error of the clock.
-
-    Returns
-    -------
-    place : ndarray of shape (n,), dtype=int64
-        Ascending; -1 for none.
-    is_doubtful : ndarray of shape (n,), dtype=bool
-        Whether it may as well be another one, or another one may be this.
-
-    Examples
-    --------
-    >>> end = np.array([10, 20, 30, 40])
-    >>> whole = Timed(end * 0, end * 0, end - 5, end, end > 0, end > 0)
-    >>> part = Timed(*(getattr(whole, name)[[0, 1, 3]] for name in whole.__dataclass_fields__))
-    >>> [found.tolist() for found in align(part, whole, 1, 0)]
-    [[0, 1, 3], [False, False, False]]
+    `scale_ns`: by how much ends of the same event usually differ. `slack_ns`: by how much one may
+    end before one begins that it waits for: the error of the clock. `place`: ascending; -1 for
+    none. `is_doubtful`: whether it may as well be another one, or another one may be this.
     """
     place, doubtful = np.full(len(own), -1, dtype=np.int64), np.zeros(len(own), dtype=bool)
     if not (len(own) and len(other)):
@@ -380,12 +329,6 @@ def likely_offsets(symbol: I64, ts_ns: I64, other_symbol: I64, other_ns: I64) ->
     """What may have to be added to times so that most of them are times of equal symbols.
 
     Each pair of equal symbols votes for its distance.
-
-    Examples
-    --------
-    >>> same, ts = np.zeros(3, dtype=np.int64), np.array([0, 50_000_000, 200_000_000])
-    >>> likely_offsets(same, ts, same, ts + 7)[0]
-    7
     """
     sample = np.unique(np.linspace(0, len(ts_ns) - 1, min(_SAMPLES, len(ts_ns))).astype(np.int64))
     by_symbol = np.argsort(other_symbol, kind="stable")

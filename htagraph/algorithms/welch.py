@@ -93,14 +93,7 @@ class Error(NamedTuple):
 
 
 def welch(before: Sample, after: Sample) -> Error:
-    """The error of the difference of the means of two samples, of two values each at least.
-
-    Examples
-    --------
-    >>> before, after = Sample.of([99, 100, 101, 102]), Sample.of([104, 105, 106, 107])
-    >>> welch(before, after).half_width.round(2).tolist()
-    [3.38]
-    """
+    """The error of the difference of the means of two samples, of two values each at least."""
     of_each = [
         Error(np.square(one.std) / one.n, np.full(one.mean.shape, one.n - 1.0))
         for one in (before, after)
@@ -115,14 +108,6 @@ def ends_apart(before: Sample, after: Sample, *, first: bool = False, last: bool
     Analysis of variance with one spread for both. The first value differs by the same amount in
     both samples, so that one degree of freedom is left of the two. The last may differ by another
     amount in each; only where fewer than two others are left, by the same.
-
-    Examples
-    --------
-    >>> runs = Sample.of([150, 100, 102]), Sample.of([155, 105, 107])
-    >>> ends_apart(*runs, first=True).half_width.round(1).tolist()
-    [5.5]
-    >>> welch(*runs).half_width.round().tolist()
-    [106.0]
     """
     n = before.n
     apart = [name for name, is_apart in (("first", first), ("last", last)) if is_apart][: n - 1]
@@ -152,11 +137,6 @@ def range_if_apart(before: Sample, after: Sample) -> F64:
 
     Of three normal values each, chance does so in 0.8 of 100 cases, of more hardly ever. (All of
     one sample are above all of the other in 10 of 100, whatever the distribution.)
-
-    Examples
-    --------
-    >>> range_if_apart(Sample.of([7.8, 6.6, 5.3]), Sample.of([0.1, 0.1, 0.2])).round(1).tolist()
-    [2.5]
     """
     gap = np.maximum(after.least - before.most, before.least - after.most)
     longest = np.maximum(before.most - before.least, after.most - after.least)

@@ -35,30 +35,17 @@ _RECORDING = frozenset({"RECORD", "RECORD_AND_SAVE"})
 
 @dataclass(frozen=True)
 class Cycle:
-    """A cycle that ended.
+    """A cycle that ended."""
 
-    Parameters
-    ----------
-    step : int, optional
-        Its first step, None if the profiler counts no steps.
-    is_last : bool
-        No other follows, as far as the schedule tells.
-    n_steps : int, default=-1
-        Whole steps that it recorded, -1 if unknown.
-    """
-
-    step: int | None
-    is_last: bool
-    n_steps: int = -1
+    step: int | None  # Its first step, None if the profiler counts no steps
+    is_last: bool  # No other follows, as far as the schedule tells
+    n_steps: int = -1  # Whole steps that it recorded, -1 if unknown
 
     @classmethod
     def ended(cls, profiler: Any, before: int) -> Cycle:  # noqa: ANN401  torch has no door here
         """The cycle that just ended, when a profiler calls `on_trace_ready`.
 
-        Parameters
-        ----------
-        before : int
-            Step in which the previous cycle ended, -1 for none.
+        `before`: step in which the previous cycle ended, -1 for none.
         """
         step: int | None = getattr(profiler, "step_num", None)
         schedule = getattr(profiler, "schedule", None)
@@ -127,16 +114,10 @@ _NICENESS = 19
 
 
 class Reported(NamedTuple):
-    """What to print of a report: without its files, all that it found; and why they are not there.
-
-    Parameters
-    ----------
-    failure : str
-        Empty if the files are there.
-    """
+    """What to print of a report: all that it found if it has no files, and why it has none."""
 
     findings: str
-    failure: str
+    failure: str  # Empty if the files are there
 
 
 def reported(
@@ -149,18 +130,9 @@ def reported(
 ) -> Reported:
     """Write the report on a trace, or on all ranks of its capture.
 
-    Parameters
-    ----------
-    trace : Path
-        File of one rank.
-    folder : Path, optional
-        Folder with the files of the other ranks, None for a job of one.
-    out : Path
-        Folder for the report.
-    stacks : bool, default=False
-        Whether the trace has Python stacks.
-    meanwhile : callable, optional
-        Called every second with a message.
+    `trace`: file of one rank. `folder`: folder with the files of the other ranks, None for a job of
+    one. `out`: folder for the report. `stacks`: whether the trace has Python stacks. `meanwhile`:
+    called every second with a message.
     """
     about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
     options = ["--out", str(out), *(["--stacks"] if stacks else [])]

@@ -29,19 +29,11 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class TraceName:
-    """The name of a trace file.
-
-    Parameters
-    ----------
-    step : int, optional
-        First recorded step, None if the profiler counts no steps.
-    written_ns : int, unit=ns
-        Time of writing since the epoch; differs for every file of a rank.
-    """
+    """The name of a trace file."""
 
     rank: int
-    step: int | None
-    written_ns: int
+    step: int | None  # First recorded step, None if the profiler counts no steps
+    written_ns: int  # Time of writing since the epoch; differs for every file of a rank
 
     def __str__(self) -> str:
         """The name of the uncompressed file."""
@@ -82,17 +74,11 @@ _END = 64
 
 @dataclass(frozen=True)
 class TraceFile:
-    """The file of one cycle of one rank.
-
-    Parameters
-    ----------
-    with_stack : bool, default=False
-        Whether Python stacks were recorded.
-    """
+    """The file of one cycle of one rank."""
 
     folder: Path
     name: TraceName
-    with_stack: bool = False
+    with_stack: bool = False  # Whether Python stacks were recorded
 
     @property
     def _plain(self) -> Path:
@@ -104,13 +90,7 @@ class TraceFile:
         return self.folder / str(self.name)
 
     def export(self, profiler: Any) -> None:  # noqa: ANN401  torch has no door here
-        """Have a profiler write its trace uncompressed, because the training waits for it.
-
-        Raises
-        ------
-        OutputError
-            If there is no file afterwards. Kineto only logs that the disk is full.
-        """
+        """Have a profiler write its trace uncompressed, because the training waits for it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         profiler.export_chrome_trace(str(self._plain))
         if not self._plain.is_file() or not self._plain.stat().st_size:
@@ -128,13 +108,7 @@ class TraceFile:
             return not file.read().rstrip().endswith((b"}", b"]"))
 
     def compress(self) -> Path:
-        """The compressed file.
-
-        Raises
-        ------
-        OutputError
-            If it cannot be compressed. It is then `kept` as it is.
-        """
+        """The compressed file."""
         trace = self.name.trace(self.folder)
         try:
             with self._plain.open("rb") as plain, output_file(trace) as packed:
@@ -164,15 +138,10 @@ _N_NAMED = 8
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The files that appear in a folder after those that were there.
-
-    Parameters
-    ----------
-    earlier : frozenset of str
-        Names that do not count: files of earlier runs.
-    """
+    """The files that appear in a folder after those that were there."""
 
     folder: Path
+    # Names that do not count: files of earlier runs
     earlier: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
@@ -197,11 +166,7 @@ class Arrivals:
     ) -> list[int]:
         """The ranks whose files are still missing; waits until none is, or time is up.
 
-        Parameters
-        ----------
-        timeout_s : float, unit=s
-        meanwhile : callable, optional
-            Called at each check with a message.
+        `meanwhile`: called at each check with a message.
         """
         end_s = time.monotonic() + timeout_s
         while True:
@@ -214,13 +179,7 @@ class Arrivals:
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
-    """Ranks by number; of many, the first ones.
-
-    Examples
-    --------
-    >>> ranks_in_words([2]), ranks_in_words(range(1, 12))
-    ('rank 2', '11 ranks (1, 2, 3, 4, 5, 6, 7, 8, …)')
-    """
+    """Ranks by number; of many, the first ones."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     named = ", ".join(map(str, ranks[:_N_NAMED]))

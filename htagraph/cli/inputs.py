@@ -131,13 +131,7 @@ def given(
     beside: Sequence[Path] | None = None,
     form: Format = Format.TABLE,
 ) -> Source:
-    """Source that the arguments of a command name; `--capture list` lists it and ends the command.
-
-    Raises
-    ------
-    typer.Exit
-        After the list.
-    """
+    """Source that a command's arguments name; `--capture list` lists it and ends the command."""
     source = Source.of(paths, rank, capture, beside or ())
     if capture != "list":
         return source
@@ -150,22 +144,12 @@ def given(
 
 @dataclass(frozen=True)
 class Source:
-    """Files, folders or globs, and the requested rank.
-
-    Parameters
-    ----------
-    rank : int, optional
-        One rank; None for all.
-    capture : str
-        A number, a file, ``all`` or ``latest``; empty for the latest.
-    beside : tuple of Path
-        Companion files: data of other tools from the same run.
-    """
+    """Files, folders or globs, and the requested rank."""
 
     given: tuple[Path, ...]
-    rank: int | None = None
-    capture: str = ""
-    beside: tuple[Path, ...] = ()
+    rank: int | None = None  # One rank; None for all
+    capture: str = ""  # A number, a file, ``all`` or ``latest``; empty for the latest
+    beside: tuple[Path, ...] = ()  # Companion files: data of other tools from the same run
 
     @classmethod
     def of(
@@ -498,13 +482,7 @@ def cache_folder() -> Path | None:
 
 
 def window_in_words(window: str, *, of_job: bool) -> str:
-    """What `--window` names, as the subject of a sentence.
-
-    Examples
-    --------
-    >>> [window_in_words(name, of_job=False) for name in ("", "trace", "ProfilerStep#6")]
-    ['this run', 'the whole run', 'ProfilerStep#6']
-    """
+    """What `--window` names, as the subject of a sentence."""
     thing = "job" if of_job else "run"
     return {"": f"this {thing}", "trace": f"the whole {thing}"}.get(window, window)
 

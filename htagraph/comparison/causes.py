@@ -150,14 +150,7 @@ def has_same_calls(work: pd.DataFrame) -> bool:
 
 
 def compute_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Kernels that compute: they neither copy nor communicate, which other clocks rule.
-
-    Examples
-    --------
-    >>> names = ["gemm", "Memcpy HtoD (Pinned -> Device)", "ncclDevKernel_AllReduce_Sum_f32"]
-    >>> compute_kernels(pd.DataFrame({"name": names}))["name"].tolist()
-    ['gemm']
-    """
+    """Kernels that compute: they neither copy nor communicate, which other clocks rule."""
     others = [any(one.search(name) for one in _NOT_COMPUTE) for name in kernels["name"]]
     return kernels[~np.array(others, dtype=bool)]
 
@@ -224,10 +217,7 @@ _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label
 def calls_in_words(row: Mapping[Hashable, Any]) -> str:
     """Whether work takes longer each time or runs more often; empty if neither.
 
-    Parameters
-    ----------
-    row : mapping
-        Of a frame of schema `frames.STEP_DIFF`.
+    `row`: of a frame of schema `frames.STEP_DIFF`.
     """
     n_before, n_after = float(row["calls_before"]), float(row["calls_after"])
     before_ns, after_ns = int(row["before_ns"]), int(row["after_ns"])

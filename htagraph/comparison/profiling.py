@@ -60,18 +60,9 @@ def reduced(
 ) -> list[Part]:
     """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
-    Parameters
-    ----------
-    pieces : DataFrame
-        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
-    kind : ndarray of int64
-        The kind of each step.
-    top : int
-        Groups that are kept.
-    over : int, default=1
-        Number of devices that pieces are summed over: parts are their mean.
-    keeps_steps : bool, default=False
-        Keep the time of each step.
+    `pieces`: ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
+    `kind`: the kind of each step. `top`: groups that are kept. `over`: number of devices that
+    pieces are summed over: parts are their mean. `keeps_steps`: keep the time of each step.
     """
     of_row = kind[pieces["row"].to_numpy()]
     parts = []

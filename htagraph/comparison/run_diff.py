@@ -84,20 +84,9 @@ def noise_ns(
 ) -> F64:
     """The largest difference of means that counts as noise; infinite for too few steps.
 
-    Parameters
-    ----------
-    before, after : sequence of Sample
-        Times of one or several groups in the steps of each kind, unit=ns. A run is their sum.
-    first, last : sequence of bool, default=()
-        Of each kind, whether its first or last step is unlike the others in both runs.
-    parts : bool, default=False
-        They are parts of steps, not steps.
-
-    Examples
-    --------
-    >>> runs = Sample.of([99, 101, 99, 101]), Sample.of([109, 111, 109, 111])
-    >>> noise_ns(runs[:1], runs[1:]).round(1).tolist()
-    [3.0]
+    `before`, `after`: times of one or several groups in the steps of each kind, unit=ns. A run is
+    their sum. `first`, `last`: of each kind, whether its first or last step is unlike the others in
+    both runs. `parts`: they are parts of steps, not steps.
     """
     least = LEAST_CHANGE * np.sum([one.mean for one in before], axis=0)
     fewest = min(one.n for one in (*before, *after))

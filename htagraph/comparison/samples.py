@@ -35,23 +35,13 @@ Chosen. Pinned by `test_samples.py::test_six_outlier_steps_are_named`.
 
 
 class Samples(NamedTuple):
-    """Stretches of a run that are compared; see `RunProfile`.
+    """Stretches of a run that are compared; see `RunProfile`."""
 
-    Parameters
-    ----------
-    frame : DataFrame
-        ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap.
-    rows : ndarray of int64
-        Steps of the trace that are compared; empty for a window.
-    kind : ndarray of int64
-        Row in `kinds` of each sample.
-    """
-
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap
     unit: str
     n_steps: int
-    rows: I64
-    kind: I64
+    rows: I64  # Steps of the trace that are compared; empty for a window
+    kind: I64  # Row in `kinds` of each sample
     kinds: tuple[Kind, ...]
     n_odd: int = 0
     left_out: tuple[str, ...] = ()
@@ -74,14 +64,8 @@ def compared(
 ) -> Samples:
     """The steps to compare, and why others are left out.
 
-    Parameters
-    ----------
-    inside : ndarray of bool
-        Steps in the window; at least one.
-    counted : ndarray of bool
-        Steps that are named if they are left out.
-    reasons : callable
-        What is unusual about each step apart from its length; empty for nothing.
+    `inside`: steps in the window; at least one. `counted`: steps that are named if they are left
+    out. `reasons`: what is unusual about each step apart from its length; empty for nothing.
     """
     found = alike_steps(steps, inside)
     kept, is_first_left_out, lengths_ns = found.kept, found.is_first_left_out, steps.lengths_ns
@@ -138,13 +122,7 @@ PLACE = re.compile(r"^(after|before|at) (.+)$", re.DOTALL)
 
 
 def neighbour_of(name: str) -> str:
-    """What a place of untraced code is next to; any other name stays.
-
-    Examples
-    --------
-    >>> neighbour_of("after aten::mm, at train.py in main"), neighbour_of("aten::mm")
-    ('aten::mm', 'aten::mm')
-    """
+    """What a place of untraced code is next to; any other name stays."""
     found = PLACE.match(name)
     return found[2].partition(", at ")[0] if found else name
 

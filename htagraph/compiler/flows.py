@@ -222,8 +222,8 @@ def _bursts(
 
     The last event of a burst may end a little after the gap: it wakes the caller and then cleans
     up. Where the caller runs an autograd function itself (of parameters on the host), the burst
-    continues meanwhile, and in the gap after that, in which it may only end; a worker that was
-    idle by then begins another.
+    continues meanwhile, and in the gap after that, in which it may only end; a worker that was idle
+    by then begins another.
     """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]

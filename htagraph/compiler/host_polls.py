@@ -213,12 +213,8 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from device work to the end of a stretch in which its thread waited for it.
 
     From its end, or from its start if it ran on: the lag is how long it ran until then. Stretches
-    are gaps and own time of operators, and loops of queries.
-
-    Parameters
-    ----------
-    known : EdgeTable
-        What ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another thread, is explained.
+    are gaps and own time of operators, and loops of queries. `known`: what ends with a SYNC or
+    HIDDEN_SYNC edge, or of a wait for another thread, is explained.
     """
     if not len(structure.host) or not len(structure.queue):
         return Inferred()

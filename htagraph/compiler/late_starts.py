@@ -35,21 +35,11 @@ _MOST_STREAMS = 64
 
 
 class LateStarts(NamedTuple):
-    """Device work, and since when it could have started by all that is known.
+    """Device work, and since when it could have started by all that is known."""
 
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int64
-        In order of time.
-    ready_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Latest arrival of the edges into its start.
-    wait_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        From then to its start; more than is usual for the edge that arrives last.
-    """
-
-    event: I64
-    ready_ns: I64
-    wait_ns: I64
+    event: I64  # In order of time
+    ready_ns: I64  # Latest arrival of the edges into its start
+    wait_ns: I64  # From then to its start; more than is usual for the edge that arrives last
 
     def take(self, rows: I64 | Bools) -> LateStarts:
         """Some of them, by positions or a mask."""
@@ -59,12 +49,8 @@ class LateStarts(NamedTuple):
 def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     """Device work that began later than usual after the last of the edges into its start.
 
-    Found once for the same edges: most passes find none.
-
-    Parameters
-    ----------
-    known : EdgeTable
-        All edges into starts of device work so far; those that run backward count for nothing.
+    Found once for the same edges: most passes find none. `known`: all edges into starts of device
+    work so far; those that run backward count for nothing.
     """
     made: dict[str, LateStarts] = vars(known)
     if "late_starts" not in made:

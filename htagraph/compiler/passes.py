@@ -140,18 +140,10 @@ def compile_events(
 ) -> Dag:
     """Graph of a trace.
 
-    Parameters
-    ----------
-    class_rules : sequence of ClassRule
-        Rules that say what a kernel is, tried before the built-in ones.
-    infer : bool, default=True
-        Whether to add the edges that rest on order and times of events, not on a record.
-    learnt : Learnt, optional
-        By `learnt_from`, if these events are a part of a trace.
-
-    Notes
-    -----
-    ``O(n log n)`` in events and edges; the sorts dominate.
+    ``O(n log n)`` in events and edges; the sorts dominate. `class_rules`: rules that say what a
+    kernel is, tried before the built-in ones. `infer`: whether to add the edges that rest on order
+    and times of events, not on a record. `learnt`: by `learnt_from`, if these events are a part of
+    a trace.
     """
     events = replace(events)  # what is derived from them ends with the structure, if clocks differ
     structure = _reported(on_host_clock)(_reported(examine)(events), learnt)

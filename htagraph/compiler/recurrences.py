@@ -29,11 +29,6 @@ def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayL
 
     Chernoff's bound, ``-n * KL(n_matched / n || share)`` (Hoeffding 1963, theorem 1); 0 where no
     more match than expected. `share` is the chance of a single match.
-
-    Examples
-    --------
-    >>> log_chance([3, 1], [3, 10], [0.1, 0.1]).round(2).tolist()
-    [-6.91, 0.0]
     """
     matched, count = np.asarray(n_matched, dtype=float), np.asarray(n_all, dtype=float)
     chance = np.clip(np.asarray(share, dtype=float), 1e-12, 1.0)
@@ -252,17 +247,10 @@ def recurring(
 ) -> tuple[Candidates, tuple[Support, ...]]:
     """Candidates that recur, the nearest of each wait, and what they rest on.
 
-    Parameters
-    ----------
-    sources : tuple of callable and ndarray of shape (n_candidates,), dtype=int64
-        `Sources.only`, which is called if there may be evidence, and the place of the source of
-        each candidate.
-    label : callable
-        A source, or what `Waits.until` names, in words.
-    n_ways : int, default=1
-        How often each source is listed; a pair that is tried in two ways is one.
-    thread : ndarray of shape (n_waits,), dtype=int, optional
-        Thread of each wait, where threads may have a rhythm of their own.
+    `sources` of shape (n_candidates,): `Sources.only`, which is called if there may be evidence,
+    and the place of the source of each candidate. `label`: a source, or what `Waits.until` names,
+    in words. `n_ways`: how often each source is listed; a pair that is tried in two ways is one.
+    `thread` of shape (n_waits,): thread of each wait, where threads may have a rhythm of their own.
     """
     fewest = _FEWEST if thread is None else _FEWEST_OF_THREADS
     pairs = _pairs(waits, found, sources[1], fewest)

@@ -94,50 +94,28 @@ def end_node(events: npt.NDArray[np.integer]) -> I64:
 
 
 class Learnt(NamedTuple):
-    """What a graph learns from all its events, for the graph of a part of them.
-
-    Parameters
-    ----------
-    keys : frozenset of str
-        Of `Support`.
-    """
+    """What a graph learns from all its events, for the graph of a part of them."""
 
     calibration: Calibration
-    keys: frozenset[str]
+    keys: frozenset[str]  # Of `Support`
 
 
 @dataclass(frozen=True)
 class Structure:
-    """A trace, indexed for the passes.
-
-    Parameters
-    ----------
-    host : ndarray of shape (n_host,), dtype=int64
-        Events that are nodes on host threads.
-    boundaries : Boundaries
-        Where the host events begin and end.
-    parent : ndarray of shape (n_events,), dtype=int32
-        Innermost host event that encloses each host event, -1 for none. No API call encloses an
-        operator or annotation that ends after it.
-    launch : ndarray of shape (n_events,), dtype=int32
-        Runtime call that enqueued each device event, -1 for none.
-    queue : ndarray of shape (n_device,), dtype=int64
-        Device events by device, stream, start, end.
-    n_ambiguous_correlations : int
-        Correlation ids that several runtime calls carry; the earliest call is taken as the launch.
-    learnt : Learnt, optional
-        From more events than these.
-    """
+    """A trace, indexed for the passes."""
 
     events: EventTable
-    host: I64
-    boundaries: Boundaries
+    host: I64  # Of shape (n_host,). Events that are nodes on host threads.
+    boundaries: Boundaries  # Where the host events begin and end
+    # Of shape (n_events,). Innermost host event that encloses each host event, -1 for none. No API
+    # call encloses an operator or annotation that ends after it.
     parent: I32
-    launch: I32
-    queue: I64
+    launch: I32  # Of shape (n_events,). Runtime call that enqueued each device event, -1 for none.
+    queue: I64  # Of shape (n_device,). Device events by device, stream, start, end.
     calibration: Calibration
+    # Correlation ids that several runtime calls carry; the earliest call is taken as the launch
     n_ambiguous_correlations: int
-    learnt: Learnt | None = None
+    learnt: Learnt | None = None  # From more events than these
 
     def calibrated(self, calibration: Calibration, learnt: Learnt | None) -> Structure:
         """The same structure with other scales; what was derived from its events is kept."""
@@ -289,14 +267,6 @@ class Structure:
         """Device event that ends last of those enqueued on a stream before a time, -1 for none.
 
         None is on stream -1.
-
-        Parameters
-        ----------
-        queue_id, before_ns : ndarray of shape (n,), dtype=int64
-
-        Returns
-        -------
-        ndarray of shape (n,), dtype=int64
         """
         rows = self.enqueued
         group, time = self.queue_id[rows], self.enqueued_ns
@@ -464,13 +434,7 @@ def _outside_transfers(events: EventTable, parent: I32) -> I32:
 
 
 def examine(events: EventTable) -> Structure:
-    """Structure of a trace, with device times as they are (see `htagraph.compiler.device_clock`).
-
-    Raises
-    ------
-    TraceLimitError
-        If more than `MAX_STREAMS` streams run work.
-    """
+    """Structure of a trace, with device times as they are (see `compiler.device_clock`)."""
     launch, n_ambiguous = _find_launches(events)
     host = np.flatnonzero(events.is_host)
     queue = _sort_device(events)

@@ -43,13 +43,7 @@ def _nearest_end(structure: Structure, call: I64, candidates: I64) -> I64:
     """Candidate that ends last of those that end while each call runs, -1 for none.
 
     Where clocks are known to overlap, one may end later by as much; then the nearest to the call's
-    end is taken.
-
-    Parameters
-    ----------
-    call : ndarray of shape (n,)
-    candidates : ndarray of shape (n, k)
-        Device events, -1 for none.
+    end is taken. `candidates` of shape (n, k): device events, -1 for none.
     """
     events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
     left = events.end_ns[call][:, None] - events.end_ns[candidates]
@@ -224,10 +218,6 @@ def certain_waits(structure: Structure) -> tuple[I64, I64]:
     """Device work that the thread of a call enqueued, and the call, which returned after it.
 
     Only what is recorded, or follows from what the call means.
-
-    Returns
-    -------
-    work, call : ndarray of shape (n,), dtype=int64
     """
     events, launch = structure.events, structure.launch
     meanings = structure.meanings

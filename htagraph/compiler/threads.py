@@ -78,14 +78,7 @@ def pool_lanes(structure: Structure) -> Bools:
 def waits_for_work(structure: Structure, tail: I32, head: I32) -> Bools:
     """Whether between two boundaries of a thread, with nothing around, it waits for work.
 
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n,), dtype=int32
-        Nodes of one thread each.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=bool
+    `tail`, `head`: nodes of one thread each.
     """
     times = structure.events.node_ts_ns
     waits: Bools = times[head] - times[tail] > usual_wait_ns(structure)
@@ -111,12 +104,8 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
                    |====>|===>|==>|=====>|==>|
                      op   call  op  (gap) op
 
-    Parameters
-    ----------
-    waits : EdgeTable
-        SYNC, QUEUE, HIDDEN_SYNC and FLOW edges; those into host nodes say who waits.
-    infer : bool, default=True
-        Whether gaps of threads of a pool are told from time of their own.
+    `waits`: SYNC, QUEUE, HIDDEN_SYNC and FLOW edges; those into host nodes say who waits. `infer`:
+    whether gaps of threads of a pool are told from time of their own.
     """
     between = structure.boundaries
     rule = np.full(len(between), Rule.PROGRAM_ORDER, dtype=np.int8)

@@ -59,21 +59,11 @@ _BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
 
 
 class _Meetings(NamedTuple):
-    """Late starts while a kernel of another stream runs that may fill the device.
+    """Late starts while a kernel of another stream runs that may fill the device."""
 
-    Parameters
-    ----------
-    work : ndarray of shape (n,), dtype=int64
-        What starts late.
-    filler : ndarray of shape (n,), dtype=int64
-        The kernel; of several, the one that ends first.
-    left_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        What is left of the kernel's run at the late start.
-    """
-
-    work: I64
-    filler: I64
-    left_ns: I64
+    work: I64  # What starts late
+    filler: I64  # The kernel; of several, the one that ends first
+    left_ns: I64  # What is left of the kernel's run at the late start
 
     def take(self, rows: I64 | Bools) -> _Meetings:
         """Some of them, by positions or a mask."""
@@ -155,11 +145,7 @@ def _fillers(
     """Late starts that waited for room, by the kernel that they meet as it drains.
 
     A start is chance if it falls into the last part of a run no more often than that part is long.
-
-    Parameters
-    ----------
-    look : (int, callable)
-        Which late starts these are, and a kernel's place in words: they tell what is learned.
+    `look`: which late starts these are, and a kernel's place in words: they tell what is learned.
     """
     learnt, (turn, label) = structure.learnt, look
     resolution = structure.resolution_ns

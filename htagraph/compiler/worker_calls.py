@@ -235,12 +235,8 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from what another thread did to where a thread that waited for it continues.
 
     Where a thread nearly always continues soon after another one, it waited for that one also when
-    it continued late.
-
-    Parameters
-    ----------
-    known : EdgeTable
-        What ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another thread, is explained.
+    it continued late. `known`: what ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another
+    thread, is explained.
     """
     events, host = structure.events, structure.host
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():

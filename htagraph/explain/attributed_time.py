@@ -400,15 +400,8 @@ def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     """Segments of a critical path, each part charged to exactly one cause.
 
-    Parameters
-    ----------
-    segments : DataFrame, schema `frames.SEGMENTS`
-        Of one path, or of several parts of paths one after the other.
-
-    Returns
-    -------
-    DataFrame, schema `frames.ATTRIBUTED_TIME`
-        Tiles the segments, in order; a segment charged to a wait in part has two rows.
+    `segments`: of one path, or of several parts of paths one after the other. Tiles the segments,
+    in order; a segment charged to a wait in part has two rows.
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
@@ -429,18 +422,11 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
 
 class Charged(NamedTuple):
-    """Parts of segments with their cause, in any order; together as long as the segments.
-
-    Parameters
-    ----------
-    segment, dur_ns : ndarray of shape (n,), dtype=int64
-    cause : ndarray of shape (n,), dtype=int8
-        Position in `Cause`.
-    """
+    """Parts of segments with their cause, in any order; together as long as the segments."""
 
     segment: I64
     dur_ns: I64
-    cause: I8
+    cause: I8  # Position in `Cause`
 
 
 def charged(dag: Dag, segments: Segments) -> Charged:

@@ -50,27 +50,9 @@ def label_sums(
 ) -> dict[str, npt.NDArray[Any]]:
     """Time of segments by label, largest first; ties keep their order. `sum_by` for arrays.
 
-    Parameters
-    ----------
-    parts : iterable of (codes, labels, dur_ns)
-        Some of the segments each, at least one part: the position of each segment's label, all
-        labels, which are the same in all parts, and the length of each segment in ns.
-    by : str
-        Name of the label column.
-    total_ns : int, unit=ns
-        What the parts must add up to.
-
-    Raises
-    ------
-    GraphError
-        If the parts do not add up: a bug in htagraph.
-
-    Examples
-    --------
-    >>> part = np.array([1, 0, 1]), ["a", "b"], np.array([2, 4, 4])
-    >>> sums = label_sums([part], "name", 10)
-    >>> [column.tolist() for column in sums.values()]
-    [['b', 'a'], [6, 4], [0.6, 0.4], [2, 1]]
+    `parts`: some of the segments each, at least one part: the position of each segment's label, all
+    labels, which are the same in all parts, and the length of each segment in ns. `by`: name of the
+    label column. `total_ns`: what the parts must add up to.
     """
     n_segments, dur, first = np.zeros((3, 0), dtype=np.int64)
     n = 0
@@ -106,21 +88,8 @@ def sum_by(
 ) -> pd.DataFrame:
     """Time of segments by one of their columns.
 
-    Parameters
-    ----------
-    segments : DataFrame
-        With ``dur_ns`` and the column `by`.
-    total_ns : int, unit=ns
-        What the parts must add up to.
-    sort : bool, default=True
-        Largest first; else in order of appearance.
-
-    Raises
-    ------
-    QueryError
-        If there is no such column.
-    GraphError
-        If the parts do not add up: a bug in htagraph.
+    `segments`: with ``dur_ns`` and the column `by`. `total_ns`: what the parts must add up to.
+    `sort`: largest first; else in order of appearance.
     """
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
@@ -142,18 +111,9 @@ def sum_by(
 def split_by_steps(begin: I64, dur_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
     """Segments cut at the boundaries of steps.
 
-    Parameters
-    ----------
-    begin, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Of segments that tile a window.
-    steps : DataFrame, schema `frames.STEPS`
-        An overlapping step ends where the next one starts.
-
-    Returns
-    -------
-    DataFrame
-        Pieces in order of time: ``segment``, the row of its segment; ``row``, that of `steps`, -1
-        outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
+    `begin`, `dur_ns`: of segments that tile a window. `steps`: an overlapping step ends where the
+    next one starts. Pieces in order of time: ``segment``, the row of its segment; ``row``, that of
+    `steps`, -1 outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
     """
     step_begin = steps["start_ns"].to_numpy(np.int64)
     bounds = np.append(step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64))
@@ -192,25 +152,12 @@ _N_SEGMENTS = 1 << 20
 
 
 class PathSums(NamedTuple):
-    """Sums over the segments of paths, window by window, in the order of their first segments.
+    """Sums over the segments of paths, window by window, in the order of their first segments."""
 
-    Parameters
-    ----------
-    window : ndarray of shape (n,), dtype=int64
-        Position of the window.
-    cause : ndarray of shape (n,), dtype=int32
-        Row of the bound, name and operator that `path_sums` returns.
-    event : ndarray of shape (n,), dtype=int32
-        Of communication, which is summed by event; else -1.
-    start_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When it began in the window.
-    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    """
-
-    window: I64
-    cause: I32
-    event: I32
-    start_ns: I64
+    window: I64  # Position of the window
+    cause: I32  # Row of the bound, name and operator that `path_sums` returns
+    event: I32  # Of communication, which is summed by event; else -1
+    start_ns: I64  # When it began in the window
     dur_ns: I64
 
     @classmethod
@@ -234,11 +181,6 @@ def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple
     """Time of the paths of some windows by bound, name and operator, and these.
 
     Names and operators are without the numbers of steps.
-
-    Raises
-    ------
-    GraphError
-        If the segments of a window do not tile it: a bug in htagraph.
     """
     edges, times, opening = dag.edges, dag.events.node_ts_ns, Openings(dag)
     ends = np.array([path_end(dag, one) for one in windows], dtype=np.int64).reshape(-1, 2)

@@ -183,28 +183,14 @@ class Openings:
 def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
     """Segments of the critical path of a window; they tile it.
 
-    Returns
-    -------
-    DataFrame, schema `frames.SEGMENTS`
-        In order of time. ``dur_ns`` adds up to the window, and each row starts where the one before
-        ended.
-
-    Raises
-    ------
-    GraphError
-        If the segments do not tile the window: a bug in htagraph.
+    In order of time. ``dur_ns`` adds up to the window, and each row starts where the one before
+    ended.
     """
     return critical_paths(dag, [window])
 
 
 def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
-    """Segments of the critical paths of several windows, one after the other.
-
-    Raises
-    ------
-    GraphError
-        If the segments of a window do not tile it: a bug in htagraph.
-    """
+    """Segments of the critical paths of several windows, one after the other."""
     return segment_frame(dag, path_segments(dag, windows))
 
 

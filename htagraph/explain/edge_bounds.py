@@ -86,46 +86,31 @@ class BoundRules(NamedTuple):
     """What the bounds of edges follow from, for compiled code.
 
     Only the events of a path are read, so that each of many short windows costs little.
-
-    Parameters
-    ----------
-    node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
-    kind, name, parent, kernel_class, is_device : ndarray of shape (n_events,)
-        As the tables have them.
-    of_edge, of_event, of_class : ndarray, dtype=int8
-        Bound by `EdgeKind`; of host time, by `EventKind`; of device time, by `KernelClass`.
-    of_call : ndarray of shape (n_symbols,), dtype=int8
-        Bound of the time in a call, by its name.
-    is_host : ndarray of shape (n_kinds,), dtype=bool
-        Whether events of an `EventKind` are host ranges.
-    loads : ndarray of shape (n_symbols,), dtype=bool
-        Names of those that load data; empty if there are none.
-    loading : ndarray of shape (n_events,), dtype=int8
-        Whether an event is in one of these: 1 yes, -1 no, 0 not known yet.
-    meets : ndarray of shape (n_events,), dtype=int8
-        Collectives that the host itself runs: 1, and 2 on a worker thread, else 0. Between a
-        receive and its wait, the caller's own thread may do other work.
-    carried : ndarray of shape (n_events,), dtype=bool
-        Device work from before the profile; empty if there is none.
-    launch_usual_ns, stream_usual_ns : int, unit=ns
-        As `Calibration` has them.
     """
 
-    node_ts_ns: I64
+    node_ts_ns: I64  # Of shape (n_nodes,)
+    # kind, name, parent, kernel_class, is_device: of shape (n_events,). As the tables have them.
     kind: I8
     name: I32
     parent: I32
     kernel_class: I8
     is_device: Bools
+    # of_edge, of_event, of_class: bound by `EdgeKind`; of host time, by `EventKind`; of device
+    # time, by `KernelClass`
     of_edge: I8
     of_event: I8
     of_class: I8
-    of_call: I8
-    is_host: Bools
-    loads: Bools
+    of_call: I8  # Of shape (n_symbols,). Bound of the time in a call, by its name.
+    is_host: Bools  # Of shape (n_kinds,). Whether events of an `EventKind` are host ranges.
+    loads: Bools  # Of shape (n_symbols,). Names of those that load data; empty if there are none.
+    # Of shape (n_events,). Whether an event is in one of these: 1 yes, -1 no, 0 not known yet.
     loading: I8
+    # Of shape (n_events,). Collectives that the host itself runs: 1, and 2 on a worker thread, else
+    # 0. Between a receive and its wait, the caller's own thread may do other work.
     meets: I8
+    # Of shape (n_events,). Device work from before the profile; empty if there is none.
     carried: Bools
+    # launch_usual_ns, stream_usual_ns: as `Calibration` has them
     launch_usual_ns: int
     stream_usual_ns: int
 

@@ -41,14 +41,10 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class LongCalls(NamedTuple):
-    """Why API calls that do not block by definition take more than 5 ms.
+    """Why API calls that do not block by definition take more than 5 ms."""
 
-    Parameters
-    ----------
-    is_setup, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
-        At most one is true for a call; none if the reason is unknown.
-    """
-
+    # is_setup, is_full_queue, is_wait: of shape (n_events,). At most one is true for a call; none
+    # if the reason is unknown.
     is_setup: Bools
     is_full_queue: Bools
     is_wait: Bools

@@ -36,35 +36,18 @@ _CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 
 @dataclass(frozen=True)
 class Pieces:
-    """Segments as columns, cut where the running line of Python changes.
+    """Segments as columns, cut where the running line of Python changes."""
 
-    Parameters
-    ----------
-    segment : ndarray of shape (n,), dtype=int32
-        Segment of each piece.
-    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    bound : ndarray of shape (n,), dtype=int8
-    event, edge : ndarray of shape (n,), dtype=int32
-    whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Duration of the segment.
-    line : ndarray of shape (n,), dtype=int32
-        Position in `lines` of the running Python code.
-    lines : ndarray, dtype=object
-        The first is empty, for none.
-    topic : ndarray of shape (n,), dtype=int8
-        Topic of its Python frames, -1 for none.
-    """
-
-    segment: I32
+    segment: I32  # Segment of each piece
     start_ns: I64
     dur_ns: I64
     bound: I8
     event: I32
     edge: I32
-    whole_ns: I64
-    line: I32
-    lines: Texts
-    topic: I8
+    whole_ns: I64  # Duration of the segment
+    line: I32  # Position in `lines` of the running Python code
+    lines: Texts  # The first is empty, for none
+    topic: I8  # Topic of its Python frames, -1 for none
 
     @classmethod
     def of(cls, segments: Segments) -> Pieces:
@@ -138,17 +121,10 @@ _MOST = 2
 def meanwhile(dag: Dag, lane: I64, start_ns: I64, end_ns: I64) -> Texts:
     r"""What the busiest other thread ran for most of each stretch of a thread.
 
-    Parameters
-    ----------
-    lane, start_ns, end_ns : ndarray of shape (n,), dtype=int64
-        Stretches that do not overlap, in order.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=object
-        ``thread 7 ran aten::sort``: of all that it ran in the stretches, what took longest. Empty
-        if no thread ran operators for most of it. What still runs when a stretch ends does not
-        count, as nothing waited for it.
+    `lane`, `start_ns`, `end_ns`: stretches that do not overlap, in order. ``thread 7 ran
+    aten::sort``: of all that it ran in the stretches, what took longest. Empty if no thread ran
+    operators for most of it. What still runs when a stretch ends does not count, as nothing waited
+    for it.
 
     Examples
     --------

@@ -109,17 +109,10 @@ def _fill_lags(segments: Segments, tail: I32, lag_ns: I64, node_ts_ns: I64, out:
 
 
 class Coded(NamedTuple):
-    """A column of texts.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n,), dtype=int
-    texts : ndarray, dtype=object
-        The text of each code; may repeat.
-    """
+    """A column of texts."""
 
     codes: npt.NDArray[np.integer]
-    texts: Texts
+    texts: Texts  # The text of each code; may repeat
 
     @property
     def words(self) -> Texts:
@@ -229,24 +222,9 @@ def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.Dat
 def main_causes(attributed_time: pd.DataFrame, n_parts: int = _N_PARTS) -> pd.DataFrame:
     """The cause with the most time in each part of a run; equal neighbors are one row.
 
-    Parameters
-    ----------
-    attributed_time : DataFrame
-        Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`; tiles the run.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``start_ns``, ``dur_ns``, ``cause``, and ``bound``, on which the cause has most
-        time. Tiles the run.
-
-    Examples
-    --------
-    >>> charged = pd.DataFrame(
-    ...     {"start_ns": [0, 7, 8], "dur_ns": [7, 1, 2], "cause": ["a", "b", "b"], "bound": "host"}
-    ... )
-    >>> main_causes(charged, 5).to_dict("list")
-    {'start_ns': [0, 8], 'dur_ns': [8, 2], 'cause': ['a', 'b'], 'bound': ['host', 'host']}
+    `attributed_time`: schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`; tiles the
+    run. Columns ``start_ns``, ``dur_ns``, ``cause``, and ``bound``, on which the cause has most
+    time. Tiles the run.
     """
     start_ns, dur_ns = (attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     (cause, causes), (bound, bounds) = (
@@ -281,23 +259,8 @@ def main_causes(attributed_time: pd.DataFrame, n_parts: int = _N_PARTS) -> pd.Da
 def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
     """Label of the cause with the most time in each segment; ties go to the first.
 
-    Parameters
-    ----------
-    attributed_time : DataFrame
-        Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`.
-
-    Returns
-    -------
-    Categorical of length n_segments
-        Missing if nothing is charged.
-
-    Examples
-    --------
-    >>> charged = pd.DataFrame(
-    ...     {"segment": [0, 0, 1], "cause": ["a", "CPU work", "GPU copies"], "dur_ns": [2, 7, 1]}
-    ... )
-    >>> list(segment_causes(charged, 2))
-    ['CPU work', 'GPU copies']
+    `attributed_time`: schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`. Missing if
+    nothing is charged.
     """
     segment = attributed_time["segment"].to_numpy()
     number, labels = _coded(attributed_time["cause"])
@@ -318,25 +281,8 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
 def segment_code(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
     """Untraced code, by segment: its frame; else its neighbour, if its range says little.
 
-    Ranges that say little are steps. Missing for segments that are no such code.
-
-    Parameters
-    ----------
-    attributed_time : DataFrame
-        Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`.
-
-    Returns
-    -------
-    Categorical of length n_segments
-
-    Examples
-    --------
-    >>> gaps = pd.DataFrame(
-    ...     {"segment": [0, 1, 2], "name": ["Step#1", "loss", "loss"], "step": ["Step#1"] * 3,
-    ...      "frame": ["", "", "train.py(7): loss"], "place": ["after aten::mm"] * 3}
-    ... )
-    >>> list(segment_code(gaps.assign(bound="untraced_code"), 4))
-    ['after aten::mm', nan, 'train.py(7): loss', nan]
+    Ranges that say little are steps. Missing for segments that are no such code. `attributed_time`:
+    schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`.
     """
     gaps = attributed_time[attributed_time["bound"] == Bound.UNTRACED_CODE.label]
     (name, names), (frame, frames), (place, places) = (

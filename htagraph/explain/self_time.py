@@ -28,21 +28,8 @@ _ALL = -(2**62), 2**62
 def self_time(dag: Dag, window: Window, host: Clipped) -> I64:
     """Self time of each event in the window: time as the innermost event of its thread.
 
-    Edges tile each thread, and each edge knows its innermost event.
-
-    Parameters
-    ----------
-    host : Clipped
-        All host events of the window.
-
-    Returns
-    -------
-    ndarray of shape (n_events,), dtype=int64, unit=ns
-
-    Raises
-    ------
-    GraphError
-        If the times do not add up to the time of the threads: a bug in htagraph.
+    Edges tile each thread, and each edge knows its innermost event. `host`: all host events of the
+    window.
     """
     own = time_innermost(dag, window)
     on_thread = union(dag.events.lane[host.event].astype(np.int64), host.start_ns, host.end_ns)
@@ -80,28 +67,14 @@ _DEVICE, _BUSY, _INSIDE = range(3)
 
 
 class ReplayTime(NamedTuple):
-    """Time of devices that replay graphs, in a window.
-
-    Parameters
-    ----------
-    window_ns : int, unit=ns
-        Duration of the window times the number of such devices.
-    inside_ns : int, unit=ns
-        From the first start to the last end of a replay's work.
-    gap_ns : int, unit=ns
-        Part of it in which nothing runs: gaps between nodes.
-    idle_ns : int, unit=ns
-        Time between replays in which nothing runs.
-    late_ns : int, unit=ns
-        Part of it before the host calls the launch that ends it.
-    """
+    """Time of devices that replay graphs, in a window."""
 
     n_replays: int = 0
-    window_ns: int = 0
-    inside_ns: int = 0
-    gap_ns: int = 0
-    idle_ns: int = 0
-    late_ns: int = 0
+    window_ns: int = 0  # Duration of the window times the number of such devices
+    inside_ns: int = 0  # From the first start to the last end of a replay's work
+    gap_ns: int = 0  # Part of it in which nothing runs: gaps between nodes
+    idle_ns: int = 0  # Time between replays in which nothing runs
+    late_ns: int = 0  # Part of it before the host calls the launch that ends it
 
 
 def replay_time(dag: Dag, window: Window) -> ReplayTime:

@@ -76,72 +76,34 @@ _FULL = re.compile(r"sgemm|scudnn|[sd]gemv|tf32|f32f32|_f32|[<, ]float[,> ]|[<, 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts of a window; flags say what was recorded or seen.
-
-    Parameters
-    ----------
-    api : {"", "cuda", "hip"}
-        API of most calls, empty for another.
-    compiled_share : float
-        Share of the work from code that torch.compile made.
-    is_replayed : bool
-        Most device time is in captured graphs.
-    trains : bool
-        A backward pass or an optimizer was seen.
-    optimizer : {"", "single", "foreach", "fused"}
-        How parameters are updated, empty if unknown.
-    precision : {"", "full", "low"}
-        Of most compute, by kernel names; empty if they do not tell.
-    loading : str
-        Where a DataLoader spends its time, see `find_loading`.
-    blocking_copy : str
-        Name of the copies that block the host longest, empty for none.
-    blocking_copy_ns : int, unit=ns
-        Mean device time of one of them.
-    is_plain : bool
-        The trace has functions of a program, neither PyTorch nor a device.
-    overlapped_share : float, default=0.0
-        Share of the time of collectives in which the device computes as well.
-    has_small_grids : bool, default=False
-        While kernels compute, most SMs are empty, as there are fewer blocks than SMs.
-    has_others : bool, default=False
-        All ranks of the job are loaded.
-    shares_cores : bool, default=False
-        Other ranks may run on the same machine.
-    can_capture : bool, default=False
-        See `htagraph.lookup.programs.can_capture`.
-    n_batches : int, default=0
-        Batches that the window loads, see `htagraph.lookup.programs.n_batches`.
-    frees : frozenset of FreesWithin
-        Operators in which device memory is freed.
-    compute : Light
-        How far compute is from the roof of the device.
-    """
+    """Facts of a window; flags say what was recorded or seen."""
 
     has_device: bool
-    api: Api
+    api: Api  # API of most calls, empty for another
     has_stacks: bool
-    compiled_share: float
-    is_replayed: bool
-    trains: bool
-    optimizer: Optimizer
-    precision: Precision
-    loading: Loading
+    compiled_share: float  # Share of the work from code that torch.compile made
+    is_replayed: bool  # Most device time is in captured graphs
+    trains: bool  # A backward pass or an optimizer was seen
+    optimizer: Optimizer  # How parameters are updated, empty if unknown
+    precision: Precision  # Of most compute, by kernel names; empty if they do not tell
+    loading: Loading  # Where a DataLoader spends its time, see `find_loading`
     is_data_parallel: bool
     is_sharded: bool
     embeds: bool
-    blocking_copy: str
-    blocking_copy_ns: int
+    blocking_copy: str  # Name of the copies that block the host longest, empty for none
+    blocking_copy_ns: int  # Mean device time of one of them
     is_pytorch: bool
-    is_plain: bool
+    is_plain: bool  # The trace has functions of a program, neither PyTorch nor a device
+    # Share of the time of collectives in which the device computes as well
     overlapped_share: float = 0.0
+    # While kernels compute, most SMs are empty, as there are fewer blocks than SMs
     has_small_grids: bool = False
-    has_others: bool = False
-    shares_cores: bool = False
-    can_capture: bool = False
-    n_batches: int = 0
-    frees: frozenset[FreesWithin] = frozenset()
-    compute: Light = field(default_factory=Light)
+    has_others: bool = False  # All ranks of the job are loaded
+    shares_cores: bool = False  # Other ranks may run on the same machine
+    can_capture: bool = False  # See `htagraph.lookup.programs.can_capture`
+    n_batches: int = 0  # Batches that the window loads, see `htagraph.lookup.programs.n_batches`
+    frees: frozenset[FreesWithin] = frozenset()  # Operators in which device memory is freed
+    compute: Light = field(default_factory=Light)  # How far compute is from the roof of the device
 
     @property
     def is_compiled(self) -> bool:
@@ -202,16 +164,7 @@ class Context:
 
 
 def find_context(dag: Dag, window: Window) -> Context:
-    """Context of a window: device work is the window's, all else the whole trace's.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph = hg.load(hg.demo_trace("none")).compile()
-    >>> found = find_context(graph.dag, graph.interval)
-    >>> found.trains, found.optimizer, found.precision, found.loading
-    (True, 'fused', 'full', 'in process')
-    """
+    """Context of a window: device work is the window's, all else the whole trace's."""
     kind = dag.events.kind
     name, copy_ns = _blocking_copies(dag, window)
     return Context(
@@ -325,31 +278,16 @@ _TELLS_OPERATION = re.compile(r"^(nccl|gloo|mpi|ucc|c10d|_c10d_functional):|^rec
 
 @dataclass(frozen=True)
 class Seen:
-    """The facts that a rule reads: the context of the window, and the contents of one finding.
-
-    Parameters
-    ----------
-    run : Context
-        Of a trace with `Context.compute`, if compute is much of the path.
-    most : Evidence
-        Its largest contributor.
-    bound : str
-        Bound of most of it.
-    around : str
-        Operator or annotation around most of it; empty if none.
-    unread_stacks : bool
-        The file has Python stacks that were not read.
-    path_ns, cost_ns, window_ns : int, unit=ns
-        Time of the path charged to the cause, what the window loses to it (0 if unknown), and the
-        length of the window.
-    """
+    """The facts that a rule reads: the context of the window, and the contents of one finding."""
 
     cause: Cause
-    run: Context
-    most: Evidence
-    bound: str
-    around: str = ""
-    unread_stacks: bool = False
+    run: Context  # Of a trace with `Context.compute`, if compute is much of the path
+    most: Evidence  # Its largest contributor
+    bound: str  # Bound of most of it
+    around: str = ""  # Operator or annotation around most of it; empty if none
+    unread_stacks: bool = False  # The file has Python stacks that were not read
+    # path_ns, cost_ns, window_ns: time of the path charged to the cause, what the window loses to
+    # it (0 if unknown), and the length of the window
     path_ns: int = 0
     cost_ns: int = 0
     window_ns: int = 0
@@ -430,41 +368,22 @@ def _always(seen: Seen) -> bool:
 
 
 class Advice(NamedTuple):
-    """What to do about a cause.
+    """What to do about a cause."""
 
-    Parameters
-    ----------
-    do : str
-        A sentence that begins with a verb, of at most `LENGTH` characters.
-    why : str
-        A sentence; empty if what to do says it all.
-    change : Change, optional
-        What it does to the run, to be replayed; None if no change is just that.
-    """
-
-    do: str
-    why: str = ""
+    do: str  # A sentence that begins with a verb, of at most `LENGTH` characters
+    why: str = ""  # A sentence; empty if what to do says it all
+    # What it does to the run, to be replayed; None if no change is just that
     change: Change | None = None
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Something to do, why, when that makes sense, and the change to the run that it is.
+    """Something to do, why, when that makes sense, and the change to the run that it is."""
 
-    Parameters
-    ----------
-    do : str
-        A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`.
-    when : callable, optional
-        By default always.
-    change : callable, optional
-        By default none.
-    """
-
-    do: str
+    do: str  # A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`
     why: str = ""
-    when: Callable[[Seen], bool] = _always
-    change: Callable[[Seen], Change | None] | None = None
+    when: Callable[[Seen], bool] = _always  # By default always
+    change: Callable[[Seen], Change | None] | None = None  # By default none
 
     def advice(self, seen: Seen) -> Advice:
         """What it says of a finding."""

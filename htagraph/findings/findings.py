@@ -76,12 +76,7 @@ def main_range(
 ) -> str:
     """The smallest range with more than half of a finding's host time; empty for none.
 
-    Parameters
-    ----------
-    part : DataFrame
-        The attributed time of the finding.
-    window_times : mapping of str to int, unit=ns
-        Time of the window in each range.
+    `part`: the attributed time of the finding. `window_times`: time of the window in each range.
     """
     if cause not in _NAMED:
         return ""

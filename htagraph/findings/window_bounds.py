@@ -54,12 +54,7 @@ _MEANING = {
 
 
 def replay_bound(found: ReplayTime) -> str:
-    """What limits captured graphs: late launches, gaps between nodes, the kernels, or neither.
-
-    Returns
-    -------
-    {"launch", "graph", "kernels", ""}
-    """
+    """What limits captured graphs: late launches, gaps between nodes, the kernels, or neither."""
     lost_ns = max(found.late_ns, found.gap_ns)
     if lost_ns > _COSTS * found.window_ns:
         return "launch" if found.late_ns >= found.gap_ns else "graph"
@@ -67,16 +62,7 @@ def replay_bound(found: ReplayTime) -> str:
 
 
 def replays_in_words(found: ReplayTime) -> str:
-    """What limits captured graphs, with the times that show it; empty without replays.
-
-    Examples
-    --------
-    >>> print(replays_in_words(ReplayTime(3, 1_000, 600, 30, 300, 290)))
-    Launch-bound: the host launches the next graph too late. Replays of captured graphs (3) take
-    60.0% of the window: the device is busy for 95.0% of that and idle between nodes for 5.0%.
-    Between replays it is idle for 30.0% of the window, for 29.0% before the host calls the next
-    launch.
-    """
+    """What limits captured graphs, with the times that show it; empty without replays."""
     if not found.n_replays or not found.window_ns:
         return ""
     gap = found.gap_ns / max(found.inside_ns, 1)
@@ -152,23 +138,8 @@ def find_bounds(
 ) -> Verdict:
     """Verdict on a window: the causes of its critical path, largest cost first.
 
-    Parameters
-    ----------
-    costs : DataFrame, schema `answers.OPPORTUNITIES`, optional
-        What each cause costs; by default that is replayed.
-
-    Returns
-    -------
-    Verdict
-        Withheld if unknown waits are too much of the path, or too little was recorded, or too
-        much lost.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> path = hg.load(hg.demo_trace("dataloader")).compile().critical_path()
-    >>> find_bounds(path).findings[0].cause
-    'data loading'
+    `costs`: what each cause costs; by default that is replayed. Withheld if unknown waits are too
+    much of the path, or too little was recorded, or too much lost.
     """
     damage = damage_of(path.dag, path.window)
     is_lost = lost_share(damage, path.window) > LOST_LIMIT

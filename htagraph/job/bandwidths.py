@@ -26,19 +26,11 @@ _LEAST_RANGE = 4
 
 
 class TransferFit(NamedTuple):
-    """Latency and bandwidth, and how far times are from them.
+    """Latency and bandwidth, and how far times are from them."""
 
-    Parameters
-    ----------
-    alpha_ns : float, unit=ns
-        Time of a transfer of nothing.
-    error : float
-        Median of the deviations, as a share of the fitted time.
-    """
-
-    alpha_ns: float
+    alpha_ns: float  # Time of a transfer of nothing
     ns_per_byte: float
-    error: float
+    error: float  # Median of the deviations, as a share of the fitted time
 
     def time_ns(self, n_bytes: npt.ArrayLike) -> F64:
         """Fitted time of transfers."""
@@ -49,12 +41,6 @@ def fit_transfers(n_bytes: I64, time_ns: I64) -> TransferFit | None:
     """The line through the shortest times of each size; None if sizes are too few or too similar.
 
     Relative errors count: a large transfer must not outweigh the latency of small ones.
-
-    Examples
-    --------
-    >>> found = fit_transfers(np.array([0, 1_000, 4_000, 16_000]), np.array([50, 60, 90, 210]))
-    >>> round(found.alpha_ns), round(1 / found.ns_per_byte)
-    (50, 100)
     """
     sizes, code = np.unique(n_bytes, return_inverse=True)
     if len(sizes) < _FEWEST_SIZES or sizes[-1] < _LEAST_RANGE * max(int(sizes[0]), 1):
@@ -104,24 +90,13 @@ def measure_bandwidths(
 ) -> pd.DataFrame:
     """Bandwidth of matched collectives by operation, group and size, or of each.
 
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        The collectives of each rank, schema `answers.COLLECTIVES`.
-    by : {"size", "collective"}
-
-    Returns
-    -------
-    DataFrame, schema `job_answers.BANDWIDTHS`
-        Most time first. Collectives whose size was not recorded have durations only.
-
-    Notes
-    -----
     The rank that arrives last does not wait: the shortest duration of all ranks is the transfer,
     the rest of the others' durations is waiting for that rank. This needs no clocks. Bandwidth is
     size by transfer (algbw), times the share of the size that each link carries (busbw), as NCCL's
     tests define them. If a rank was not recorded, it may be the last, and a transfer that is slower
-    than the others is no congestion.
+    than the others is no congestion. `tables`: the collectives of each rank, schema
+    `answers.COLLECTIVES`. Most time first. Collectives whose size was not recorded have durations
+    only.
     """
     each = _each(matched, tables)
     if each.empty:
@@ -240,10 +215,7 @@ def _limits(rows: pd.DataFrame, size: F64) -> I64:
 def slowest_in_words(bandwidths: pd.DataFrame) -> str:
     """The size whose transfers take longest, its bandwidth and what limits it; empty if unknown.
 
-    Parameters
-    ----------
-    bandwidths : DataFrame, schema `job_answers.BANDWIDTHS`
-        By size.
+    `bandwidths`: by size.
     """
     moving_ns = bandwidths["transfer_ns"] * bandwidths["n_collectives"]
     if not len(moving_ns):

@@ -70,12 +70,7 @@ def find_damage(
 ) -> list[RankDamage]:
     """All damage of a job: of ranks on their clocks, of the job in common time.
 
-    Parameters
-    ----------
-    failed : mapping of str to str
-        Files that could not be used, and why.
-    missing : sequence of int
-        Ranks that were not loaded.
+    `failed`: files that could not be used, and why. `missing`: ranks that were not loaded.
     """
     summaries = timeline.graphs.summaries
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))

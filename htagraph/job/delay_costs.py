@@ -57,24 +57,16 @@ Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
 
 @dataclass(frozen=True)
 class WaitComparisons:
-    """All waits of a job, and the rank segments to compare for each.
+    """All waits of a job, and the rank segments to compare for each."""
 
-    Parameters
-    ----------
-    waits : DataFrame
-        By their ends. Columns ``match``, ``rank``, ``last_rank``, ``wait_ns``, ``once_ns`` (counted
-        once), ``met_ns``; ``why_not``, in words, if no rank can be charged, else empty; ``late``,
-        ``came`` and ``ready``: positions of rank segments, -1 for none.
-    places : DataFrame
-        The collectives of all ranks: ``rank``, ``event``, ``start_ns`` on the clock of the rank,
-        and ``wait``, the row of `waits`, -1 where it did not wait.
-    rank_segments : tuple of RankSegment
-        Distinct.
-    """
-
+    # By their ends. Columns ``match``, ``rank``, ``last_rank``, ``wait_ns``, ``once_ns`` (counted
+    # once), ``met_ns``; ``why_not``, in words, if no rank can be charged, else empty; ``late``,
+    # ``came`` and ``ready``: positions of rank segments, -1 for none.
     waits: pd.DataFrame
+    # The collectives of all ranks: ``rank``, ``event``, ``start_ns`` on the clock of the rank, and
+    # ``wait``, the row of `waits`, -1 where it did not wait
     places: pd.DataFrame
-    rank_segments: tuple[RankSegment, ...]
+    rank_segments: tuple[RankSegment, ...]  # Distinct
 
 
 class _Places:
@@ -317,18 +309,10 @@ def _unknown(why: str) -> CauseName:
 
 
 class ChargedWaits(NamedTuple):
-    """Each wait, charged to what made ranks late.
+    """Each wait, charged to what made ranks late."""
 
-    Parameters
-    ----------
-    rows : DataFrame
-        One per wait and cause, which is a row of the causes of `times`.
-    times : Times
-        What ranks did until then.
-    """
-
-    rows: pd.DataFrame
-    times: Times
+    rows: pd.DataFrame  # One per wait and cause, which is a row of the causes of `times`
+    times: Times  # What ranks did until then
 
 
 def charged_waits(compared: WaitComparisons, by_rank: Mapping[int, RankTimes]) -> ChargedWaits:
@@ -359,13 +343,7 @@ def charged_waits(compared: WaitComparisons, by_rank: Mapping[int, RankTimes]) -
 def delay_costs(
     waits: ChargedWaits, collectives: pd.DataFrame, part: pd.Series[str] | None = None
 ) -> pd.DataFrame:
-    """Waits of all ranks by cause, and by late rank or its `part`: `job_answers.DELAY_COSTS`.
-
-    Raises
-    ------
-    GraphError
-        If the costs do not add up to the waits: a defect of this package.
-    """
+    """Waits of all ranks by cause, and by late rank or its `part`: `job_answers.DELAY_COSTS`."""
     charged = waits.rows
     parts = "" if part is None else charged["rank"].map(part).fillna("")
     charged = charged.assign(part=parts)

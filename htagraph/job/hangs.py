@@ -119,13 +119,7 @@ class Hang:
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
-    """Ranks in a line, runs of three or more as ranges.
-
-    Examples
-    --------
-    >>> ranks_in_words([0, 1, 2, 3, 7, 9])
-    '0-3, 7, 9'
-    """
+    """Ranks in a line, runs of three or more as ranges."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and runs[-1][-1] == rank - 1:

@@ -725,13 +725,7 @@ class Job(Questions):
         return found if part is None else by_part(found, part.reindex(found["rank"]))
 
     def _part_of(self, question: str, by: PartKey) -> pd.Series[str] | None:
-        """The part that each rank is of, empty if unknown; none if each rank is one.
-
-        Raises
-        ------
-        QueryError
-            If there are no such parts.
-        """
+        """The part that each rank is of, empty if unknown; none if each rank is one."""
         if by not in ("rank", "host", *AXES):
             hint = f"by is one of rank, host, {', '.join(AXES)}."
             raise QueryError(f"{question}: no part of a job is called {by!r}.", hint=hint)

@@ -48,18 +48,12 @@ class RankTimes(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What ranks did in rank segments.
+    """What ranks did in rank segments."""
 
-    Parameters
-    ----------
-    table : DataFrame
-        Columns ``rank``, ``rank_segment``, ``cause`` (a row of `causes`), ``event`` (only of
-        communication, else -1), ``start_ns`` (when it began there), ``dur_ns``.
-    causes : list of tuple of str
-        Values of `CAUSE_KEY`, ascending: numbers are compared as their texts are.
-    """
-
+    # Columns ``rank``, ``rank_segment``, ``cause`` (a row of `causes`), ``event`` (only of
+    # communication, else -1), ``start_ns`` (when it began there), ``dur_ns``
     table: pd.DataFrame
+    # Values of `CAUSE_KEY`, ascending: numbers are compared as their texts are
     causes: list[CauseName]
 
     @classmethod
@@ -113,24 +107,14 @@ def late_arrivals(
 
     Ranks of one stage do the same work, ranks of different stages do not. So of all that waited,
     the last of the late rank's own stage is the runner-up; if there is none, no rank is blamed.
-
-    Parameters
-    ----------
-    stages : mapping of int to int, optional
-        Stage of each rank in a pipeline, -1 if unknown.
-    late_hosts : mapping of int to str, optional
-        Ranks of hosts that are late, and their host: they are compared with other hosts.
-
-    Returns
-    -------
-    DataFrame
-        By rank, then by time. Columns ``match``; ``rank`` and ``collective`` of the last one;
-        ``runner_up``, the rank before it; ``shared``, the last matched collective that both had
-        left, -1 for none; ``came_ns`` and ``lead_ns``, when the last one arrived and how long the
-        runner-up had waited; ``longest_wait_ns``, ``wait_ns`` of all others, counted once;
-        ``is_certain``, whether the clocks tell who was last; and ``is_blamed``: not if they do not,
-        nor in a point-to-point transfer, where a receiver waits for the sender by design, nor if
-        only other stages waited.
+    `stages`: stage of each rank in a pipeline, -1 if unknown. `late_hosts`: ranks of hosts that are
+    late, and their host: they are compared with other hosts. By rank, then by time. Columns
+    ``match``; ``rank`` and ``collective`` of the last one; ``runner_up``, the rank before it;
+    ``shared``, the last matched collective that both had left, -1 for none; ``came_ns`` and
+    ``lead_ns``, when the last one arrived and how long the runner-up had waited;
+    ``longest_wait_ns``, ``wait_ns`` of all others, counted once; ``is_certain``, whether the clocks
+    tell who was last; and ``is_blamed``: not if they do not, nor in a point-to-point transfer,
+    where a receiver waits for the sender by design, nor if only other stages waited.
     """
     waiting = collectives[
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
@@ -198,15 +182,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
 def excess_times(late: pd.DataFrame, times: Mapping[int, RankTimes]) -> pd.DataFrame:
     """What took each late rank longer than the runner-up; it adds up to its lead at most.
 
-    Parameters
-    ----------
-    times : mapping of int to RankTimes
-        By rank, of the rank segments of `compare_late_arrivals`.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``arrival`` (row of `late`), `CAUSE_KEY`, ``late_ns``.
+    `times`: by rank, of the rank segments of `compare_late_arrivals`. Columns ``arrival`` (row of
+    `late`), `CAUSE_KEY`, ``late_ns``.
     """
     found = Times.of(times)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
@@ -252,11 +229,8 @@ def blame_late_ranks(
 ) -> pd.DataFrame:
     """Charge to lateness what made ranks late, and cut pieces where that begins and ends.
 
-    Parameters
-    ----------
-    attributed_time : DataFrame
-        Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
-        path.
+    `attributed_time`: columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at
+    least; tiles the path.
     """
     if not len(attributed_time):
         return attributed_time
@@ -345,13 +319,8 @@ def late_hosts(
 
     A host is late in a collective if all its members there come after all others, beyond the error
     of the clocks. Collectives of several stages do not count: stages differ by design.
-
-    Parameters
-    ----------
-    collectives : DataFrame
-        `job_answers.MATCHED_COLLECTIVES`.
-    hosts, stages : mapping of int
-        Host of each rank, empty if unknown, and stage, -1 if unknown.
+    `collectives`: `job_answers.MATCHED_COLLECTIVES`. `hosts`, `stages`: host of each rank, empty if
+    unknown, and stage, -1 if unknown.
     """
     if len(set(filter(None, hosts.values()))) < 2 or "" in hosts.values():
         return {}

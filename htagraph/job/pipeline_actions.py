@@ -52,29 +52,18 @@ _KINDS = [EventKind.OP, EventKind.ANNOTATION]
 
 
 class RankActions(NamedTuple):
-    """The actions of one rank, and where it was blocked in sends and receives.
+    """The actions of one rank, and where it was blocked in sends and receives."""
 
-    Parameters
-    ----------
-    actions : DataFrame
-        Columns ``stage`` (-1 where not recorded), ``phase`` (a position in `PHASES`),
-        ``micro_batch``, ``step``, ``begin_ns``, ``end_ns``, ``waited_ns``, ``python_ns``; by time.
-    steps : DataFrame
-        Columns ``step``, ``name``, ``start_ns``, ``end_ns``.
-    waits : ndarray of shape (n, 2), unit=ns
-        Begin and end of each wait.
-    messages : DataFrame
-        Sends and receives: columns ``event`` (as in `answers.COLLECTIVES`), ``sends``, and
-        ``stage``, ``phase``, ``micro_batch``, ``step`` of the action of this rank whose result is
-        sent, or that needs what is received.
-    neighbors : (int, int), optional
-        The ranks of the stage before and of the stage after, -1 for none, where they are recorded.
-    """
-
+    # Columns ``stage`` (-1 where not recorded), ``phase`` (a position in `PHASES`),
+    # ``micro_batch``, ``step``, ``begin_ns``, ``end_ns``, ``waited_ns``, ``python_ns``; by time
     actions: pd.DataFrame
-    steps: pd.DataFrame
-    waits: I64
+    steps: pd.DataFrame  # Columns ``step``, ``name``, ``start_ns``, ``end_ns``
+    waits: I64  # Of shape (n, 2). In ns. Begin and end of each wait.
+    # Sends and receives: columns ``event`` (as in `answers.COLLECTIVES`), ``sends``, and ``stage``,
+    # ``phase``, ``micro_batch``, ``step`` of the action of this rank whose result is sent, or that
+    # needs what is received
     messages: pd.DataFrame
+    # The ranks of the stage before and of the stage after, -1 for none, where they are recorded
     neighbors: tuple[int, int] | None = None
 
     def since(self, step: int) -> RankActions:

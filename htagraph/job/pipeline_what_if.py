@@ -62,16 +62,7 @@ def round_of(n_ranks: int, n_batches: int) -> int:
 def order_of(schedule: str, n_ranks: int, n_batches: int, chunks: int = 1) -> Order:
     """The order of a schedule, one of `SCHEDULES`.
 
-    Parameters
-    ----------
-    chunks : int
-        Stages of each rank; if several, `round_of` must not be 0.
-
-    Examples
-    --------
-    >>> one = order_of("1f1b", 2, 3)
-    >>> ["FB"[phase] + str(number) for phase, number in zip(one.phase[:6], one.micro_batch[:6])]
-    ['F0', 'F1', 'B0', 'F2', 'B1', 'B2']
+    `chunks`: stages of each rank; if several, `round_of` must not be 0.
     """
     n, size = n_batches * chunks, round_of(n_ranks, n_batches) if chunks > 1 else n_batches
     rank, place = np.divmod(np.arange(n_ranks * n, dtype=np.int64), n)
@@ -299,17 +290,8 @@ def pipeline_what_if(
 ) -> pd.DataFrame:
     """Steps with other schedules, schema `job_answers.PIPELINE_WHAT_IF`; the shortest first.
 
-    Parameters
-    ----------
-    schedule : str
-        One of `SCHEDULES`, or ``all`` that can be tried.
-    chunks, n_micro_batches : int
-        0 as recorded; at least 2 chunks of an interleaved schedule.
-
-    Raises
-    ------
-    QueryError
-        If what is asked for cannot be tried.
+    `schedule`: one of `SCHEDULES`, or ``all`` that can be tried. `chunks`, `n_micro_batches`: 0 as
+    recorded; at least 2 chunks of an interleaved schedule.
     """
     one = _Recorded(pipeline)
     if not one.is_whole:

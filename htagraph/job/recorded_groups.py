@@ -59,17 +59,9 @@ def ends_together(table: pd.DataFrame) -> Bools:
 def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
     """Place of each collective of a group in the order of all ranks, and the rule; or why none.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Collectives of one group, by rank, each in the order of launches; at least two ranks.
-
-    Returns
-    -------
-    place : ndarray of shape (n,), dtype=int64
-        -1 where nothing is matched.
-    rule : str
-        One of `INFERRED_RULES`, or why nothing is matched, in words.
+    `table`: collectives of one group, by rank, each in the order of launches; at least two ranks.
+    `place`: -1 where nothing is matched. `rule`: one of `INFERRED_RULES`, or why nothing is
+    matched, in words.
     """
     code, _ = pd.factorize(table["operation"])
     ranks, counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)
@@ -210,11 +202,9 @@ def in_process_groups(
 
     A host range does not record its group. If all groups of the rank have the same members, it is
     that group; of two members, each sends to the other, and else to the `place` in it that is
-    recorded. If not, the group is unknown, and no rank
-    counts as waiting in it. Without groups in the header, all collectives are of one group.
-
-    Nor does a kernel of a library. Its group is the only one with as many ranks as its name states,
-    or the only one at all if it states none.
+    recorded. If not, the group is unknown, and no rank counts as waiting in it. Without groups in
+    the header, all collectives are of one group. Nor does a kernel of a library. Its group is the
+    only one with as many ranks as its name states, or the only one at all if it states none.
     """
     on_host = (collectives["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
     by_library = is_inferred(collectives)
@@ -253,27 +243,15 @@ _FLOATS = re.compile("Half|BFloat16|Float|Double")
 
 
 class Exchange(NamedTuple):
-    """What a rank sends and receives in an all-to-all.
+    """What a rank sends and receives in an all-to-all."""
 
-    Parameters
-    ----------
-    event : int
-        Event of the collective.
-    n_sent, n_received : int
-        Rows, or elements where `row_bytes` is that of an element.
-    row_bytes : int
-    counts_rows : bool
-        Rows were recorded, so they are tokens; else elements were.
-    is_split : bool
-        Sizes for each peer were given, as they differ from call to call.
-    """
-
-    event: int
+    event: int  # Event of the collective
+    # n_sent, n_received: rows, or elements where `row_bytes` is that of an element
     n_sent: int
     n_received: int
     row_bytes: int
-    counts_rows: bool
-    is_split: bool
+    counts_rows: bool  # Rows were recorded, so they are tokens; else elements were
+    is_split: bool  # Sizes for each peer were given, as they differ from call to call
 
 
 def exchanges_of(dag: Dag, collectives: pd.DataFrame) -> pd.DataFrame:

@@ -49,23 +49,12 @@ JobRun = Mapping[int, Run]
 @brief
 @dataclass(frozen=True)
 class RankReplay:
-    """A rank of a job, ready to be replayed.
+    """A rank of a job, ready to be replayed."""
 
-    Parameters
-    ----------
-    dag : Dag
-        On the rank's clock.
-    readings : tuple of Reading
-        In common time, `Assumption.AS_BOUND` first.
-    window : Window
-        In common time.
-    spread : float
-        How much typical steps differ, see `htagraph.replay.rehearsal.step_spread`.
-    """
-
-    dag: Dag
-    readings: tuple[Reading, ...]
-    window: Window
+    dag: Dag  # On the rank's clock
+    readings: tuple[Reading, ...]  # In common time, `Assumption.AS_BOUND` first
+    window: Window  # In common time
+    # How much typical steps differ, see `htagraph.replay.rehearsal.step_spread`
     spread: float = 0.0
 
     @property

@@ -52,16 +52,10 @@ def apart_in_words(ranks: Sequence[int]) -> str:
 @brief
 @dataclass(frozen=True)
 class Timeline:
-    """The ranks of a job in common time.
-
-    Parameters
-    ----------
-    known : Clocks, optional
-        The clocks of the ranks, where they need not be fitted.
-    """
+    """The ranks of a job in common time."""
 
     graphs: RankGraphs
-    known: Clocks | None = None
+    known: Clocks | None = None  # The clocks of the ranks, where they need not be fitted
 
     @cached_property
     def _matching(self) -> Matching:

@@ -79,13 +79,7 @@ class Recorded(NamedTuple):
 
 
 def bus_factors(operation: Texts, n_ranks: I64) -> F64:
-    """What each link carries of the size of collectives; NaN where the ranks are unknown.
-
-    Examples
-    --------
-    >>> bus_factors(np.array(["all_reduce", "all_gather", "broadcast"]), np.array([4, 4, 4]))
-    array([1.5 , 0.75, 1.  ])
-    """
+    """What each link carries of the size of collectives; NaN where the ranks are unknown."""
     times = np.array([_BUS_FACTORS.get(str(one), 0) for one in operation], dtype=np.float64)
     ranks = np.where(n_ranks > 0, n_ranks, np.nan)
     return np.where(times > 0, times * (ranks - 1) / ranks, 1.0)
@@ -115,24 +109,12 @@ def collective_sizes(dag: Dag, kernels: I64, operation: Texts, recorded: Recorde
 
 
 class LibraryCollectives(NamedTuple):
-    """What names and order tell about kernels of libraries.
+    """What names and order tell about kernels of libraries."""
 
-    Parameters
-    ----------
-    operation : ndarray of shape (n,), dtype=object
-        Empty where a kernel is of no library, or its name tells nothing.
-    group : ndarray of shape (n,), dtype=object
-        Library, number of ranks if the name has it, and role of the stream.
-    arrival : ndarray of shape (n,), dtype=int64
-        Position of the kernel whose start is the rank's arrival, -1 if unknown.
-    meets : ndarray of shape (n,), dtype=bool
-        The kernel ends after all others have arrived.
-    """
-
-    operation: Texts
-    group: Texts
-    arrival: I64
-    meets: Bools
+    operation: Texts  # Empty where a kernel is of no library, or its name tells nothing
+    group: Texts  # Library, number of ranks if the name has it, and role of the stream
+    arrival: I64  # Position of the kernel whose start is the rank's arrival, -1 if unknown
+    meets: Bools  # The kernel ends after all others have arrived
 
 
 def _halves(code: I64, position: I64) -> tuple[I64, Bools]:
@@ -203,21 +185,13 @@ _EVER = np.iinfo(np.int64).min
 
 
 class Readiness(NamedTuple):
-    """Since when each collective was ready, and what it waited for until then.
+    """Since when each collective was ready, and what it waited for until then."""
 
-    Parameters
-    ----------
-    ready_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        On the rank's clock.
-    ready_node : ndarray of shape (n,), dtype=int64
-        Node at that time: the end of what the collective or one before it needs, or a launch; its
-        own start where nothing else is recorded.
-    ready_after : ndarray of shape (n,), dtype=int64
-        Position of the collective that `first_anchor` finds for that node, -1 for none.
-    """
-
-    ready_ns: I64
+    ready_ns: I64  # On the rank's clock
+    # Node at that time: the end of what the collective or one before it needs, or a launch; its own
+    # start where nothing else is recorded
     ready_node: I64
+    # Position of the collective that `first_anchor` finds for that node, -1 for none
     ready_after: I64
 
 
@@ -236,12 +210,8 @@ def readiness(dag: Dag, kernels: I64) -> Readiness:
     """Since when each collective of a rank was ready, whatever other collectives did.
 
     Collectives queue up on a stream of their own. One that waits for a late rank delays the next,
-    while compute continues: the start of the next says little about its own rank.
-
-    Parameters
-    ----------
-    kernels : ndarray of shape (n,), dtype=int64
-        Kernels of collectives, or their ranges on the host.
+    while compute continues: the start of the next says little about its own rank. `kernels`:
+    kernels of collectives, or their ranges on the host.
     """
     place = np.full(len(dag.events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))

@@ -28,27 +28,17 @@ microseconds changes each by another factor; two may agree by chance (test_bandw
 
 
 class Bandwidths(NamedTuple):
-    """Bandwidth of each copy or fill for which it is known.
-
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int64
-    rate : ndarray of shape (n,), dtype=float64
-        Bytes per nanosecond, which is 1e9 bytes per second.
-    n_fit, n_compared : int
-        Recorded bandwidths that fit bytes and duration, and all for which both are known.
-    factor : float
-        Recorded bandwidth of the median copy as a share of bytes by duration; 1 if unknown.
-    is_as_recorded : bool
-        Whether recorded values were used although bytes are known.
-    """
+    """Bandwidth of each copy or fill for which it is known."""
 
     event: I64
-    rate: F64
+    rate: F64  # Bytes per nanosecond, which is 1e9 bytes per second
+    # n_fit, n_compared: recorded bandwidths that fit bytes and duration, and all for which both are
+    # known
     n_fit: int
     n_compared: int
+    # Recorded bandwidth of the median copy as a share of bytes by duration; 1 if unknown
     factor: float
-    is_as_recorded: bool
+    is_as_recorded: bool  # Whether recorded values were used although bytes are known
 
 
 def bandwidths(dag: Dag) -> Bandwidths:
@@ -93,27 +83,17 @@ _BYTES_PER_S = 1_000_000_000
 
 
 class CounterChanges(NamedTuple):
-    """When, and by how much, the counter of each track changes.
+    """When, and by how much, the counter of each track changes."""
 
-    Parameters
-    ----------
-    track, ts_ns, change : ndarray of shape (n,), dtype=int64
-        Tracks are numbered from 0.
-    device, stream : ndarray of shape (n_tracks,), dtype=int64
-        `stream` is -1 for a counter of the whole device.
-    name : ndarray of shape (n_tracks,), dtype=object
-        What is counted.
-    unit : int
-        Change that counts as 1.
-    """
-
+    # track, ts_ns, change: tracks are numbered from 0
     track: I64
     ts_ns: I64
     change: I64
+    # device, stream: of shape (n_tracks,). `stream` is -1 for a counter of the whole device.
     device: I64
     stream: I64
-    name: Texts
-    unit: int
+    name: Texts  # Of shape (n_tracks,). What is counted.
+    unit: int  # Change that counts as 1
 
 
 class CounterLevels(NamedTuple):

@@ -177,15 +177,7 @@ def lost_in_words(share: float) -> str:
 
 
 def longest_whole_part(found: Iterable[Damage], window: Window) -> Window | None:
-    """Longest part of a window outside of all holes; None if nothing is.
-
-    Examples
-    --------
-    >>> hole = Damage(HOLES[0], 90, 100, 20, 30, "lost.")
-    >>> part = longest_whole_part([hole], Window(0, 100, "all"))
-    >>> part.start_ns, part.end_ns
-    (30, 100)
-    """
+    """Longest part of a window outside of all holes; None if nothing is."""
     group = np.zeros(1, dtype=np.int64)
     between = gaps(_holes(found, window), group, window.start_ns, window.end_ns)
     dur_ns = between.end - between.start

@@ -74,15 +74,10 @@ _NEVER = np.iinfo(np.int64).min
 
 
 class Hole(NamedTuple):
-    """A stretch of a trace in which something was not recorded.
+    """A stretch of a trace in which something was not recorded."""
 
-    Parameters
-    ----------
-    n, n_all : int
-        Launches, or pieces of device work, without their counterpart; and all in the stretch.
-    start_ns, end_ns : int, unit=ns
-    """
-
+    # n, n_all: launches, or pieces of device work, without their counterpart; and all in the
+    # stretch
     n: int
     n_all: int
     start_ns: int
@@ -217,8 +212,8 @@ class _Work(NamedTuple):
 def without_launch(dag: Dag) -> list[Hole]:
     """Holes of launches: device work that follows launched work on its stream, but has no launch.
 
-    Work from before the profile precedes all other work of its stream. Kernels that
-    never have a launch do not count: their launches are of a library that is not recorded.
+    Work from before the profile precedes all other work of its stream. Kernels that never have a
+    launch do not count: their launches are of a library that is not recorded.
     """
     events = dag.events
     work = np.flatnonzero(events.is_device)
@@ -278,24 +273,13 @@ Pinned by `test_lost_nodes.py::test_graphs_for_other_batch_sizes_are_whole`."""
 
 
 class _Replays(NamedTuple):
-    """Work of replays, in order of launches.
+    """Work of replays, in order of launches."""
 
-    Parameters
-    ----------
-    call : ndarray of shape (n,), dtype=int64
-        The launch of each replay.
-    graph : ndarray of shape (n,), dtype=int64
-        Recorded id of its graph, -1 if it is unknown.
-    kind : ndarray of shape (n,), dtype=int64
-        The same number for replays with the same nodes.
-    work, of, node : ndarray of shape (m,), dtype=int64
-        Device events, the position of their replay, and the number of the node: by its recorded id,
-        else by name and stream.
-    """
-
-    call: I64
-    graph: I64
-    kind: I64
+    call: I64  # The launch of each replay
+    graph: I64  # Recorded id of its graph, -1 if it is unknown
+    kind: I64  # The same number for replays with the same nodes
+    # work, of, node: of shape (m,). Device events, the position of their replay, and the number of
+    # the node: by its recorded id, else by name and stream.
     work: I64
     of: I64
     node: I64

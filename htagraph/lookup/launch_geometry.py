@@ -49,18 +49,10 @@ class Limit(IntEnum):
 
 
 class Residency(NamedTuple):
-    """How many blocks of each kernel fit on one multiprocessor at once.
+    """How many blocks of each kernel fit on one multiprocessor at once."""
 
-    Parameters
-    ----------
-    blocks : ndarray of shape (n,), dtype=int64
-        At least one, as each has run.
-    limit : ndarray of shape (n,), dtype=int64
-        Codes of `Limit`; ties go to the first.
-    """
-
-    blocks: I64
-    limit: I64
+    blocks: I64  # At least one, as each has run
+    limit: I64  # Codes of `Limit`; ties go to the first
 
 
 def _up_to(values: I64, unit: int) -> I64:
@@ -73,23 +65,8 @@ def residency(
 ) -> Residency:
     """How many blocks of some kernels fit on one multiprocessor of a device at once.
 
-    Parameters
-    ----------
-    threads : ndarray of shape (n,), dtype=int64
-        Of a block.
-    registers : ndarray of shape (n,), dtype=int64
-        Of a thread; 0 or less for unknown.
-    shared_memory : ndarray of shape (n,), dtype=int64, unit=byte
-        Of a block, static and dynamic; less than 0 for unknown.
-
-    Examples
-    --------
-    A multiprocessor of an A100 has room for 64 warps, but registers for only 32 of this kernel.
-
-    >>> a100 = DeviceProperties(0, "A100", 108, 32, 2_048, 0, 65_536, 167_936, 0, 8, 0)
-    >>> fit = residency(a100, np.array([256]), np.array([64]), np.array([0]))
-    >>> int(fit.blocks[0]), Limit(int(fit.limit[0])).name
-    (4, 'REGISTERS')
+    `threads`: of a block. `registers`: of a thread; 0 or less for unknown. `shared_memory`: of a
+    block, static and dynamic; less than 0 for unknown.
     """
     warps = -(-np.maximum(threads, 1) // device.warp_size)
     by_warps = np.minimum(device.warps_per_sm // warps, device.most_blocks_per_sm)
@@ -123,24 +100,13 @@ _USUAL_WARP = 32
 
 
 class LaunchGeometry(NamedTuple):
-    """How kernels occupy their device.
+    """How kernels occupy their device."""
 
-    Parameters
-    ----------
-    n_blocks : ndarray of shape (n,), dtype=int64
-        Blocks of the grid; 0 where they, or the multiprocessors of the device, are unknown.
-    warps : ndarray of shape (n,), dtype=int64
-        Warps of a block; 0 where other limits are unknown.
-    resident : ndarray of shape (n,), dtype=int64
-        Blocks that fit on one multiprocessor at once.
-    limit : ndarray of shape (n,), dtype=int64
-        What keeps more from fitting, codes of `Limit`.
-    """
-
+    # Blocks of the grid; 0 where they, or the multiprocessors of the device, are unknown
     n_blocks: I64
-    warps: I64
-    resident: I64
-    limit: I64
+    warps: I64  # Warps of a block; 0 where other limits are unknown
+    resident: I64  # Blocks that fit on one multiprocessor at once
+    limit: I64  # What keeps more from fitting, codes of `Limit`
 
     @property
     def is_known(self) -> Bools:
@@ -248,25 +214,17 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
 
 
 class KernelWaves(NamedTuple):
-    """The full waves of each kernel, as one stretch, and its last wave.
+    """The full waves of each kernel, as one stretch, and its last wave."""
 
-    Parameters
-    ----------
-    kernel : ndarray of shape (n,), dtype=int64
-        Position among the kernels.
-    start, end : ndarray of shape (n,), dtype=float64, unit=ns
-    sms, blocks : ndarray of shape (n,), dtype=int64
-        Multiprocessors with a block of the kernel, and blocks on them at once; 0 if unknown.
-    is_tail : ndarray of shape (n,), dtype=bool
-        The last wave of several.
-    """
-
-    kernel: I64
+    kernel: I64  # Position among the kernels
+    # start, end: in ns
     start: F64
     end: F64
+    # sms, blocks: multiprocessors with a block of the kernel, and blocks on them at once; 0 if
+    # unknown
     sms: I64
     blocks: I64
-    is_tail: Bools
+    is_tail: Bools  # The last wave of several
 
 
 def kernel_waves(

@@ -35,19 +35,12 @@ _EMPTIES = re.compile(r"\bempty_cache\b")
 
 
 class FreesWithin(NamedTuple):
-    """Frees inside one operator of a step.
+    """Frees inside one operator of a step."""
 
-    Parameters
-    ----------
-    op, step : str
-        Names of the innermost operator and of the step; the latter may be empty.
-    ran_out : bool
-        The allocator was out of memory.
-    """
-
+    # op, step: names of the innermost operator and of the step; the latter may be empty
     op: str
     step: str
-    ran_out: bool
+    ran_out: bool  # The allocator was out of memory
 
 
 def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:

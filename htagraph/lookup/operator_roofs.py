@@ -37,26 +37,20 @@ _BETWEEN_HOST_AND_DEVICE = r"(?i)memcpy (HtoD|DtoH|host to device|device to host
 
 
 class OperatorWork(NamedTuple):
-    """Calls with a model, and the device work that belongs to each.
+    """Calls with a model, and the device work that belongs to each."""
 
-    Parameters
-    ----------
-    call : ndarray of shape (n_work,), dtype=int64
-        For each piece of device work, the row of its call below; -1 for work without a model.
-    event : ndarray of shape (n_calls,), dtype=int64
-        The operator of each call, an event of `Dag.unrolled`: each replay of a graph calls the
-        operators of its capture again.
-    kind : ndarray of shape (n_calls,), dtype=int64
-        Row of `works`: calls of one operator with the same inputs are of one kind.
-    host_bytes : ndarray of shape (n_calls,), dtype=int64
-        Bytes of its copies between host and device, if its work is nothing else: the link between
-        them is the limit. -1 for all other calls.
-    """
-
+    # Of shape (n_work,). For each piece of device work, the row of its call below; -1 for work
+    # without a model.
     call: I64
+    # Of shape (n_calls,). The operator of each call, an event of `Dag.unrolled`: each replay of a
+    # graph calls the operators of its capture again.
     event: I64
+    # Of shape (n_calls,). Row of `works`: calls of one operator with the same inputs are of one
+    # kind.
     kind: I64
     works: tuple[Work, ...]
+    # Of shape (n_calls,). Bytes of its copies between host and device, if its work is nothing else:
+    # the link between them is the limit. -1 for all other calls.
     host_bytes: I64
 
     def of_calls(self, field: str) -> npt.NDArray[Any]:
@@ -67,10 +61,7 @@ class OperatorWork(NamedTuple):
 def call_of(dag: Dag, event: int) -> Call | None:
     """The inputs of an operator as recorded; None if its shapes were not.
 
-    Parameters
-    ----------
-    event : int
-        Of `Dag.unrolled`.
+    `event`: of `Dag.unrolled`.
     """
     events, lists = dag.unrolled.events, list[list[Any]]()
     for name in LIST_COLUMNS:
@@ -224,38 +215,21 @@ _IN_WORDS = {Limit.FP32: "FP32 compute"}
 
 
 class OperatorRoofs(NamedTuple):
-    """Calls with a model, the time of their device work, and the least time that it needs.
-
-    Parameters
-    ----------
-    device_ns : ndarray of shape (n_calls,), dtype=int64, unit=ns
-    roof_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
-        At most `device_ns`: work that fits in the cache may be faster than memory. If it is not
-        known, `device_ns`, so that nothing is gained.
-    limit : ndarray of shape (n_calls,), dtype=int64
-        Codes of `Limit`.
-    compute_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
-        Time of its operations at the dense peak.
-    memory_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
-        Time of its compulsory bytes at memory bandwidth.
-    tf32_ns : ndarray of shape (n_calls,), dtype=float64, unit=ns
-        `device_ns`, or of a product that runs in FP32 because TF32 is not allowed: its time at the
-        same share of the peak of TF32.
-    has_peaks : bool
-        Whether the peaks of all devices are known; else there are no roofs.
-    peaks : tuple of DevicePeaks
-        Of the known devices, each once.
-    """
+    """Calls with a model, the time of their device work, and the least time that it needs."""
 
     work: OperatorWork
-    device_ns: I64
+    device_ns: I64  # Of shape (n_calls,)
+    # Of shape (n_calls,). At most `device_ns`: work that fits in the cache may be faster than
+    # memory. If it is not known, `device_ns`, so that nothing is gained.
     roof_ns: F64
-    limit: I64
-    compute_ns: F64
-    memory_ns: F64
+    limit: I64  # Of shape (n_calls,). Codes of `Limit`.
+    compute_ns: F64  # Of shape (n_calls,). Time of its operations at the dense peak.
+    memory_ns: F64  # Of shape (n_calls,). Time of its compulsory bytes at memory bandwidth.
+    # Of shape (n_calls,). `device_ns`, or of a product that runs in FP32 because TF32 is not
+    # allowed: its time at the same share of the peak of TF32.
     tf32_ns: F64
-    has_peaks: bool
-    peaks: tuple[DevicePeaks, ...]
+    has_peaks: bool  # Whether the peaks of all devices are known; else there are no roofs
+    peaks: tuple[DevicePeaks, ...]  # Of the known devices, each once
 
     @property
     def excess_ns(self) -> F64:
@@ -266,14 +240,8 @@ class OperatorRoofs(NamedTuple):
 def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -> OperatorRoofs:
     """Calls that device work belongs to, and their roofs.
 
-    Parameters
-    ----------
-    work : ndarray of shape (n,), dtype=int64
-        Events of device work.
-    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Its time in the window.
-    at_clock : bool, default=True
-        At the clocks that were sampled, if any, not at those of the data sheet.
+    `work`: events of device work. `dur_ns`: its time in the window. `at_clock`: at the clocks that
+    were sampled, if any, not at those of the data sheet.
     """
     found = operator_work(dag, work)
     n = len(found.event)

@@ -58,12 +58,9 @@ def n_batches(dag: Dag, window: Window) -> int:
 def find_loading(dag: Dag) -> Loading:
     """Where most of the time of DataLoaders goes.
 
-    Returns
-    -------
-    str
-        "in process": the step makes batches itself. "by workers": the step waits for workers.
-        "after workers": operators in the step, after the workers. "pinned by a thread": pinning
-        takes most of that time. "": there is no DataLoader.
+    "in process": the step makes batches itself. "by workers": the step waits for workers. "after
+    workers": operators in the step, after the workers. "pinned by a thread": pinning takes most of
+    that time. "": there is no DataLoader.
     """
     events = dag.events
     loads = events.named(events.symbols.searched(_LOADER)) & events.is_host

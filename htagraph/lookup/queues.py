@@ -27,19 +27,13 @@ from htagraph.model.window import Window
 
 @dataclass(frozen=True)
 class Queues:
-    """The devices, or the streams, that have work.
+    """The devices, or the streams, that have work."""
 
-    Parameters
-    ----------
-    device, stream : ndarray of shape (n_queues,), dtype=int64
-        Ascending; `stream` is -1 where a queue is a whole device.
-    of_event : ndarray of shape (n_events,), dtype=int64
-        Queue of each piece of device work, -1 elsewhere.
-    """
-
+    # device, stream: of shape (n_queues,). Ascending; `stream` is -1 where a queue is a whole
+    # device.
     device: I64
     stream: I64
-    of_event: I64
+    of_event: I64  # Of shape (n_events,). Queue of each piece of device work, -1 elsewhere.
 
     def __len__(self) -> int:
         """Number of queues."""
@@ -104,11 +98,8 @@ def device_states(dag: Dag, window: Window) -> States:
         stream 9   |         [nccl      ]
         class      |   [  1  ][ 1+2 ][2 ]      0 (idle) elsewhere
 
-    Returns
-    -------
-    States
-        ``group`` is the device; bit `KernelClass` of ``mask`` is set where that class runs, bit 0
-        always.
+    ``group`` is the device; bit `KernelClass` of ``mask`` is set where that class runs, bit 0
+    always.
     """
     work, devices = device_work(dag, window), devices_of(dag)
     n = len(devices)

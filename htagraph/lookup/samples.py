@@ -21,35 +21,22 @@ from htagraph.model.samples import SampleTable, Series
 
 
 class Levels(NamedTuple):
-    """Values of one series over time.
-
-    Parameters
-    ----------
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When each sample was taken.
-    bound_ns : ndarray of shape (n + 1,), dtype=int64, unit=ns
-        Where each value begins, and where the last one ends: half way between samples.
-    """
+    """Values of one series over time."""
 
     series: Series
-    ts_ns: I64
+    ts_ns: I64  # When each sample was taken
+    # Of shape (n + 1,). Where each value begins, and where the last one ends: half way between
+    # samples.
     bound_ns: I64
     value: F64
 
 
 class Stretches(NamedTuple):
-    """A series in stretches of time.
-
-    Parameters
-    ----------
-    covered_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The part of each stretch that has samples.
-    mean, low, high : ndarray of shape (n,), dtype=float64
-        Over that part, weighted by time; NaN if it is empty.
-    """
+    """A series in stretches of time."""
 
     n_samples: I64
-    covered_ns: I64
+    covered_ns: I64  # The part of each stretch that has samples
+    # mean, low, high: over that part, weighted by time; NaN if it is empty
     mean: F64
     low: F64
     high: F64
@@ -62,12 +49,6 @@ def sample_levels(
 
     The first and the last level extend half the median distance of samples beyond their sample; a
     single one, by the uncertainty of its time.
-
-    Examples
-    --------
-    >>> table = SampleTable.of([(Series("power.draw"), [10, 20, 40], [1.0, 2.0, 3.0])])
-    >>> [level.bound_ns.tolist() for level in sample_levels(table)]
-    [[5, 15, 30, 45]]
     """
     ends = np.searchsorted(samples.series, np.arange(len(samples.all_series) + 1))
     for place, series in enumerate(samples.all_series):
@@ -88,14 +69,7 @@ def sample_levels(
 
 
 def over(levels: Levels, start_ns: I64, end_ns: I64) -> Stretches:
-    """A series in stretches of time, which may overlap.
-
-    Examples
-    --------
-    >>> table = SampleTable.of([(Series("power.draw"), [10, 20, 40], [1.0, 2.0, 3.0])])
-    >>> over(next(sample_levels(table)), np.array([10, 90]), np.array([20, 99])).mean.tolist()
-    [1.5, nan]
-    """
+    """A series in stretches of time, which may overlap."""
     bound, value, n = levels.bound_ns, levels.value, len(levels.value)
     first = np.searchsorted(bound[1:], start_ns, side="right")
     last = np.searchsorted(bound[:-1], end_ns, side="left")

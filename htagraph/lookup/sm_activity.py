@@ -40,23 +40,7 @@ from htagraph.model.window import Window
 class RunningSums:
     """Sums over intervals that run at once.
 
-    Parameters
-    ----------
-    start, end : ndarray of shape (n,), dtype=float64
-        ``start <= end``.
-
-    Examples
-    --------
-    Two intervals overlap from 2 to 3; the second counts double.
-
-    >>> sums = RunningSums(np.array([0.0, 2.0]), np.array([3.0, 5.0]))
-    >>> level = sums.of(np.array([1, 2]))
-    >>> level.tolist()
-    [1, 3, 2]
-    >>> sums.integral(level).tolist()
-    [0.0, 2.0, 5.0, 9.0]
-    >>> sums.over_each(sums.integral(level)).tolist()
-    [5.0, 7.0]
+    `start`, `end`: ``start <= end``.
     """
 
     def __init__(self, start: F64, end: F64) -> None:
@@ -105,21 +89,11 @@ which is reported. Far above rounding, far below any use that a reader would see
 
 
 class SlotShares(NamedTuple):
-    """Use of warp slots while kernels run.
+    """Use of warp slots while kernels run."""
 
-    Parameters
-    ----------
-    kernel : ndarray of shape (n,), dtype=int32
-        Position among the kernels.
-    use : ndarray of shape (n,), dtype=int8
-        Codes of `SlotUse`.
-    time_ns : ndarray of shape (n,), dtype=float64, unit=ns
-        Time of the whole device; adds up to the time in which any kernel runs.
-    """
-
-    kernel: I32
-    use: I8
-    time_ns: F64
+    kernel: I32  # Position among the kernels
+    use: I8  # Codes of `SlotUse`
+    time_ns: F64  # Time of the whole device; adds up to the time in which any kernel runs
 
 
 Curve = tuple[F64, F64]
@@ -128,23 +102,14 @@ Curve = tuple[F64, F64]
 
 @dataclass(frozen=True)
 class SmActivity:
-    """How full one device is in a window.
-
-    Parameters
-    ----------
-    n_sms : int
-        Multiprocessors; 0 if unknown.
-    kernels : Clipped
-        Kernels in the window, in order of time.
-    curves : mapping of str to callable
-        Each returns a curve, which is made anew: all of them take much memory.
-    """
+    """How full one device is in a window."""
 
     device: int
-    n_sms: int
+    n_sms: int  # Multiprocessors; 0 if unknown
     window: Window
-    kernels: Clipped
+    kernels: Clipped  # Kernels in the window, in order of time
     geometry: LaunchGeometry
+    # Each returns a curve, which is made anew: all of them take much memory
     curves: Mapping[str, Callable[[], Curve]]
     _full: _Fullness
 

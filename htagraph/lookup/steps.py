@@ -67,14 +67,7 @@ def steps_in(events: EventTable, window: Window) -> pd.DataFrame:
 
 
 def step_at(steps: pd.DataFrame, ts_ns: I64) -> I64:
-    """Row of the step at each time, -1 for none; of steps that overlap, the last begun.
-
-    Examples
-    --------
-    >>> steps = pd.DataFrame({"start_ns": [10, 20], "dur_ns": [15, 5]})
-    >>> step_at(steps, np.array([0, 12, 22, 25])).tolist()
-    [-1, 0, 1, -1]
-    """
+    """Row of the step at each time, -1 for none; of steps that overlap, the last begun."""
     start_ns = steps["start_ns"].to_numpy(np.int64)
     return last_begun(start_ns, start_ns + steps["dur_ns"].to_numpy(np.int64), ts_ns)
 
@@ -88,13 +81,7 @@ def last_begun(start_ns: I64, end_ns: I64, ts_ns: I64) -> I64:
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
-    """Names without the numbers of the profiler's steps.
-
-    Examples
-    --------
-    >>> without_numbers(pd.Series(["ProfilerStep#12", "aten::mm"])).tolist()
-    ['ProfilerStep', 'aten::mm']
-    """
+    """Names without the numbers of the profiler's steps."""
     return names.map({name: without_step_number(name) for name in names.unique()})
 
 

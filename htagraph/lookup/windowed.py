@@ -26,29 +26,19 @@ from htagraph.model.window import Window
 
 @dataclass(frozen=True)
 class WindowedEdges:
-    """Edges among the nodes of a window, its source and its sink.
+    """Edges among the nodes of a window, its source and its sink."""
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n,), dtype=int64
-        Nodes of the graph in the window, ascending. Position ``n`` is the source, ``n + 1`` the
-        sink.
-    tail, head : ndarray of shape (m,), dtype=int64
-        Positions.
-    residual_ns : ndarray of shape (n + 2,), dtype=int64, unit=ns
-        Residual of each position; the longest path over ``lag_ns[edge] + residual_ns[head]`` is the
-        window.
-    edge : ndarray of shape (m,), dtype=int64
-        Row of the edge table, -1 for new edges of the source and the sink.
-    """
-
+    # Nodes of the graph in the window, ascending. Position ``n`` is the source, ``n + 1`` the sink.
     nodes: I64
+    # tail, head: of shape (m,). Positions.
     tail: I64
     head: I64
     kind: I8
     lag_ns: I64
+    # Of shape (n + 2,). Residual of each position; the longest path over ``lag_ns[edge] +
+    # residual_ns[head]`` is the window.
     residual_ns: I64
-    edge: I64
+    edge: I64  # Of shape (m,). Row of the edge table, -1 for new edges of the source and the sink.
 
 
 def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
@@ -181,28 +171,17 @@ def edges_in(dag: Dag, window: Window) -> I64:
 
 
 class EdgeArrows(NamedTuple):
-    """Edges of a window as arrows from event to event, each pair once.
-
-    Parameters
-    ----------
-    n_without : int
-        Edges that viewers would draw backward: they lead to the end of what began before, such as
-        a call that waited.
-    """
+    """Edges of a window as arrows from event to event, each pair once."""
 
     tail: I64
     head: I64
+    # Edges that viewers would draw backward: they lead to the end of what began before, such as a
+    # call that waited
     n_without: int
 
     @classmethod
     def of(cls, dag: Dag, window: Window) -> EdgeArrows:
-        """Those of the edges of a window that join two events.
-
-        Raises
-        ------
-        QueryError
-            If there are more than `MOST_ARROWS`.
-        """
+        """Those of the edges of a window that join two events."""
         rows = edges_in(dag, window)
         tail, head = (
             nodes[rows].astype(np.int64) >> 1 for nodes in (dag.edges.tail, dag.edges.head)

@@ -44,19 +44,7 @@ def freeze(instance: object) -> None:
 
 
 def brief(cls: Made) -> Made:
-    """Decorate a dataclass or named tuple of large tables: its repr has their sizes, on one line.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @brief
-    ... @dataclass
-    ... class Table:
-    ...     name: str
-    ...     column: I64
-    >>> Table("a", np.arange(1000))
-    Table(name='a', column=int64[1000])
-    """
+    """Decorate a dataclass or named tuple of large tables: its repr is one line of sizes."""
     names = getattr(cls, "_fields", None) or [one.name for one in fields(cls)]
 
     def __repr__(self: object) -> str:  # noqa: N807  becomes a method

@@ -68,23 +68,11 @@ STEP_MARKERS = {
 
 
 def step_number(name: str) -> int:
-    """Number of a step of the profiler; -1 for any other name.
-
-    Examples
-    --------
-    >>> step_number("ProfilerStep#12"), step_number("step[DECODE bs=1]")
-    (12, -1)
-    """
+    """Number of a step of the profiler; -1 for any other name."""
     found = PROFILER_STEP.fullmatch(name)
     return int(found[1]) if found else -1
 
 
 def without_step_number(name: str) -> str:
-    """The name that all steps of the profiler share; any other name stays.
-
-    Examples
-    --------
-    >>> without_step_number("ProfilerStep#12"), without_step_number("aten::mm")
-    ('ProfilerStep', 'aten::mm')
-    """
+    """The name that all steps of the profiler share; any other name stays."""
     return "ProfilerStep" if PROFILER_STEP.fullmatch(name) else name

@@ -108,23 +108,9 @@ _MOST_PER_BYTE = 1_000  # zlib's own limit
 
 @dataclass(frozen=True)
 class Supplement:
-    """Facts of a trace, and columns of numbers about its slices.
+    """Facts of a trace, and columns of numbers about its slices."""
 
-    Parameters
-    ----------
-    facts : mapping of str to object
-        What JSON can hold.
-    columns : mapping of str to ndarray of dtype=int64
-
-    Examples
-    --------
-    >>> packed = Supplement({"rank": 3}, {"order": np.array([2, 0, 1])}).packed()
-    >>> again = Supplement.unpacked(packed)
-    >>> again.facts["rank"], again.columns["order"].tolist()
-    (3, [2, 0, 1])
-    """
-
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # What JSON can hold
     columns: Mapping[str, I64] = field(default_factory=dict)
 
     def packed(self) -> bytes:
@@ -137,13 +123,7 @@ class Supplement:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Supplement:
-        """What `packed` returned.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are damaged, or of another version.
-        """
+        """What `packed` returned."""
         decoder = zlib.decompressobj()
         try:
             data = decoder.decompress(packed, min(_MOST_BYTES, _MOST_PER_BYTE * len(packed) + 64))
@@ -171,10 +151,7 @@ class Supplement:
 def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") -> dict[str, object]:
     """What is known of a recording besides its events.
 
-    Parameters
-    ----------
-    run : str, default=""
-        Which of several runs it is.
+    `run`: which of several runs it is.
     """
     return {
         "rank": rank,

@@ -28,24 +28,12 @@ class _Fixed:
 
 
 def fixed(value: T) -> T:
-    """An argument of many calls, converted once: contiguous arrays, in tuples.
-
-    Examples
-    --------
-    >>> form_of(fixed((np.zeros(2), 7)))[1]
-    ('f8[1]', 'i8')
-    """
+    """An argument of many calls, converted once: contiguous arrays, in tuples."""
     return cast("T", _Fixed(value))
 
 
 def form_of(value: object) -> Form:
-    """The form of an argument.
-
-    Examples
-    --------
-    >>> form_of(np.zeros((2, 3), dtype=np.uint8)), form_of(7), form_of(True)
-    ('u1[2]', 'i8', 'b1')
-    """
+    """The form of an argument."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype.str[1:]}[{value.ndim}]"
     if isinstance(value, _Fixed):
@@ -61,13 +49,7 @@ def form_of(value: object) -> Form:
 
 
 def text_of(form: Form) -> str:
-    """A form in one word.
-
-    Examples
-    --------
-    >>> text_of((tuple, ("i8", "u1[1]")))
-    'tuple(i8,u1[1])'
-    """
+    """A form in one word."""
     if isinstance(form, str):
         return form
     kind, parts = form

@@ -33,12 +33,8 @@ _ONE_AT_A_TIME = threading.RLock()
 def compiled(function: Function, sources: tuple[str, ...] = ()) -> Function:
     """Function of arrays and numbers as machine code, which runs without the GIL.
 
-    It allocates nothing and raises nothing: it fills arrays, and returns numbers.
-
-    Parameters
-    ----------
-    sources : tuple of str, optional
-        Files that its code is generated from, besides its own.
+    It allocates nothing and raises nothing: it fills arrays, and returns numbers. `sources`: files
+    that its code is generated from, besides its own.
     """
     ready = PASSES.setdefault(f"{function.__module__}.{function.__qualname__}", {})
     n_results = n_results_of(function)

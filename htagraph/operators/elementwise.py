@@ -44,14 +44,7 @@ def _names(kinds: dict[str, int]) -> list[str]:
 
 @models(*_names(_ARITY))
 def elementwise(call: Call) -> Work | None:
-    """An operator with a fixed number of inputs; a tensor beyond them is ``out=``.
-
-    Examples
-    --------
-    >>> types = ["c10::BFloat16", "float"]
-    >>> elementwise(Call("aten::add_", [[64, 128], [64, 128]], types)).bytes_low
-    65536
-    """
+    """An operator with a fixed number of inputs; a tensor beyond them is ``out=``."""
     kind = call.name.removeprefix("aten::")
     in_place = kind.endswith("_")
     kind = kind.rstrip("_")
@@ -251,12 +244,6 @@ def index_put(call: Call) -> Work | None:
 
     They are one for each row that `self` and `values` have in common, or for each element, in each
     other dimension. If a single value is written, anything may be.
-
-    Examples
-    --------
-    >>> index_put(Call("aten::_index_put_impl_", [[8192, 8, 64], [], [32, 8, 64]],
-    ...     ["c10::BFloat16", "", "c10::BFloat16"])).bytes_low
-    65536
     """
     x, values = call.tensor(0), call.tensor(2)
     if x is None or values is None:
@@ -284,14 +271,7 @@ _READ = {
 
 @models(*(f"aten::upsample_{kind}" for kind in _READ))
 def upsample(call: Call) -> Work | None:
-    """``upsample_bilinear2d(self, output_size, ...)``.
-
-    Examples
-    --------
-    >>> upsample(Call("aten::upsample_bilinear2d", [[2, 3, 64, 64], [], []],
-    ...     ["float", "ScalarList", "Scalar"], values=["", "[128, 128]", "False"])).bytes_low
-    491520
-    """
+    """``upsample_bilinear2d(self, output_size, ...)``."""
     x, size = call.tensor(0), call.integers(1)
     if x is None or not size or len(size) != len(x.dims) - 2:
         return None

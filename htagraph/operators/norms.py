@@ -112,14 +112,7 @@ _DIM_AT = {"norm": 2, "linalg_vector_norm": 2}
 
 @models(*(f"aten::{name}" for name in _NAMES))
 def reduction(call: Call) -> Work | None:
-    """``sum(self, dim, keepdim, dtype)``; without recorded dimensions, anything may be left.
-
-    Examples
-    --------
-    >>> reduction(Call("aten::sum", [[64, 8, 128], []], ["c10::BFloat16", "ScalarList"],
-    ...     values=["", "[1]"])).bytes_low
-    147456
-    """
+    """``sum(self, dim, keepdim, dtype)``; without recorded dimensions, anything may be left."""
     x, kind = call.tensor(0), call.name.removeprefix("aten::")
     if x is None:
         return None
@@ -145,14 +138,7 @@ def reduction(call: Call) -> Work | None:
 
 @models("aten::sort", "aten::topk")
 def ordered(call: Call) -> Work | None:
-    """``sort(self, dim, descending)``, ``topk(self, k, dim, ...)``: values, and where they were.
-
-    Examples
-    --------
-    >>> ordered(Call("aten::topk", [[32, 4096], [], []], ["float", "Scalar", "Scalar"],
-    ...     values=["", "8", "-1"])).bytes_low
-    527360
-    """
+    """``sort(self, dim, descending)``, ``topk(self, k, dim, ...)``: values, and where they were."""
     x = call.tensor(0)
     if x is None:
         return None

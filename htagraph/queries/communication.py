@@ -210,16 +210,9 @@ def launches_of(dag: Dag, events: I64) -> I64:
 def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     """Collectives of the rank, in the order in which they were launched.
 
-    Parameters
-    ----------
-    window : Window, optional
-        Only those that overlap it; all by default.
-
-    Returns
-    -------
-    DataFrame, schema `answers.COLLECTIVES`
-        Communication kernels whose launch was captured, and collectives of the host. Kernels of
-        libraries that record nothing are in a group named after the library.
+    `window`: only those that overlap it; all by default. Communication kernels whose launch was
+    captured, and collectives of the host. Kernels of libraries that record nothing are in a group
+    named after the library.
     """
     events, ranges = dag.events, host_collectives(dag)
     dag = _with_callers(dag, ranges) if len(ranges) else dag
@@ -312,12 +305,8 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
         stream 9 |      [nccl <n         ]
         stream 7 |             . exposed  [gemm <g ]
 
-    Here gemm waits for an event of stream 9: a dependency.
-
-    Returns
-    -------
-    DataFrame, schema `answers.EXPOSED_COMMUNICATION`
-        By time. Exposed time of two concurrent kernels counts for both.
+    Here gemm waits for an event of stream 9: a dependency. By time. Exposed time of two concurrent
+    kernels counts for both.
     """
     events, kernel_class = dag.events, dag.classification.kernel_class
     work = device_work(dag, window)
@@ -394,10 +383,7 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
 def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time in which each device computes, communicates, or does both.
 
-    Returns
-    -------
-    DataFrame, schema `answers.OVERLAP`
-        One row per device that has work in the trace.
+    One row per device that has work in the trace.
 
     Examples
     --------
@@ -441,10 +427,7 @@ def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
         stream 7 |[gemm  ]
         stream 9 |    [nccl  ]          compute 4, compute + communication 4, communication 4
 
-    Returns
-    -------
-    DataFrame, schema `answers.CLASS_OVERLAP`
-        Largest first within a device.
+    Largest first within a device.
     """
     found = device_states(dag, window)
     n_masks = 1 << (len(CLASSES) + 1)

@@ -77,45 +77,13 @@ def cost(
         stream 7 |      [a <a                       ]        earlier: a takes 29 us, its cost is 9
         stream 9 |                 [b <b   ]
 
-    Parameters
-    ----------
-    by : {"name", "op", "module", "stream", "bound", "rule"}
-        Events by name, innermost operator or annotation, or innermost ``nn.Module``; device work by
-        stream; time of edges by bound or by rule.
-
-    Returns
-    -------
-    DataFrame, schema `answers.COST`
-        Groups with anything in the window, most cost first. Costs do not add up: two groups that
-        hide each other have no cost alone.
-
-    Raises
-    ------
-    MissingEventsError
-        By module, if no Python stack was recorded.
-
-    Notes
-    -----
     Cost (Devaux, 1999) is found by replaying the whole trace without the group: its host events
     take no own time; its kernels and copies take none, start when their stream is free, and wait
     for no launch. Work from before the profile still delays others. The start of a later window
     moves, too, so its cost may be negative. Of a bound or a rule, edges stay but take no time.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][launch >b]        [sync @*]
-    ...     stream 7 |      [a <a                       ]
-    ...     stream 9 |                 [b <b   ]
-    ... '''))
-    >>> cost(dag, dag.span)[["group", "n_events", "time_ns", "path_ns", "cost_ns"]]
-                       group  n_events  time_ns  path_ns  cost_ns
-    0                      a         1    29000    35000     9000
-    1  cudaDeviceSynchronize         1     9000     4000     4000
-    2       cudaLaunchKernel         2    22000        0        0
-    3                      b         1     9000        0        0
+    `by`: events by name, innermost operator or annotation, or innermost ``nn.Module``; device work
+    by stream; time of edges by bound or by rule. Groups with anything in the window, most cost
+    first. Costs do not add up: two groups that hide each other have no cost alone.
     """
     replay = Rehearsal(dag, window).expected.replay
     if by in _OF_EVENTS:
@@ -249,39 +217,12 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
         stream 7 |      [a <a                       ]
         stream 9 |                 [b <b   ]                 b may end 13 us later
 
-    Parameters
-    ----------
-    window : Window
-        It ends when all work is done that was done by its end. Events that still run then have no
-        row. Events that the end does not depend on may end as late as the window.
-
-    Returns
-    -------
-    DataFrame, schema `answers.SLACK`
-        Host events and device work that end in the window; least float first, then the longest.
-
-    Notes
-    -----
     Total and free float of the critical path method (Kelley and Walker, 1959), in the replay that
     gives expected savings (`Rehearsal.expected`). An event that ends later by ``d`` lengthens the
-    window by exactly ``max(d - total_float_ns, 0)``.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][launch >b]        [sync @*]
-    ...     stream 7 |      [a <a                       ]
-    ...     stream 9 |                 [b <b   ]
-    ... '''))
-    >>> slack(dag, dag.span)[["name", "dur_ns", "total_float_ns", "free_float_ns"]]
-                        name  dur_ns  total_float_ns  free_float_ns
-    0                      a   29000               0              0
-    1  cudaDeviceSynchronize    9000               0              0
-    2       cudaLaunchKernel   11000            9000              0
-    3       cudaLaunchKernel   11000            9000              0
-    4                      b    9000           13000          13000
+    window by exactly ``max(d - total_float_ns, 0)``. `window`: it ends when all work is done that
+    was done by its end. Events that still run then have no row. Events that the end does not depend
+    on may end as late as the window. Host events and device work that end in the window; least
+    float first, then the longest.
     """
     events, replay = dag.events, Rehearsal(dag, window).expected.replay
     rows = np.flatnonzero(
@@ -334,13 +275,9 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
 
     The graph is replayed with each change made throughout the trace. The interval covers what the
     trace leaves open (`htagraph.replay.assumptions`). Rows do not add up. From a million edges on,
-    some of the steps that do the same are replayed for all (`htagraph.replay.excerpt`).
-
-    Returns
-    -------
-    DataFrame, schema `answers.OPPORTUNITIES`
-        Largest expected saving first. Empty if steps predict each other too badly
-        (`htagraph.replay.rehearsal`).
+    some of the steps that do the same are replayed for all (`htagraph.replay.excerpt`). Largest
+    expected saving first. Empty if steps predict each other too badly
+    (`htagraph.replay.rehearsal`).
     """
     part = excerpt_of(dag, window)
     return part.scaled(trials_of(part).opportunities)

@@ -79,19 +79,11 @@ def counters(
         stream 7 |     [a     ]    [b   ]
         queue    |0[1 ][0 ][1  ][0
 
-    Parameters
-    ----------
-    name : {"queue_length", "memory_bandwidth"}
-        A launch counts from the start of its call to the start of its first work, a graph of many
-        kernels as one. Bandwidth is summed over the copies of one direction that run at once, in
-        1e9 bytes per second.
-    by : {"change", "track"}
-        ``track`` is a row for each stream or device and name: its mean and extremes over time.
-
-    Returns
-    -------
-    DataFrame, schema `answers.COUNTERS`
-        By device, stream and time, from the level at the start of the window if there is one.
+    `name`: a launch counts from the start of its call to the start of its first work, a graph of
+    many kernels as one. Bandwidth is summed over the copies of one direction that run at once, in
+    1e9 bytes per second. `by`: ``track`` is a row for each stream or device and name: its mean and
+    extremes over time. By device, stream and time, from the level at the start of the window if
+    there is one.
     """
     changes = _COUNTERS[name](dag)
     found = counter_levels(changes, window)
@@ -131,16 +123,9 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
         values    |[ 1   ][ 3    ][ 2    ]
         window    |     [          ]           mean 2.6 or so, two samples, from 1 to 3
 
-    Parameters
-    ----------
-    by : {"window", "step", "time"}
-        One row for the window, for each step that overlaps it (whole), or for each point of a
-        curve: one per sample, or if these are many, per part of equal length.
-
-    Returns
-    -------
-    DataFrame, schema `answers.SAMPLED_COUNTERS`
-        By device, instrument, name and time, without ranges that have no sample.
+    `by`: one row for the window, for each step that overlaps it (whole), or for each point of a
+    curve: one per sample, or if these are many, per part of equal length. By device, instrument,
+    name and time, without ranges that have no sample.
     """
     stretches = _steps(dag, window) if by == "step" else _whole(window)
     parts = [
@@ -212,11 +197,8 @@ _MEMORY = "[memory]"
 def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
     """Allocations and releases in the window, each with the operator that made it.
 
-    Returns
-    -------
-    DataFrame, schema `answers.MEMORY_TIMELINE`
-        By device and time. Empty if memory was not recorded. ``attrs["steps_ns"]`` has the starts
-        of steps.
+    By device and time. Empty if memory was not recorded. ``attrs["steps_ns"]`` has the starts of
+    steps.
     """
     events = dag.events
     rows = np.flatnonzero(

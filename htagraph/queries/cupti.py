@@ -54,17 +54,9 @@ def _ranges_and_launches(dag: Dag, window: Window) -> tuple[I64, I64]:
 def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
     """Hardware counters of each counted kernel, one row per counter.
 
-    Parameters
-    ----------
-    window : Window
-        Ranges and kernels that overlap it.
-    args : callable
-        Gives the ``args`` of events, in which the counters of CUPTI are: `Trace.args`.
-
-    Returns
-    -------
-    DataFrame, schema `answers.CUPTI_COUNTERS`
-        By time. ``launch`` is -1 for all ranges if launches and ranges differ in number.
+    `window`: ranges and kernels that overlap it. `args`: gives the ``args`` of events, in which the
+    counters of CUPTI are: `Trace.args`. By time. ``launch`` is -1 for all ranges if launches and
+    ranges differ in number.
     """
     events = dag.events
     found = pd.concat([_of_ranges(dag, window, args), _of_kernels(dag, window)], ignore_index=True)
@@ -152,20 +144,10 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
 
     Operations are counted from executed SASS instructions (a fused multiply-add is two), which
     leaves out tensor cores; traffic from device memory bytes. Nsight Compute often reports rates
-    instead, which are multiplied by its measured time.
-
-    Parameters
-    ----------
-    args : callable
-        See `cupti_counters`.
-    by : {"name", "op", "top_op"}
-
-    Returns
-    -------
-    DataFrame, schema `answers.CUPTI_RATES`
-        Longest first; NaN without the counter. Rates are over the time in the trace. A CUPTI range
-        takes longer than its kernel, so its rates are lower bounds. Counts of Nsight Compute are
-        from another run, where kernels ran alone with cold caches and a fixed clock.
+    instead, which are multiplied by its measured time. `args`: see `cupti_counters`. Longest first;
+    NaN without the counter. Rates are over the time in the trace. A CUPTI range takes longer than
+    its kernel, so its rates are lower bounds. Counts of Nsight Compute are from another run, where
+    kernels ran alone with cold caches and a fixed clock.
     """
     counted = cupti_counters(dag, window, args=args)
     kernels = counted.drop_duplicates("event").set_index("event")

@@ -43,21 +43,8 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     """Idle time of each device, or stream, by what it waited for; it adds up to all idle time.
 
     `htagraph.explain.idle_parts` describes how causes are found; `idle_intervals` lists intervals.
-
-    Parameters
-    ----------
-    per : {"device", "stream"}
-        A device is idle when none of its streams runs anything.
-
-    Returns
-    -------
-    DataFrame, schema `answers.IDLE_TIME`
-        Largest first within a device or stream.
-
-    Raises
-    ------
-    GraphError
-        If causes do not add up to the idle time: a bug in htagraph.
+    `per`: a device is idle when none of its streams runs anything. Largest first within a device or
+    stream.
 
     Examples
     --------
@@ -146,15 +133,8 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
         stream 7 | [mul       ]                                          [add <a ]
         idle     |             [.........untraced_code........][..host..][la]
 
-    Parameters
-    ----------
-    per : {"device", "stream"}
-        A device is idle when none of its streams runs anything.
-
-    Returns
-    -------
-    DataFrame, schema `answers.IDLE_INTERVALS`
-        In order of time within each device or stream.
+    `per`: a device is idle when none of its streams runs anything. In order of time within each
+    device or stream.
     """
     by = queues(dag, per)
     gap = idle_gaps(dag, window, by)
@@ -191,17 +171,8 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
 
     A gap is a ``host_wait`` if the work that ends it was launched after the gap began, else a
     ``kernel_wait`` if it is short, else other. Only time between two kernels is a gap, not that
-    before the first or after the last.
-
-    Parameters
-    ----------
-    kernel_wait_ns : int, default=30_000, unit=ns
-        Gaps shorter than this are kernel waits.
-
-    Returns
-    -------
-    DataFrame, schema `answers.IDLE_CATEGORIES`
-        Three rows per stream that has work in the window; all is 0 of a category without gaps.
+    before the first or after the last. `kernel_wait_ns`: gaps shorter than this are kernel waits.
+    Three rows per stream that has work in the window; all is 0 of a category without gaps.
     """
     by = queues(dag, "stream")
     work = device_work(dag, window)

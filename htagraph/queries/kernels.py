@@ -69,24 +69,11 @@ _GROUPS: Mapping[str, Callable[[Dag, I64], Groups]] = {
 def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataFrame:
     """Number and time of device work by group; the sums add up to all device time in the window.
 
-    Work that crosses a bound of the window counts with the time inside.
-
-    Parameters
-    ----------
-    by : {"class", "name", "op", "stream", "rule", "shape", "module", "annotation", "step", "phase"}
-        ``op`` is the innermost operator or annotation around the launch, ``rule`` the rule that
-        chose the class. A ``shape`` is that of the innermost operator's inputs. A ``phase`` is of
-        training: forward, recomputed forward (activation checkpointing), backward, optimizer.
-
-    Returns
-    -------
-    DataFrame, schema `answers.KERNEL_BREAKDOWN`
-        Largest first. A group whose work is of several classes has a row for each.
-
-    Raises
-    ------
-    GraphError
-        If the sums do not add up to the device time: a bug in htagraph.
+    Work that crosses a bound of the window counts with the time inside. `by`: ``op`` is the
+    innermost operator or annotation around the launch, ``rule`` the rule that chose the class. A
+    ``shape`` is that of the innermost operator's inputs. A ``phase`` is of training: forward,
+    recomputed forward (activation checkpointing), backward, optimizer. Largest first. A group whose
+    work is of several classes has a row for each.
 
     Examples
     --------
@@ -163,10 +150,7 @@ _FOUND_BY = ("position", "node id")
 def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     """Nodes of CUDA and HIP graphs, with their time over the replays that overlap the window.
 
-    Returns
-    -------
-    DataFrame, schema `answers.GRAPH_NODES`
-        By graph and node. Times are not clipped to the window.
+    By graph and node. Times are not clipped to the window.
 
     Examples
     --------

@@ -48,33 +48,9 @@ def launch_stats(
                    |-launch_ns------||-queued-|  |-kernel_ns--|
                                      |--delay---|
 
-    Parameters
-    ----------
-    window : Window
-        Calls that begin in it; times are not clipped.
-    launch_cutoff_ns : int, default=50_000, unit=ns
-        Longer calls are outliers.
-    delay_cutoff_ns : int, default=100_000, unit=ns
-        Longer delays are outliers.
-
-    Returns
-    -------
-    DataFrame, schema `answers.LAUNCH_STATS`
-        By time. Device work without a recorded launch has no row; `quality` counts it.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][launch >b]
-    ...     stream 7 |           [gemm <a     ] [relu <b]
-    ... '''))
-    >>> found = launch_stats(dag, dag.span)
-    >>> found[["name", "launch_ns", "kernel_ns", "launch_delay_ns", "queued_ns"]]
-       name  launch_ns  kernel_ns  launch_delay_ns  queued_ns
-    0  gemm      11000      14000                0          0
-    1  relu      11000       9000             4000       3000
+    `window`: calls that begin in it; times are not clipped. `launch_cutoff_ns`: longer calls are
+    outliers. `delay_cutoff_ns`: longer delays are outliers. By time. Device work without a recorded
+    launch has no row; `quality` counts it.
     """
     events = dag.events
     work = np.flatnonzero(dag.launch >= 0)
@@ -124,15 +100,8 @@ def launch_stats(
 def queue_blocked(dag: Dag, window: Window, *, max_queue_length: int = 1_024) -> pd.DataFrame:
     """Time in which each stream's launch queue was full, and time of blocked launch calls.
 
-    Parameters
-    ----------
-    max_queue_length : int, default=1_024
-        Outstanding launches from which on a queue counts as full.
-
-    Returns
-    -------
-    DataFrame, schema `answers.QUEUE_BLOCKED`
-        One row per stream with work. A blocked call returned only when work started and made room.
+    `max_queue_length`: outstanding launches from which on a queue counts as full. One row per
+    stream with work. A blocked call returned only when work started and made room.
     """
     by, events, edges = queues(dag, "stream"), dag.events, dag.edges
     found = counter_levels(queue_changes(dag), window)

@@ -39,29 +39,18 @@ from htagraph.replay.replay import Replay
 
 
 class NearChains(NamedTuple):
-    """Chains by float, then longest first, and the edges of each.
+    """Chains by float, then longest first, and the edges of each."""
 
-    Parameters
-    ----------
-    start_ns, end_ns, float_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Cut at the start of the window.
-    leaves, joins : ndarray of shape (n,), dtype=int64
-        Node that a chain comes from, and node that it leads to; -1 for none.
-    chain : ndarray of shape (k,), dtype=int64
-        Chain of each part, sorted by chain and time.
-    edge : ndarray of shape (k,), dtype=int64
-        Edge of the replay whose time a part is.
-    begin_ns, until_ns : ndarray of shape (k,), dtype=int64, unit=ns
-        The parts of a chain tile it.
-    """
-
+    # start_ns, end_ns, float_ns: cut at the start of the window
     start_ns: I64
     end_ns: I64
     float_ns: I64
+    # leaves, joins: node that a chain comes from, and node that it leads to; -1 for none
     leaves: I64
     joins: I64
-    chain: I64
-    edge: I64
+    chain: I64  # Of shape (k,). Chain of each part, sorted by chain and time.
+    edge: I64  # Of shape (k,). Edge of the replay whose time a part is.
+    # begin_ns, until_ns: of shape (k,). The parts of a chain tile it.
     begin_ns: I64
     until_ns: I64
 
@@ -69,13 +58,7 @@ class NearChains(NamedTuple):
 def near_chains(
     dag: Dag, replay: Replay, window: Window, *, within_ns: int, least_ns: int, top: int
 ) -> NearChains:
-    """The first chains of a window with float up to ``within_ns`` and length from ``least_ns``.
-
-    Raises
-    ------
-    GraphError
-        If the parts of a chain do not add up to it: a bug in htagraph.
-    """
+    """The first chains of a window with float up to ``within_ns`` and length from ``least_ns``."""
     ts_ns, weight = replay.ts_ns, replay.weight_ns
     latest_ns = replay.latest_ns(replay.bounds(window).until)
     float_ns = latest_ns - ts_ns
@@ -151,30 +134,9 @@ def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20
         stream 7 |      [a <a                       ]        the path
         stream 9 |                 [b <b   ]                 13 us behind
 
-    Parameters
-    ----------
-    within_ns : int, default=0, unit=ns
-        Largest float of a chain; 0 for a twentieth of the window.
-
-    Returns
-    -------
-    DataFrame, schema `answers.NEAR_CRITICAL`
-        Least float first, then the longest, without those shorter than a thousandth of the window.
-        A chain ends where it leaves or joins one with less float.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][launch >b]        [sync @*]
-    ...     stream 7 |      [a <a                       ]
-    ...     stream 9 |                 [b <b   ]
-    ... '''))
-    >>> for said in near_critical(dag, dag.span, within_ns=20_000)["said"]:
-    ...     print(said)
-    host chain on thread 1, 30.0 us, is 9.00 us behind: mostly cudaLaunchKernel
-    device chain on stream 9, 15.0 us, is 13.0 us behind: mostly b
+    `within_ns`: largest float of a chain; 0 for a twentieth of the window. Least float first, then
+    the longest, without those shorter than a thousandth of the window. A chain ends where it leaves
+    or joins one with less float.
     """
     replay = Rehearsal(dag, window).expected.replay
     found = near_chains(

@@ -47,33 +47,10 @@ def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.Data
         cpu 1    | [aten::linear [aten::mm [launch >a]]    ]   its own time is what mm leaves
         stream 7 |                       [gemm <a         ]    under linear, mm and launch
 
-    The operator of gemm is mm.
-
-    Parameters
-    ----------
-    by : {"name", "shape", "module", "annotation", "step", "phase"}
-        A ``shape`` is that of the innermost operator's inputs; others are the groups of
-        `kernel_breakdown`. A group with events of several kinds has a row for each.
-
-    Returns
-    -------
-    DataFrame, schema `answers.OPERATOR_BREAKDOWN`
-        Most own host time first. If events of a thread overlap without nesting, the one that began
-        last is innermost.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[aten::mm [launch >a]  ]
-    ...     stream 7 |                 [gemm <a       ]
-    ... '''))
-    >>> found = operator_breakdown(dag, dag.span)
-    >>> found[["name", "host_ns", "self_ns", "device_ns", "self_device_ns"]]
-                   name  host_ns  self_ns  device_ns  self_device_ns
-    0          aten::mm    24000    13000      16000           16000
-    1  cudaLaunchKernel    11000    11000      16000               0
+    The operator of gemm is mm. `by`: a ``shape`` is that of the innermost operator's inputs; others
+    are the groups of `kernel_breakdown`. A group with events of several kinds has a row for each.
+    Most own host time first. If events of a thread overlap without nesting, the one that began last
+    is innermost.
     """
     host, work, events = host_work(dag, window), device_work(dag, window), dag.events
     n_kinds = len(EventKind)
@@ -115,15 +92,8 @@ def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.Data
 def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:
     """Call tree: one row per chain of names, with its calls and times.
 
-    Parameters
-    ----------
-    max_depth : int, default=100
-        Deeper calls are counted with their callers.
-
-    Returns
-    -------
-    DataFrame, schema `answers.OPERATOR_TREE`
-        By level, then by parent, longest first: parents are before their children.
+    `max_depth`: deeper calls are counted with their callers. By level, then by parent, longest
+    first: parents are before their children.
     """
     host, work, events = host_work(dag, window), device_work(dag, window), dag.events
     depth = np.zeros(len(events), dtype=np.int64)
@@ -209,40 +179,11 @@ def annotation_breakdown(
         cpu 1    | {## forward ##  [launch >a]   }
         stream 7 |                        [gemm <a        ]     of ## forward ##, whenever it runs
 
-    Parameters
-    ----------
-    window : Window
-        Times are clipped to it.
-    on : {"host", "device"}
-        On the host, device work belongs to the annotations it was launched in. On the device,
-        ranges are the profiler's projections (``gpu_user_annotation``), which on one stream last
-        from the first to the last work launched in an annotation; work that begins in them on that
-        stream belongs to them.
-
-    Returns
-    -------
-    DataFrame, schema `answers.ANNOTATION_BREAKDOWN`
-        Most device time first. ``self_device_ns`` adds up, over all annotations, to the device time
-        in any.
-
-    Raises
-    ------
-    GraphError
-        If it does not: a bug in htagraph.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |{forward [launch >a]}{backward }
-    ...     stream 7 |             [gemm <a          ]
-    ... '''))
-    >>> found = annotation_breakdown(dag, dag.span)
-    >>> found[["name", "n_ranges", "sum_ns", "n_kernels", "device_ns"]]
-           name  n_ranges  sum_ns  n_kernels  device_ns
-    0   forward         1   21000          1      19000
-    1  backward         1   11000          0          0
+    `window`: times are clipped to it. `on`: on the host, device work belongs to the annotations it
+    was launched in. On the device, ranges are the profiler's projections (``gpu_user_annotation``),
+    which on one stream last from the first to the last work launched in an annotation; work that
+    begins in them on that stream belongs to them. Most device time first. ``self_device_ns`` adds
+    up, over all annotations, to the device time in any.
     """
     events, work = dag.events, device_work(dag, window)
     kind = EventKind.ANNOTATION if on == "host" else EventKind.DEVICE_ANNOTATION
@@ -291,10 +232,7 @@ def _device_time(own: I64, dur_ns: I64, code: I64, parent: I64) -> tuple[I64, I6
 def execution_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     """Operators and annotations in the window, each with its node of the execution trace.
 
-    Returns
-    -------
-    DataFrame, schema `answers.EXECUTION_NODES`
-        By start, then by node. Empty if no execution trace was added.
+    By start, then by node. Empty if no execution trace was added.
     """
     events = dag.events
     known = events.columns.get("execution_node")

@@ -50,16 +50,8 @@ from htagraph.queries.profiler_overhead import profiler_overhead_of
 def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
     """Inferred edges by rule with their time on the critical path, or the evidence by pair.
 
-    Parameters
-    ----------
-    by : {"rule", "pair"}
-        One row for each rule with edges in the window, or for each pair of places that was learned
-        from the whole trace.
-
-    Returns
-    -------
-    DataFrame, schema `answers.INFERENCES`
-        Most time on the path first; pairs by rule, most matched first.
+    `by`: one row for each rule with edges in the window, or for each pair of places that was
+    learned from the whole trace. Most time on the path first; pairs by rule, most matched first.
     """
     if by == "pair":
         ordered = sorted(dag.support, key=_place)
@@ -380,13 +372,7 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
 
 
 def unknown_in_words(share: float) -> str:
-    """Why nothing is predicted of a path with so many unknown waits; empty below the limit.
-
-    Examples
-    --------
-    >>> unknown_in_words(0.25)
-    '25% of the critical path is unknown waits (limit 20%), so no prediction is made'
-    """
+    """Why nothing is predicted of a path with so many unknown waits; empty below the limit."""
     if share <= UNKNOWN_LIMIT:
         return ""
     return (
@@ -460,14 +446,7 @@ NO_EVENT = "(no event)"
 def kinds(dag: Dag, window: Window, *, of: Literal["edges", "events"] = "edges") -> pd.DataFrame:
     """Kinds of edges or events of a window: how many, and their time on the critical path.
 
-    Parameters
-    ----------
-    of : {"edges", "events"}
-
-    Returns
-    -------
-    DataFrame, schema `answers.KINDS`
-        Most time on the path first. All times add up to the window.
+    Most time on the path first. All times add up to the window.
     """
     path = path_segments(dag, [window])
     if of == "events":

@@ -47,28 +47,16 @@ _NS = 1e9
 def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     """Calls, time, operations and bytes of operators, and the time that they need at their roof.
 
-    Parameters
-    ----------
-    by : {"op", "shape", "kernel", "module", "annotation", "step", "phase", "family"}
-        Operator, operator with the shapes of its inputs, kernel; innermost module or annotation,
-        step or phase of training of its launch; or family of models.
-
-    Returns
-    -------
-    DataFrame, schema `answers.ROOFLINE`
-        Largest excess over the roof first. ``device_ns`` adds up to all device time in the window.
-        Work without a model has a row of its own in each group, without rates; if it has no
-        operator, its launches count as calls. ``attrs["peaks"]``
-        has the device, its memory bandwidth and its dense peaks, if they are all the same: at the
-        clocks that a log sampled, if any.
-
-    Notes
-    -----
     The roof of a call is the longest of its operations at the dense peak of their type, its
     compulsory bytes at memory bandwidth, and the shortest kernel of the trace (Williams, Waterman
     and Patterson 2009). Operations count a multiply-add as 2; only matrix units are counted.
     Products of fp32 may be rounded to TF32, unless the name of their kernel says that they run on
-    CUDA cores.
+    CUDA cores. `by`: operator, operator with the shapes of its inputs, kernel; innermost module or
+    annotation, step or phase of training of its launch; or family of models. Largest excess over
+    the roof first. ``device_ns`` adds up to all device time in the window. Work without a model has
+    a row of its own in each group, without rates; if it has no operator, its launches count as
+    calls. ``attrs["peaks"]`` has the device, its memory bandwidth and its dense peaks, if they are
+    all the same: at the clocks that a log sampled, if any.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -179,18 +167,11 @@ EVERYTHING = "all operators"
 def speed_of_light(dag: Dag, window: Window) -> pd.DataFrame:
     """How much shorter the window would be with each operator at its roof, and with all of them.
 
-    Returns
-    -------
-    DataFrame, schema `answers.SPEED_OF_LIGHT`
-        Operators by shape, largest cost first, after a row for all. Empty if no operator has a
-        model or the device's peaks are not known.
-
-    Notes
-    -----
     The window is replayed with the device work of each operator at its roof (`roofline`), as by
     `at_roof`; at the share of the roof that the best operator of its family reaches in this trace,
     which is attainable; and with products of fp32 in TF32, as by `allow_tf32`. Kernels alone get
-    faster: launches and CPU code stay.
+    faster: launches and CPU code stay. Operators by shape, largest cost first, after a row for all.
+    Empty if no operator has a model or the device's peaks are not known.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns)
@@ -268,19 +249,12 @@ def _costs_ns(window: Window, replay: Replay, group: I64, spared: F64) -> I64:
 def mfu(dag: Dag, window: Window) -> pd.DataFrame:
     """Operations of matrix units at their peak, as a share of the time of the run and its steps.
 
-    Returns
-    -------
-    DataFrame, schema `answers.MFU`
-        A row for the window, and one for each step in it. Empty if no operator has a model or the
-        device's peaks are not known.
-
-    Notes
-    -----
     Time at peak over time (Chowdhery et al. 2022), with the operations that ran instead of those of
     a formula. Recomputed ones (activation checkpointing) count for hardware FLOPs utilization only.
     What has no model counts as nothing, so the true values are higher. A call belongs to the step
     that launched it. A step lasts until its work is done, from its start or from when the step
-    before was done: a host that runs ahead has short steps.
+    before was done: a host that runs ahead has short steps. A row for the window, and one for each
+    step in it. Empty if no operator has a model or the device's peaks are not known.
     """
     work = device_work(dag, window)
     roofs = operator_roofs(dag, work.event, work.dur_ns, at_clock=False)

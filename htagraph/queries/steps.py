@@ -25,13 +25,9 @@ from htagraph.model.window import Window
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:
     """Steps that overlap the window, each with what every device did during it.
 
-    A step lasts from when the one before was done until all its work is done.
-
-    Returns
-    -------
-    DataFrame, schema `answers.STEP_TIMES`
-        By time. Steps are not clipped to the window. The parts of a row add up to ``dur_ns``:
-        compute, exposed communication, exposed copies, idle, as in the temporal breakdown.
+    A step lasts from when the one before was done until all its work is done. By time. Steps are
+    not clipped to the window. The parts of a row add up to ``dur_ns``: compute, exposed
+    communication, exposed copies, idle, as in the temporal breakdown.
     """
     steps = done_steps(dag)
     begun = (steps.start_ns < window.end_ns) & (steps.end_ns > window.start_ns)
@@ -93,30 +89,7 @@ def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
 
     Steps are steady if at least three do the same work and take about as long
     (`htagraph.lookup.steady_steps` has the limits); the one of median length represents them. All
-    steps of the trace are compared.
-
-    Returns
-    -------
-    DataFrame, schema `answers.STEADY_STATE`
-        By time. With fewer than three typical steps, none is steady.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us    |0         10        20        30        40        50        60
-    ...     cpu 1 |{ProfilerStep#0  }{ProfilerStep#1}{ProfilerStep#2 [save    ]}{ProfilerStep#3 }
-    ... '''))
-    >>> found = steady_state(dag, dag.span)
-    >>> found[["period_ns", "is_steady", "is_representative"]]
-       period_ns  is_steady  is_representative
-    0      18000       True              False
-    1      16000       True              False
-    2      27000      False              False
-    3      17000       True               True
-    >>> found["reason"][2]
-    '1 event more than usual (+1 save); 50% longer (+10.0 us save)'
+    steps of the trace are compared. By time. With fewer than three typical steps, none is steady.
     """
     steady = steady_steps(dag)
     parts, n = steady.parts, len(steady.parts.step)
@@ -157,23 +130,7 @@ def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
         stream 9   |         [nccl   ]
         counts as  | i [compute  ][n ][i  ][m  ]
 
-    Returns
-    -------
-    DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-        One row per device that has work in the trace.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     stream 7 |[gemm  ]      [Memcpy]
-    ...     stream 9 |    [ncclK  ]
-    ... '''))
-    >>> found = temporal_breakdown(dag, dag.span)
-    >>> found[["idle_ns", "compute_ns", "communication_ns", "memory_ns"]]
-       idle_ns  compute_ns  communication_ns  memory_ns
-    0     1000        8000              5000       8000
+    One row per device that has work in the trace.
     """
     devices, found = devices_of(dag), device_states(dag, window)
     part = np.select([runs(found, member) for member in CLASSES], [1, 2, 3], default=0)

@@ -57,31 +57,8 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
     All but the first are estimates from launch geometry: they assume that blocks of a kernel last
     equally long, and that concurrent kernels add up. ``grid_coverage`` is the share of kernel time
     with recorded grids; the rest is assumed to be the same. Below a half there is no estimate.
-
-    Parameters
-    ----------
-    by : {"device", "step", "time"}
-        The whole window, each step that overlaps it (whole), or parts of equal length.
-    bins : int, default=100
-        Number of parts by time.
-
-    Returns
-    -------
-    DataFrame, schema `answers.UTILIZATION`
-        By device, in order of time. Empty without device work.
-
-    Raises
-    ------
-    QueryError
-        If ``bins`` is 0.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> found = hg.load(hg.demo_trace("none")).compile().utilization()
-    >>> found[["sm_share", "warp_share"]].round(2)
-       sm_share  warp_share
-    0      0.98        0.32
+    `by`: the whole window, each step that overlaps it (whole), or parts of equal length. `bins`:
+    number of parts by time. By device, in order of time. Empty without device work.
     """
     if bins < 1:
         raise QueryError("utilization: bins must be at least 1.", hint="100 is the default.")
@@ -173,21 +150,8 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
                    |      | grid, tail, communication  |                      |
         warp slots |      |                            | few blocks, limit | used
 
-    Returns
-    -------
-    DataFrame, schema `answers.UTILIZATION_LOSSES`
-        By device, the largest share first. Estimates as in `utilization`, except that kernels of
-        unknown geometry are ``not_recorded``.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> losses = hg.load(hg.demo_trace("none")).compile().utilization_losses()
-    >>> losses[["use", "name", "share"]].head(3).round(2)
-              use                    name  share
-    0  few_blocks  ampere_sgemm_128x64_nn   0.55
-    1        used  ampere_sgemm_128x64_nn   0.19
-    2        idle                           0.13
+    By device, the largest share first. Estimates as in `utilization`, except that kernels of
+    unknown geometry are ``not_recorded``.
     """
     devices = [*sm_activity(dag, window)] if window.dur_ns else []
     if not devices:
@@ -351,12 +315,9 @@ def device_activity(dag: Dag, window: Window) -> pd.DataFrame:
 
         a kernel runs >= SMs have a block >= warp slots are in use, tensor cores or memory busy
 
-    Returns
-    -------
-    DataFrame, schema `answers.DEVICE_ACTIVITY`
-        By device, in this order. Metrics that are neither estimated nor measured are left out. What
-        is not modelled counts as nothing: estimates of tensor cores and memory are as good as their
-        coverage. A measured value averages over the time between samples, kernels or not.
+    By device, in this order. Metrics that are neither estimated nor measured are left out. What is
+    not modelled counts as nothing: estimates of tensor cores and memory are as good as their
+    coverage. A measured value averages over the time between samples, kernels or not.
     """
     devices = devices_of(dag)
     use = utilization(dag, window).set_index("device")

@@ -25,10 +25,7 @@ _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
 def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     """A recording with the content of companion files.
 
-    Returns
-    -------
-    Recording
-        With an `Attachment` for each file.
+    With an `Attachment` for each file.
     """
     captures = []
     for path in map(path_of, paths):

@@ -34,12 +34,8 @@ _READ = 1 << 15
 class ByteStream:
     """The decompressed bytes of a file, from first to last.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file, or its content.
-    reports : bool, default=False
-        Whether progress is reported, in bytes of the file.
+    `source`: the file, or its content. `reports`: whether progress is reported, in bytes of the
+    file.
     """
 
     def __init__(

@@ -44,12 +44,8 @@ _MOST_RECOGNIZED = 100
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     """The trace files of a folder, with its subfolders, or of a glob; sorted by name.
 
-    A file of several ranks gives a path for each (`htagraph.readers.storage`).
-
-    Parameters
-    ----------
-    where : str, Path, or iterable of them
-        A list is used unchanged.
+    A file of several ranks gives a path for each (`htagraph.readers.storage`). `where`: a list is
+    used unchanged.
     """
     if isinstance(where, str | Path):
         where = path_of(where)

@@ -24,24 +24,12 @@ _HEAD = 1 << 12
 
 
 class OtherFormat(NamedTuple):
-    """A format that is not read.
+    """A format that is not read."""
 
-    Parameters
-    ----------
-    name : str
-        With its article, for a sentence.
-    hint : str
-        Which tool reads it, or how to get a file that htagraph reads.
-    begins : callable
-        Whether a file begins like that.
-    suffixes : tuple of str
-        Of names, for files whose beginning tells nothing.
-    """
-
-    name: str
-    hint: str
-    begins: Callable[[bytes], bool]
-    suffixes: tuple[str, ...] = ()
+    name: str  # With its article, for a sentence
+    hint: str  # Which tool reads it, or how to get a file that htagraph reads
+    begins: Callable[[bytes], bool]  # Whether a file begins like that
+    suffixes: tuple[str, ...] = ()  # Of names, for files whose beginning tells nothing
 
     def hint_on(self, path: Path) -> str:
         """The hint, with commands as a shell takes them."""
@@ -153,15 +141,7 @@ _TEXT = (b"{", b"[")
 
 
 def other_format(source: str | Path | bytes) -> OtherFormat | None:
-    r"""The format of a file, or of its content, that is not read; None for all others.
-
-    Examples
-    --------
-    >>> other_format(b"\x80\x04\x95\x00}\x94\x8c\x08segments").name
-    'a memory snapshot of PyTorch'
-    >>> other_format(b'{"traceEvents": []}') is None
-    True
-    """
+    r"""The format of a file, or of its content, that is not read; None for all others."""
     path = None if isinstance(source, bytes) else file_of(Path(source))
     head = first_bytes(source if path is None else path, _HEAD)
     if (found := next((one for one in _FORMATS if one.begins(head)), None)) is not None:
@@ -201,13 +181,7 @@ _LONGEST_VARINT = 6
 
 
 def is_perfetto(source: str | Path | bytes) -> bool:
-    r"""Whether a file, or its content, is a Perfetto trace: it begins with a packet.
-
-    Examples
-    --------
-    >>> is_perfetto(bytes.fromhex("0a04 4003 5001")), is_perfetto(b'\n{"traceEvents": []}')
-    (True, False)
-    """
+    r"""Whether a file, or its content, is a Perfetto trace: it begins with a packet."""
     head = first_bytes(
         source if isinstance(source, bytes) else file_of(Path(source)), _FIRST_PACKET_HEAD
     )

@@ -34,11 +34,6 @@ def path_of(given: str | Path) -> Path:
     """Path of what a user names: text is a URL only with ``://``.
 
     A `Path` has one slash less. It is a URL unless there is such a file or folder on disk.
-
-    Examples
-    --------
-    >>> path_of("s3://bucket/run").as_posix(), path_of("s3:/bucket/run").is_absolute()
-    ('s3:/bucket/run', True)
     """
     path, found = Path(given), _URL.match(str(given))
     if isinstance(given, str):
@@ -264,36 +259,18 @@ def file_of(path: Path) -> Path:
 
 
 def file_and_part(path: Path) -> tuple[Path, str]:
-    """A file, and the part in it that a path names; ``""`` for the whole file.
-
-    Examples
-    --------
-    >>> file_and_part(Path(__file__) / "rank-1")[1], file_and_part(Path("run.sqlite"))[1]
-    ('rank-1', '')
-    """
+    """A file, and the part in it that a path names; ``""`` for the whole file."""
     file = file_of(path)
     return file, "" if file == path else path.name
 
 
 def name_of(path: Path) -> str:
-    """Display name of a trace: its file, and its rank if the file has several.
-
-    Examples
-    --------
-    >>> name_of(Path("runs/trace.json")), name_of(Path("runs/run.sqlite/rank-1"))
-    ('trace.json', 'run.sqlite/rank-1')
-    """
+    """Display name of a trace: its file, and its rank if the file has several."""
     is_part = not path.suffix and path.parent.name.endswith(_OF_SEVERAL_RANKS)
     return f"{path.parent.name}/{path.name}" if is_part else path.name
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The rank in a file's name, or None.
-
-    Examples
-    --------
-    >>> rank_in_name(Path("rank-3.json.gz")), rank_in_name(Path("trace.json"))
-    (3, None)
-    """
+    """The rank in a file's name, or None."""
     found = [match for one in _RANKS_IN_NAME if (match := one.search(path.name))]
     return int(found[0].group(1)) if found else None

@@ -41,35 +41,17 @@ def written(chosen: object) -> str:
 
 
 class Change(ABC):
-    """A change to a run. ``str`` gives the call that makes it.
+    """A change to a run. ``str`` gives the call that makes it."""
 
-    Attributes
-    ----------
-    is_most : bool
-        Whether it saves what is possible at most, as at a roof that kernels come near to.
-    """
-
+    # Whether it saves what is possible at most, as at a roof that kernels come near to
     is_most: ClassVar[bool] = False
 
     @abstractmethod
     def apply(self, draft: Draft) -> None:
-        """Make the change to a draft.
-
-        Raises
-        ------
-        QueryError
-            If the graph has nothing that the change names. It is then unchanged. In a job, one
-            rank that has it is enough.
-        """
+        """Make the change to a draft."""
 
     def on_rank(self, rank: int) -> OnRank:
-        """The change on one rank of a job only.
-
-        Examples
-        --------
-        >>> print(scale("aten::unique", by=0.5).on_rank(3))
-        scale('aten::unique', by=0.5).on_rank(3)
-        """
+        """The change on one rank of a job only."""
         return OnRank(self, rank)
 
 
@@ -237,22 +219,13 @@ def no_wait(chosen: Events) -> NoWait:
 
 @dataclass(frozen=True, eq=False)
 class Spare(Change):
-    """Parts of edges take no time: the time that a path charges to a cause.
+    """Parts of edges take no time: the time that a path charges to a cause."""
 
-    Parameters
-    ----------
-    row, dur_ns : ndarray of shape (n,), dtype=int64
-        Rows of the edge table, and the time to remove from each.
-    name : str
-        The cause.
-    rank : ndarray of shape (n,), dtype=int64
-        The rank whose edge table it is; -1 of a single trace.
-    """
-
+    # row, dur_ns: rows of the edge table, and the time to remove from each
     row: I64
     dur_ns: I64
-    name: str
-    rank: I64
+    name: str  # The cause
+    rank: I64  # The rank whose edge table it is; -1 of a single trace
 
     def apply(self, draft: Draft) -> None:
         """Shorten the edges, the residual first."""
@@ -271,13 +244,7 @@ class Spare(Change):
 
 
 def slug(cause: str) -> str:
-    """A cause as the command line takes it.
-
-    Examples
-    --------
-    >>> slug("GPU memory allocation")
-    'gpu-memory-allocation'
-    """
+    """A cause as the command line takes it."""
     return cause.lower().replace(" ", "-")
 
 
@@ -382,14 +349,10 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
 
 @dataclass(frozen=True)
 class TokenSurplus:
-    """The part of each rank's time that goes to tokens beyond the mean.
+    """The part of each rank's time that goes to tokens beyond the mean."""
 
-    Parameters
-    ----------
-    times_ns, sums_ns : mapping of int to ndarray
-        By rank: times, ascending, and the surplus until then; it grows evenly in between.
-    """
-
+    # times_ns, sums_ns: by rank: times, ascending, and the surplus until then; it grows evenly in
+    # between
     times_ns: Mapping[int, I64] = field(default_factory=dict)
     sums_ns: Mapping[int, F64] = field(default_factory=dict)
 
@@ -430,15 +393,9 @@ class TokenSurplus:
 
 @dataclass(frozen=True)
 class Balance(Change):
-    """No rank works on more tokens than the mean of its group: it has that much less to do.
+    """No rank works on more tokens than the mean of its group: it has that much less to do."""
 
-    Parameters
-    ----------
-    surplus : TokenSurplus
-        In common time.
-    """
-
-    surplus: TokenSurplus
+    surplus: TokenSurplus  # In common time
 
     def apply(self, draft: Draft) -> None:
         """Shorten all edges in the work on tokens by one factor; transfers stay."""

@@ -102,25 +102,14 @@ def overlap(chosen: Events) -> Overlap:
 
 
 class _Fused(NamedTuple):
-    """Members but the first of each run, and the edges that go with them.
+    """Members but the first of each run, and the edges that go with them."""
 
-    Parameters
-    ----------
-    later : ndarray, dtype=int64
-        The members.
-    launches, gaps : ndarray, dtype=int64
-        Edges from their launches, and from the work before them.
-    calls : ndarray, dtype=int64
-        Edges of the host that only launched them.
-    queue : ndarray, dtype=int64
-        Edges by which these launches waited for room.
-    """
-
-    later: I64
+    later: I64  # The members
+    # launches, gaps: edges from their launches, and from the work before them
     launches: I64
     gaps: I64
-    calls: I64
-    queue: I64
+    calls: I64  # Edges of the host that only launched them
+    queue: I64  # Edges by which these launches waited for room
 
 
 @dataclass(frozen=True)
@@ -199,23 +188,15 @@ class _Aside(NamedTuple):
 
     B waited for A through the copy, and still does. Without that, B would start before what it
     needs, and moving the copy would save more than removing it.
-
-    Parameters
-    ----------
-    out : ndarray of shape (m,), dtype=int64
-        Edges at which other device work waited for it.
-    through : ndarray of shape (n,), dtype=int64
-        One of them, at which other work waited, through the chosen work, for more:
-    tail, into : ndarray of shape (n,), dtype=int64
-        A node, and the edge from it into the chosen work; -1 for chosen work that nothing leads to.
-    before, after : ndarray of shape (k,), dtype=int64
-        Chosen work that ran on one stream, and its next.
     """
 
-    out: I64
-    through: I64
+    out: I64  # Of shape (m,). Edges at which other device work waited for it.
+    through: I64  # One of them, at which other work waited, through the chosen work, for more:
+    # tail, into: a node, and the edge from it into the chosen work; -1 for chosen work that nothing
+    # leads to
     tail: I64
     into: I64
+    # before, after: of shape (k,). Chosen work that ran on one stream, and its next.
     before: I64
     after: I64
 

@@ -161,11 +161,8 @@ class Parts(NamedTuple):
 class Draft:
     """A replay under one assumption, changed in place.
 
-    Parameters
-    ----------
-    members : Members, optional
-        Of a rank of a job: its members of matched collectives, whose edges are transfers without
-        the wait.
+    `members`: of a rank of a job: its members of matched collectives, whose edges are transfers
+    without the wait.
     """
 
     def __init__(self, dag: Dag, reading: Reading, members: Members | None = None) -> None:
@@ -208,13 +205,7 @@ class Draft:
         return transfers(self.replay, self.members)
 
     def events(self, chosen: Events) -> Bools:
-        """Whether each event is chosen: host events, device work and Python frames.
-
-        Raises
-        ------
-        QueryError
-            If there is none, or the set is of another graph.
-        """
+        """Whether each event is chosen: host events, device work and Python frames."""
         table = self.dag.events
         code = table.symbols.code(chosen) if isinstance(chosen, str) else -1
         if code >= 0:

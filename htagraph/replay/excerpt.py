@@ -121,12 +121,8 @@ def excerpt_of(
 ) -> Excerpt:
     """The part of a graph to replay for a window: all, or some steps of many that do the same.
 
-    Parameters
-    ----------
-    large : int
-        Edges from which on an excerpt is cut out.
-    n_events : int
-        Events of an excerpt, unless two steps have more.
+    `large`: edges from which on an excerpt is cut out. `n_events`: events of an excerpt, unless two
+    steps have more.
     """
     if len(dag.edges) < large:
         return Excerpt.whole(dag, window)
@@ -255,14 +251,8 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     """Graph of a replayed run, which answers every question. Events keep their rows.
 
     Events that are not nodes (Python frames, profiler records) move with those around them on their
-    thread.
-
-    Parameters
-    ----------
-    lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Lag of each edge in the replayed run, `DROPPED` for removed edges.
-    times_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Time of each position there.
+    thread. `lag_ns` of shape (m,): lag of each edge in the replayed run, `DROPPED` for removed
+    edges. `times_ns`: time of each position there.
     """
     events = _moved(dag, replay, times_ns)
     there = lag_ns != DROPPED

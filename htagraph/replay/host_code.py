@@ -139,13 +139,7 @@ class _Pieces(NamedTuple):
 
 
 def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
-    """Share of each edge that runs the chosen code.
-
-    Raises
-    ------
-    QueryError
-        If there is none; the hint names the longest places.
-    """
+    """Share of each edge that runs the chosen code."""
     if "code" not in replay.kept:
         replay.kept["code"] = _Pieces.of(dag, replay)
     found: _Pieces = replay.kept["code"]

@@ -227,18 +227,10 @@ class Saving(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One replayed run.
+    """One replayed run."""
 
-    Parameters
-    ----------
-    replay : Replay
-        With the edges that the changes added.
-    lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Of each edge, and its unknown waits.
-    times_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    """
-
-    replay: Replay
+    replay: Replay  # With the edges that the changes added
+    # lag_ns, extra_ns: of shape (m,). Of each edge, and its unknown waits.
     lag_ns: I64
     extra_ns: I64
     times_ns: I64

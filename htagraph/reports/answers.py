@@ -98,13 +98,7 @@ EMPTY_ANSWERS = {
 
 
 def not_recorded(question: str, answer: pd.DataFrame, by: object = "") -> str:
-    """What an answer means that has no rows, or no names of the groups; empty for any other.
-
-    Examples
-    --------
-    >>> not_recorded("graph_nodes", pd.DataFrame())
-    'No CUDA or HIP graph was launched here.'
-    """
+    """What an answer means that has no rows, or no names of the groups; empty for any other."""
     if answer.empty:
         return EMPTY_ANSWERS[question]
     column = "group" if "group" in answer else "name"
@@ -116,17 +110,7 @@ def not_recorded(question: str, answer: pd.DataFrame, by: object = "") -> str:
 
 
 def all_questions() -> pd.DataFrame:
-    """Names of the questions, their options with defaults, and their meanings.
-
-    Returns
-    -------
-    DataFrame, schema `frames.CATALOGUE`
-
-    Examples
-    --------
-    >>> all_questions().set_index("name").loc["idle_time", "options"]
-    'per=device'
-    """
+    """Names of the questions, their options with defaults, and their meanings."""
     rows = [_described(name, getattr(Questions, name)) for name in QUESTIONS]
     rows += [_described(name, getattr(Job, name), "Of a job: ") for name in JOB_QUESTIONS]
     columns = zip(*sorted(rows), strict=True)

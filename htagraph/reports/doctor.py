@@ -42,24 +42,13 @@ _WITH_NSIGHT = {
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that a trace should record.
+    """One thing that a trace should record."""
 
-    Parameters
-    ----------
-    subject : str
-        ``steps``, ``launches``, ``collective metadata`` …
-    is_enough : bool
-        Whether answers can rely on it.
-    found_by : str
-        Kind of evidence: ``profiler step``, ``serving marker``.
-    consequence, advice : str
-        If it is not enough: which answers suffer, and how to record it.
-    """
-
-    subject: str
+    subject: str  # ``steps``, ``launches``, ``collective metadata`` …
     n: int
-    is_enough: bool
-    found_by: str = ""
+    is_enough: bool  # Whether answers can rely on it
+    found_by: str = ""  # Kind of evidence: ``profiler step``, ``serving marker``
+    # consequence, advice: if it is not enough: which answers suffer, and how to record it
     consequence: str = ""
     advice: str = ""
 
@@ -237,29 +226,17 @@ _TO_COMPARE = FEWEST_ALIKE + 1
 
 @dataclass(frozen=True)
 class CaptureCost:
-    """What a capture costs, and what the next one can leave out.
-
-    Parameters
-    ----------
-    n_file_bytes : int, unit=byte
-        Of the file on disk, 0 if there is none.
-    events_per_step : tuple of int
-        Events of each step, with the device work launched in it, until the next step begins.
-    step_shares : tuple of float
-        Part of the capture in each step: of bytes if known, else of events.
-    lengths_ns : tuple of int
-        Of similar steps, from start to start.
-    are_alike : bool
-        All steps but perhaps the first are similar; not known for fewer than three.
-    """
+    """What a capture costs, and what the next one can leave out."""
 
     sizes: pd.DataFrame
-    n_file_bytes: int
+    n_file_bytes: int  # Of the file on disk, 0 if there is none
     is_compressed: bool
+    # Events of each step, with the device work launched in it, until the next step begins
     events_per_step: tuple[int, ...]
+    # Part of the capture in each step: of bytes if known, else of events
     step_shares: tuple[float, ...]
-    lengths_ns: tuple[int, ...]
-    are_alike: bool
+    lengths_ns: tuple[int, ...]  # Of similar steps, from start to start
+    are_alike: bool  # All steps but perhaps the first are similar; not known for fewer than three
     overhead: pd.DataFrame
 
     @property
@@ -366,16 +343,7 @@ class CaptureCost:
 
 
 def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:
-    """What the capture of a trace costs, and what the next one can leave out.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> trace = hg.load(hg.demo_trace("none"))
-    >>> cost = capture_cost(trace, trace.compile())
-    >>> dict(cost.lines)["a step"], round(cost.left_out_share, 2)
-    ('166 events, 32.2% of the capture (about 5 kB)', 0.65)
-    """
+    """What the capture of a trace costs, and what the next one can leave out."""
     steady = steady_steps(graph.dag)
     sizes = trace.sizes
     per_event = _bytes_per_event(trace, sizes)

@@ -47,15 +47,7 @@ _WHY = {
 def share_of_all(devices: pd.DataFrame, part: str) -> float:
     """The share of a part in the time of all devices, as profiles have it.
 
-    Parameters
-    ----------
-    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-        Of one rank, or of a job, whose ranks have windows of their own.
-
-    Examples
-    --------
-    >>> share_of_all(pd.DataFrame({"window_ns": [10, 30], "idle_ns": [5, 3]}), "idle")
-    0.2
+    `devices`: of one rank, or of a job, whose ranks have windows of their own.
     """
     return float(devices[f"{part}_ns"].sum() / max(int(devices["window_ns"].sum()), 1))
 
@@ -63,16 +55,7 @@ def share_of_all(devices: pd.DataFrame, part: str) -> float:
 def use_in_words(used: pd.DataFrame) -> str:
     """The factors from GPU utilization to used warp slots; empty without device work.
 
-    Parameters
-    ----------
-    used : DataFrame, schema `answers.UTILIZATION`
-        By device; of a job with a column ``rank``.
-
-    Examples
-    --------
-    >>> shares = {"gpu_utilization": [1.0], "sm_activity": [0.61], "sm_occupancy": [float("nan")]}
-    >>> use_in_words(pd.DataFrame(shares | {"grid_coverage": [1.0]}))
-    'A kernel runs 100% of the time, on 61% of the SMs (estimated).'
+    `used`: by device; of a job with a column ``rank``.
     """
     if used.empty:
         return ""
@@ -94,14 +77,7 @@ def use_in_words(used: pd.DataFrame) -> str:
 
 
 def seems_busier(used: pd.DataFrame) -> bool:
-    """Whether GPU utilization is high although less than half of the SMs are busy.
-
-    Examples
-    --------
-    >>> used = pd.DataFrame({"gpu_utilization": [0.98], "sm_activity": [0.24]})
-    >>> seems_busier(used), seems_busier(used.assign(sm_activity=0.8))
-    (True, False)
-    """
+    """Whether GPU utilization is high although less than half of the SMs are busy."""
     if used.empty:
         return False
     busy, active = used["gpu_utilization"].mean(), used["sm_activity"].mean(skipna=False)
@@ -120,13 +96,7 @@ def lost_slots(losses: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses_in_words(losses: pd.DataFrame) -> str:
-    """The largest losses of warp slots, over all kernels and devices; empty without any.
-
-    Examples
-    --------
-    >>> losses_in_words(pd.DataFrame({"device": 0, "use": ["idle", "used"], "share": [0.4, 0.6]}))
-    'Empty warp slots: 40% with no kernel running.'
-    """
+    """The largest losses of warp slots, over all kernels and devices; empty without any."""
     use = losses["use"].astype(str)
     known = ~use.isin([SlotUse.USED.label, SlotUse.NOT_RECORDED.label])
     n_devices = max(losses["device"].nunique(), 1)
@@ -147,15 +117,7 @@ _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
 def markdown_table(frame: pd.DataFrame) -> str:
-    r"""Frame as a Markdown table; cells are taken as texts.
-
-    Examples
-    --------
-    >>> print(markdown_table(pd.DataFrame({"name": ["a|b"], "dur": ["2 us"]})))
-    | name | dur |
-    | --- | --- |
-    | a\|b | 2 us |
-    """
+    r"""Frame as a Markdown table; cells are taken as texts."""
     rows = [
         list(frame.columns),
         ["---"] * len(frame.columns),
@@ -167,13 +129,7 @@ def markdown_table(frame: pd.DataFrame) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that a Markdown reader shows as it is, on one line.
-
-    Examples
-    --------
-    >>> print(escaped("aten::add_ <b> __init__"))
-    aten::add\_ \<b\> \_\_init\_\_
-    """
+    r"""Text that a Markdown reader shows as it is, on one line."""
     return _ESCAPED.sub(r"\\\1", printable(" ".join(text.split("\n"))))
 
 

@@ -65,23 +65,9 @@ def write_files(
 ) -> dict[str, Path]:
     """Write the files of a report into a folder.
 
-    Parameters
-    ----------
-    whole : bool, default=False
-        Whether all of a trace, or all ranks up to `MOST_RANKS`, of more than `MOST_EVENTS` events
-        go to Perfetto.
-    record : str
-        Last lines of the summary.
-
-    Returns
-    -------
-    dict of str to Path
-        ``perfetto``, ``dot`` (of one rank), ``summary``, ``page``.
-
-    Raises
-    ------
-    OutputError
-        If one cannot be written.
+    `whole`: whether all of a trace, or all ranks up to `MOST_RANKS`, of more than `MOST_EVENTS`
+    events go to Perfetto. `record`: last lines of the summary. ``perfetto``, ``dot`` (of one rank),
+    ``summary``, ``page``.
     """
     new_folder(folder)
     of_rank = isinstance(summary, Summary)
@@ -122,13 +108,7 @@ def write_files(
 def shown_in_perfetto(
     path: CriticalPath, file: Path, *, most_events: int = MOST_EVENTS
 ) -> CriticalPath:
-    """The path for Perfetto; of a large trace, representative steps of it.
-
-    Warns
-    -----
-    IncompleteTraceWarning
-        If only a part is shown.
-    """
+    """The path for Perfetto; of a large trace, representative steps of it."""
     if len(path.dag.events) <= most_events:
         return path
     n_events = most_events * 2 // 5

@@ -45,11 +45,7 @@ if TYPE_CHECKING:
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
     """Steps of the trace, and the time of the path in each by bound; the last row is outside steps.
 
-    Returns
-    -------
-    steps : DataFrame
-        ``name``, ``start_ns``, ``dur_ns``.
-    time_ns : ndarray of shape (n_steps + 1, n_bounds), dtype=int64, unit=ns
+    `steps`: ``name``, ``start_ns``, ``dur_ns``. `time_ns` of shape (n_steps + 1, n_bounds).
     """
     steps, pieces = path.steps.frame, path.pieces
     code = pieces["row"].to_numpy() + 1  # from 0, which is outside steps
@@ -62,10 +58,7 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 def step_shares(path: CriticalPath) -> pd.DataFrame:
     """Bounds of each step that the window touches, then of the time outside steps.
 
-    Returns
-    -------
-    DataFrame, schema `frames.STEP_SHARES`
-        Empty if the window touches no step.
+    Empty if the window touches no step.
     """
     steps, table = time_by_step(path)
     if not table[:-1].any():
@@ -358,16 +351,7 @@ class Summary(PathSummary):
 
 
 def inferred_in_words(segments: pd.DataFrame) -> str:
-    """Share of a path on inferred edges, and of the rules with most of it; empty for 0.0%.
-
-    Examples
-    --------
-    >>> path = pd.DataFrame({
-    ...     "dur_ns": [60, 40], "rule": ["duration", "host polls"], "is_inferred": [False, True]
-    ... })
-    >>> inferred_in_words(path)
-    '40.0% of the path is inferred: host polls 40.0%.'
-    """
+    """Share of a path on inferred edges, and of the rules with most of it; empty for 0.0%."""
     whole_ns = max(int(segments["dur_ns"].sum()), 1)
     inferred = segments[segments["is_inferred"]]
     by_rule = inferred.groupby("rule", observed=True)["dur_ns"].sum() / whole_ns

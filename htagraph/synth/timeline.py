@@ -65,11 +65,6 @@ class Box:
 def parse(drawing: str) -> list[Box]:
     """The events of a drawing, line by line, left to right.
 
-    Raises
-    ------
-    QueryError
-        If the drawing cannot be read; the message names line and column.
-
     Examples
     --------
     >>> [(box.name, box.start, box.end, box.markers) for box in parse("cpu 1 |[op [call >a]  ]")]

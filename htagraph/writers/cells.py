@@ -45,16 +45,7 @@ _FORMATS: dict[Quantity, Callable[[Any], str]] = {
 def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
     """Frame of texts under headings; instants count from the first one.
 
-    Parameters
-    ----------
-    width : int
-        Longest name, in characters.
-
-    Examples
-    --------
-    >>> human_frame(pd.DataFrame({"name": ["aten::mm"], "dur_ns": [1500], "share": [0.25]}))
-           name      dur  share
-    0  aten::mm  1.50 us  25.0%
+    `width`: longest name, in characters.
     """
     out = pd.DataFrame(index=frame.index)
     for name, texts in human_columns(frame, width=width).items():
@@ -67,10 +58,7 @@ def human_columns(
 ) -> dict[str, list[str]]:
     """Columns of a frame, or arrays, as texts; see `human_frame`.
 
-    Parameters
-    ----------
-    in_code : bool, default=False
-        For who writes code: labels as they are compared with, not as words.
+    `in_code`: for who writes code: labels as they are compared with, not as words.
     """
     kinds = {str(name): quantity(str(name), values) for name, values in columns.items()}
     instants = [columns[name] for name, kind in kinds.items() if kind is Quantity.INSTANT]
@@ -90,13 +78,7 @@ def human_columns(
 
 
 def cell_text(kind: Quantity, value: Any, origin_ns: int = 0, name: str = "") -> str:  # noqa: ANN401  of any column
-    """A value of a column as people read it; empty for what is not known.
-
-    Examples
-    --------
-    >>> cell_text(Quantity.SHARE, 0.25), cell_text(Quantity.IDENTIFIER, -1)
-    ('25.0%', '')
-    """
+    """A value of a column as people read it; empty for what is not known."""
     if _is_unknown(value):
         return ""
     if kind is Quantity.LABEL and name.endswith("bound"):
@@ -113,13 +95,7 @@ def _is_unknown(value: object) -> bool:
 
 
 def full_names(column: pd.Series | npt.NDArray[Any]) -> list[str]:
-    """Names of a column in full; a pattern is several short ones, one after the other.
-
-    Examples
-    --------
-    >>> full_names(pd.Series(["aten::mm", ("gemm", "add")]))
-    ['aten::mm', 'gemm → add']
-    """
+    """Names of a column in full; a pattern is several short ones, one after the other."""
     return [
         " → ".join(map(name_label, name))
         if isinstance(name, tuple)
@@ -192,14 +168,8 @@ def fitted(
 ) -> tuple[Table, list[str]]:
     """Frame as a table that fits the terminal, and the columns for which there is no room.
 
-    Parameters
-    ----------
-    width : int
-        Of the terminal, in characters.
-    keeps_all : bool, default=False
-        Leave no column out, even if the table is wider than the terminal.
-    in_code : bool, default=False
-        Columns and labels are named as in code, not in words.
+    `width`: of the terminal, in characters. `keeps_all`: leave no column out, even if the table is
+    wider than the terminal. `in_code`: columns and labels are named as in code, not in words.
     """
     columns = [
         _Column.of((name, name if in_code else heading(name)), frame[name], texts, header=header)

@@ -163,18 +163,10 @@ def write_chrome_json(
 ) -> Path:
     """Write the original trace with the critical path added to it.
 
-    Every byte of the original stays. Memory does not grow with the file.
-
-    Parameters
-    ----------
-    out : str or Path
-        Compressed if it ends in ``.gz``; may be the source.
-    source : bytes, str or Path
-        The original, plain or compressed: its content, or the file.
-    segments : DataFrame
-        The critical path, schema `frames.SEGMENTS`.
-    clock_shift_ns : array_like of int, unit=ns, default=0
-        What was added to the times of device work since it was read; one, or one per event.
+    Every byte of the original stays. Memory does not grow with the file. `out`: compressed if it
+    ends in ``.gz``; may be the source. `source`: the original, plain or compressed: its content, or
+    the file. `segments`: the critical path, schema `frames.SEGMENTS`. `clock_shift_ns`: what was
+    added to the times of device work since it was read; one, or one per event.
     """
     path = None if isinstance(source, bytes) else source
     added = ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
@@ -189,13 +181,7 @@ def write_chrome_json(
 
 
 def with_added(pieces: Iterable[bytes], added: bytes) -> Iterator[bytes]:
-    """Yield a trace with events added to it; all else stays.
-
-    Raises
-    ------
-    ValueError
-        If it has no list of events, or is cut off.
-    """
+    """Yield a trace with events added to it; all else stays."""
     held, is_first, is_added = b"", True, False
     for piece in pieces:
         held += piece
@@ -276,18 +262,10 @@ def write_subset(
 ) -> Path:
     """Write some events of a trace as a trace of its own.
 
-    Parameters
-    ----------
-    out : str or Path
-        ``.json``, or ``.json.gz`` to compress.
-    raw : sequence of bytes
-        The events as in the original.
-    rows : ndarray of shape (n,), dtype=int64
-        Rows of the events.
-    launch : ndarray of shape (n_events,)
-        Runtime call of each device event, -1 for none; arrows are kept if both ends are.
-    clock_shift_ns : array_like of int, unit=ns, default=0
-        What was added to the times of device work since it was read; one, or one per event.
+    `out`: ``.json``, or ``.json.gz`` to compress. `raw`: the events as in the original. `rows`:
+    rows of the events. `launch` of shape (n_events,): runtime call of each device event, -1 for
+    none; arrows are kept if both ends are. `clock_shift_ns`: what was added to the times of device
+    work since it was read; one, or one per event.
     """
     kept = np.zeros(len(events), dtype=bool)
     kept[rows] = True

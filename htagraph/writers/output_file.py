@@ -58,13 +58,8 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
 
     The bytes go to a temporary file in the same folder, which replaces `out`, or the target of a
     link, at the end. ``.gz`` files are compressed. A device or a pipe (``/dev/null``) is written
-    directly.
-
-    Parameters
-    ----------
-    is_shared : bool, default=False
-        Others can write to the folder: a link or a pipe there is theirs, and is replaced itself;
-        whatever the umask, not all can write to the file.
+    directly. `is_shared`: others can write to the folder: a link or a pipe there is theirs, and is
+    replaced itself; whatever the umask, not all can write to the file.
     """
     path = Path(out) if is_shared else _end_of_links(Path(out))
     if not path.parent.is_dir():
@@ -102,10 +97,7 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
 def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") -> None:
     """Make a folder for files, if it does not exist.
 
-    Parameters
-    ----------
-    hint : str
-        What to do if that is impossible.
+    `hint`: what to do if that is impossible.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,10 +144,7 @@ _IN_USE = ".in-use"
 class OwnFolder:
     """A temporary folder that is removed when nothing refers to it any more.
 
-    Parameters
-    ----------
-    kind : str, default=""
-        Prefix of its name.
+    `kind`: prefix of its name.
     """
 
     def __init__(self, kind: str = "") -> None:

@@ -65,18 +65,7 @@ def folded(code: I64, longest: int) -> I64:
     """The place that each place of a sequence is folded onto: itself, or an earlier one.
 
     A cycle is folded if it occurs twice in a row at least; so is the beginning of the next one.
-
-    Parameters
-    ----------
-    code : ndarray of shape (n,), dtype=int64
-        In order.
-    longest : int
-        Codes of a cycle, at most.
-
-    Examples
-    --------
-    >>> folded(np.array([1, 2, 3, 1, 2, 3, 1, 2, 4]), 5).tolist()
-    [0, 1, 2, 0, 1, 2, 0, 1, 8]
+    `code`: in order. `longest`: codes of a cycle, at most.
     """
     parent = np.arange(len(code))
     run = np.empty(len(code) + 1, dtype=np.int64)
@@ -136,23 +125,13 @@ class PathBox(NamedTuple):
 
 
 class PathArrow(NamedTuple):
-    """How the path comes from one box to another.
-
-    Parameters
-    ----------
-    kind : EdgeKind or None
-        Of most of these edges; None if they were not recorded.
-    n : int
-        How often.
-    lag_ns : int
-        Mean of the time that passes between the boxes on such edges.
-    """
+    """How the path comes from one box to another."""
 
     tail: int
     head: int
-    kind: EdgeKind | None
-    n: int
-    lag_ns: int
+    kind: EdgeKind | None  # Of most of these edges; None if they were not recorded
+    n: int  # How often
+    lag_ns: int  # Mean of the time that passes between the boxes on such edges
 
     @property
     def is_back(self) -> bool:
@@ -215,15 +194,7 @@ class _Plan(NamedTuple):
 def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: I64) -> Outline:
     """Outline of a path, from columns of its segments.
 
-    Parameters
-    ----------
-    lane : Column
-        A segment without one is on that of the segment before it.
-
-    Raises
-    ------
-    GraphError
-        If boxes and what is left out do not add up to the path: a bug in htagraph.
+    `lane`: a segment without one is on that of the segment before it.
     """
     if not len(dur_ns):
         return Outline((), (), (), 0, 0, (), 0)

@@ -53,13 +53,7 @@ class Card(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Card:
-        r"""A card from its lines: the title, then ``name: text`` each.
-
-        Examples
-        --------
-        >>> Card.of("Data loading, costs 71%\nfix: load batches in workers")
-        Card(title='Data loading, costs 71%', said={'fix': 'load batches in workers'})
-        """
+        r"""A card from its lines: the title, then ``name: text`` each."""
         title, *lines = text.split("\n")
         return cls(
             title, {name: said for name, _, said in (line.partition(": ") for line in lines)}
@@ -271,14 +265,8 @@ def path_slices(
 ) -> list[Slices]:
     """Findings and path as slices of two tracks.
 
-    Parameters
-    ----------
-    zero_ns : int, unit=ns
-        Time that is 0 in the file.
-    tracks, strings
-        Get new entries.
-    flows : Flows
-        Ends of arrows at segments.
+    `zero_ns`: time that is 0 in the file. `tracks`, `strings`: get new entries. `flows`: ends of
+    arrows at segments.
     """
     segments = drawn.segments
     if segments.empty:
@@ -316,13 +304,7 @@ _FORMS = {"i": "int", "u": "int", "f": "float", "b": "flag"}
 
 
 def times_of(frame: pd.DataFrame) -> tuple[str, str]:
-    """The columns with the start and with the name of each row.
-
-    Raises
-    ------
-    QueryError
-        If its rows have no start, no length or no name.
-    """
+    """The columns with the start and with the name of each row."""
     start = next((name for name in ("start_ns", "ts_ns") if name in frame), "")
     named = next((str(name) for name in frame if frame[name].dtype.kind == "O"), "")
     if not start or not named or "dur_ns" not in frame:
@@ -336,19 +318,8 @@ def answer_slices(
 ) -> Slices:
     """Rows of an answer as slices of a track; other columns are arguments.
 
-    Parameters
-    ----------
-    title : str
-        Name of the track.
-    zero_ns : int, unit=ns
-        Time that is 0 in the file.
-    tracks, strings
-        Get new entries.
-
-    Raises
-    ------
-    QueryError
-        If rows have no time or no name, or begin before the trace.
+    `title`: name of the track. `zero_ns`: time that is 0 in the file. `tracks`, `strings`: get new
+    entries.
     """
     start, named = times_of(frame)
     ts_ns, dur_ns = frame[start].to_numpy(np.int64) - zero_ns, frame["dur_ns"].to_numpy(np.int64)

@@ -63,10 +63,7 @@ def _width(piece: Piece) -> int:
 def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list[Piece]:
     """A field with one number, or with a number per row.
 
-    Parameters
-    ----------
-    values : int, or ndarray of shape (n,)
-        Negative numbers are written in two's complement, as protobuf does.
+    `values`: negative numbers are written in two's complement, as protobuf does.
     """
     if isinstance(values, int):
         return [_tag(field, _VARINT) + varint(values & 0xFFFFFFFFFFFFFFFF)]
@@ -90,23 +87,14 @@ def fixed64_field(field: int, values: npt.NDArray[Any]) -> list[Piece]:
 
 
 def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
-    """A field that holds a message.
-
-    Examples
-    --------
-    >>> assemble(2, message_field(4, [b"xy", np.array([[1], [2]], dtype=np.uint8)])).tolist()
-    [[34, 3, 120, 121, 1], [34, 3, 120, 121, 2]]
-    """
+    """A field that holds a message."""
     return [_tag(field, _BYTES) + varint(sum(map(_width, pieces))), *pieces]
 
 
 def assemble(n: int, pieces: Iterable[Piece]) -> U8:
     """Rows of a message, shape (n, sum of widths).
 
-    Parameters
-    ----------
-    pieces : iterable of bytes or U8
-        Blocks of shape (n, width).
+    `pieces`: blocks of shape (n, width).
     """
     parts = list(pieces)
     out = np.empty((n, sum(map(_width, parts))), dtype=np.uint8)
@@ -150,19 +138,11 @@ class Strings:
 
 @dataclass(frozen=True)
 class Arg:
-    """A debug annotation that some slices have.
-
-    Parameters
-    ----------
-    row : ndarray of shape (n,), dtype=int64
-        Slices that have it, ascending.
-    value : ndarray of shape (n,)
-        Numbers, numbers of `Strings`, or 1 for a flag.
-    """
+    """A debug annotation that some slices have."""
 
     name: str
-    row: I64
-    value: npt.NDArray[Any]
+    row: I64  # Slices that have it, ascending
+    value: npt.NDArray[Any]  # Numbers, numbers of `Strings`, or 1 for a flag
     form: Literal["int", "float", "text", "flag"]
 
     def has(self, rows: I64) -> Bools:
@@ -195,14 +175,9 @@ class Arg:
 
 @dataclass(frozen=True)
 class Flows:
-    """Ends of arrows: slices with the same id are linked, from the earlier to the later.
+    """Ends of arrows: slices with the same id are linked, from the earlier to the later."""
 
-    Parameters
-    ----------
-    row, id : ndarray of shape (n,), dtype=int64
-        Slices, ascending, and ids.
-    """
-
+    # row, id: slices, ascending, and ids
     row: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     id: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -215,28 +190,19 @@ class Flows:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices as columns.
+    """Slices as columns."""
 
-    Parameters
-    ----------
-    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        ``ts_ns >= 0``.
-    track : ndarray of shape (n,), dtype=int64
-        The slices of a track are disjoint or nested.
-    name, category, color : ndarray of shape (n,), dtype=int64
-        Numbers of `Strings`, 0 for none; slices with one color string get one color.
-    is_instant : ndarray of shape (n,), dtype=bool
-    boundary : ndarray of shape (2 * n,), dtype=int64
-        Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
-    """
-
+    # ts_ns, dur_ns: ``ts_ns >= 0``
     ts_ns: I64
     dur_ns: I64
-    track: I64
+    track: I64  # The slices of a track are disjoint or nested
+    # name, category, color: numbers of `Strings`, 0 for none; slices with one color string get one
+    # color
     name: I64
     category: I64
     color: I64
     is_instant: Bools
+    # Of shape (2 * n,). Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
     boundary: I64
     args: Sequence[Arg] = ()
     flows: Flows = field(default_factory=Flows)
@@ -321,12 +287,8 @@ def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], U8]], n: int) -> me
 def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> Iterator[memoryview]:
     """Yield the packets of slices, a bounded number at a time.
 
-    Parameters
-    ----------
-    arg_names : sequence of int
-        Interning id of the name of each of ``slices.args``.
-    sequence : int
-        Packet sequence of the interned strings.
+    `arg_names`: interning id of the name of each of ``slices.args``. `sequence`: packet sequence of
+    the interned strings.
     """
     encoder = _Encoder(slices, arg_names, sequence)
     shapes = slices.shapes()

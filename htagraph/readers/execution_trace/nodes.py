@@ -32,49 +32,27 @@ _MUTATED = re.compile(r"\([a-z]+!")
 
 
 class Accesses(NamedTuple):
-    """Tensors that nodes read and wrote, by storage.
+    """Tensors that nodes read and wrote, by storage."""
 
-    Parameters
-    ----------
-    node : ndarray of shape (n,), dtype=int64
-        Row of the node.
-    storage : ndarray of shape (n,), dtype=int64
-    is_write : ndarray of shape (n,), dtype=bool
-    """
-
-    node: I64
+    node: I64  # Row of the node
     storage: I64
     is_write: Bools
 
 
 @dataclass(frozen=True)
 class ExecutionNodes:
-    """The operators and ranges of an execution trace, in order of begin.
-
-    Parameters
-    ----------
-    id : ndarray of shape (n,), dtype=int64
-    record_function : ndarray of shape (n,), dtype=int64
-        Id of the call, which the profiler may record too; 0 for none.
-    thread : ndarray of shape (n,), dtype=int64
-        Number of the thread within the execution trace.
-    n_inputs, n_outputs : ndarray of shape (n,), dtype=int64
-        Tensors among inputs and outputs, including those in lists.
-    texts : dict of str to list of str
-        By name of `TEXTS`.
-    n_unread : int
-        Invalid nodes.
-    """
+    """The operators and ranges of an execution trace, in order of begin."""
 
     id: I64
-    record_function: I64
-    thread: I64
+    record_function: I64  # Id of the call, which the profiler may record too; 0 for none
+    thread: I64  # Number of the thread within the execution trace
+    # n_inputs, n_outputs: tensors among inputs and outputs, including those in lists
     n_inputs: I64
     n_outputs: I64
     name: list[str]
-    texts: dict[str, list[str]]
+    texts: dict[str, list[str]]  # By name of `TEXTS`
     accesses: Accesses
-    n_unread: int
+    n_unread: int  # Invalid nodes
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -226,13 +204,7 @@ def _storages(values: list[Any]) -> Iterator[int]:
 
 @lru_cache(maxsize=1 << 12)
 def _mutated(schema: str) -> tuple[int, ...]:
-    """Positions of the inputs that an operator mutates, by its schema.
-
-    Examples
-    --------
-    >>> _mutated("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
-    (2,)
-    """
+    """Positions of the inputs that an operator mutates, by its schema."""
     _, _, rest = schema.partition("(")
     depth, current, arguments = 0, "", list[str]()
     for character in rest:

@@ -28,22 +28,13 @@ _RANGES = (EventKind.OP, EventKind.ANNOTATION)
 
 
 class Correlation(NamedTuple):
-    """Pairs of an event and a node with the same name.
+    """Pairs of an event and a node with the same name."""
 
-    Parameters
-    ----------
-    event, node : ndarray of shape (n,), dtype=int64
-        Rows of the event table, ascending, and of the nodes.
-    n_misnamed : int
-        Pairs of one id whose names differ, which are left out.
-    found_by : str
-        What paired them; empty if nothing did.
-    """
-
+    # event, node: rows of the event table, ascending, and of the nodes
     event: I64
     node: I64
-    n_misnamed: int
-    found_by: str
+    n_misnamed: int  # Pairs of one id whose names differ, which are left out
+    found_by: str  # What paired them; empty if nothing did
 
 
 def correlate(events: EventTable, nodes: ExecutionNodes) -> Correlation:
@@ -106,12 +97,7 @@ def tensor_dependencies(
     A tensor is written by the operator that makes its storage, or that mutates it by its schema; a
     view writes nothing. A reader depends on the last write of the storage that ended before it
     began. Left out is what program order implies: on one thread, and earlier reads and writes of
-    the two threads.
-
-    Returns
-    -------
-    writer, reader : ndarray of shape (n,), dtype=int64
-        Rows of the event table; readers in order of time.
+    the two threads. `writer`, `reader`: rows of the event table; readers in order of time.
     """
     event_of = np.full(len(nodes), -1, dtype=np.int64)
     event_of[pairs.node] = pairs.event
@@ -158,16 +144,8 @@ def is_execution_trace(path: Path) -> bool:
 def with_execution_trace(recording: Recording, path: Path) -> Recording:
     """A recording with the nodes of its operators, and the tensors passed between threads.
 
-    Parameters
-    ----------
-    recording : Recording
-        Of the same process.
-
-    Returns
-    -------
-    Recording
-        With the sparse columns ``execution_node``, ``tensor_inputs``, ``tensor_outputs`` and those
-        of `TEXTS`, and two flow points for each tensor dependency.
+    `recording`: of the same process. With the sparse columns ``execution_node``, ``tensor_inputs``,
+    ``tensor_outputs`` and those of `TEXTS`, and two flow points for each tensor dependency.
     """
     nodes = read_nodes(path)
     events = recording.events

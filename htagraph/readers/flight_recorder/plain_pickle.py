@@ -36,14 +36,7 @@ _WIDTHS = {"<B": 1, "<H": 2, "<I": 4, "<i": 4, "<Q": 8, ">d": 8}
 
 
 def plain_data(content: bytes) -> object:
-    r"""The data of a pickle.
-
-    Raises
-    ------
-    TraceFormatError
-        If it holds anything but dicts, lists, tuples, text, numbers, booleans and None; or ends
-        early.
-    """
+    r"""The data of a pickle."""
     try:
         return _limited(_Machine(content).run(), most=_EXPANDED * len(content))
     except TraceFormatError:

@@ -39,69 +39,42 @@ the memory for thousands of ranks changes with it."""
 
 
 class Entry(NamedTuple):
-    """One collective, send or receive that a rank entered.
-
-    Parameters
-    ----------
-    seq : int
-        Its number among the collectives of the group, from 1.
-    n_elements : int
-        Elements that every member gives, or of a gather by all gets; -1 if members may differ.
-    peers : (int, int), optional
-        Source and destination in the group, of a send or receive.
-    completed_ns : int
-        When the backend noticed it; 0 if it did not, or notices nothing.
-    frames : sequence of str
-        Stack of the caller, innermost first; empty in JSON, and of entries long before the end.
-    """
+    """One collective, send or receive that a rank entered."""
 
     group: str
     description: str
-    seq: int
+    seq: int  # Its number among the collectives of the group, from 1
     backend: str
     operation: str
+    # Elements that every member gives, or of a gather by all gets; -1 if members may differ
     n_elements: int
     dtype: str
-    peers: tuple[int, int] | None
+    peers: tuple[int, int] | None  # Source and destination in the group, of a send or receive
     created_ns: int
-    completed_ns: int
+    completed_ns: int  # When the backend noticed it; 0 if it did not, or notices nothing
     state: str
     is_retired: bool
     timeout_ns: int
+    # Stack of the caller, innermost first; empty in JSON, and of entries long before the end
     frames: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What one rank wrote.
-
-    Parameters
-    ----------
-    members : mapping of str to tuple of int
-        Ranks of each group that the dump names. gloo names none: it keeps only the last group
-        under an empty name, with ranks counted in the group.
-    written_ns : int
-        When the file was written, 0 if unknown: for a copy, when it was copied.
-    is_whole : bool
-        Whether it begins with the first entry: the recorder keeps the last ones.
-    """
+    """What one rank wrote."""
 
     path: Path
     rank: int
+    # Ranks of each group that the dump names. gloo names none: it keeps only the last group under
+    # an empty name, with ranks counted in the group.
     members: Mapping[str, tuple[int, ...]]
     entries: Sequence[Entry]
-    written_ns: int
-    is_whole: bool
+    written_ns: int  # When the file was written, 0 if unknown: for a copy, when it was copied
+    is_whole: bool  # Whether it begins with the first entry: the recorder keeps the last ones
 
 
 def find_dumps(where: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The dumps of a folder with its subfolders, or among some files.
-
-    Raises
-    ------
-    TraceFormatError
-        If there is none.
-    """
+    """The dumps of a folder with its subfolders, or among some files."""
     given = [where] if isinstance(where, str | Path) else list(where)
     found: list[Path] = []
     for path in map(path_of, given):
@@ -124,13 +97,7 @@ def _is_dump(path: Path) -> bool:
 
 
 def read_dump(path: Path) -> Dump:
-    """A dump, of the rank in the name of its file. A pickle is read without running what it names.
-
-    Raises
-    ------
-    TraceFormatError
-        If it is damaged, is no dump, or holds more than plain data; or no rank is known.
-    """
+    """A dump, of the rank in its file's name. A pickle is read without running what it names."""
     content = content_of(path)
     try:
         is_json = content.lstrip()[:1] == b"{"

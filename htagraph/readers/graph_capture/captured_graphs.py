@@ -50,44 +50,22 @@ _DETAILS = "execution_details.json"
 
 
 class CapturedGraphs(NamedTuple):
-    """The captures in a file.
-
-    Parameters
-    ----------
-    events : EventTable
-        Of the file.
-    parent : ndarray of shape (n_events,), dtype=int32
-        Innermost operator around each operator and launch, -1 for none.
-    launch : ndarray of shape (n,), dtype=int64
-        Events that launched captured work, by graph, then by time.
-    graph : ndarray of shape (n,), dtype=int64
-        Number of the capture that each belongs to.
-    name : ndarray of shape (n,), dtype=object
-        Kernel of each launch, `COPY` or `FILL`.
-    program : ndarray of shape (n_graphs,), dtype=int64
-        The range of one batch size around each capture, -1 for none.
-    batch : ndarray of shape (n_graphs,), dtype=int64
-        The batch size, -1 if unknown.
-    """
+    """The captures in a file."""
 
     path: Path
-    events: EventTable
+    events: EventTable  # Of the file
+    # Of shape (n_events,). Innermost operator around each operator and launch, -1 for none.
     parent: I32
-    launch: I64
-    graph: I64
-    name: Texts
+    launch: I64  # Events that launched captured work, by graph, then by time
+    graph: I64  # Number of the capture that each belongs to
+    name: Texts  # Kernel of each launch, `COPY` or `FILL`
+    # Of shape (n_graphs,). The range of one batch size around each capture, -1 for none.
     program: I64
-    batch: I64
+    batch: I64  # Of shape (n_graphs,). The batch size, -1 if unknown.
 
 
 def captured_graphs(path: Path) -> CapturedGraphs:
-    """The captures in a trace.
-
-    Raises
-    ------
-    TraceFormatError
-        If it has none, or names no kernels.
-    """
+    """The captures in a trace."""
     recording = read_kineto(path, stacks=True)
     events = recording.events
     begin, end = _captures(events)
@@ -211,24 +189,13 @@ CODE_BYTES = 8
 
 
 class Program(NamedTuple):
-    """Graphs that were captured one after the other.
+    """Graphs that were captured one after the other."""
 
-    Parameters
-    ----------
-    graphs : tuple of bytes
-        Codes of the kernels of each graph.
-    file : int
-        Number of the file.
-    numbers : tuple of int
-        Numbers of its graphs in the file: empty ones replay nothing, and are left out.
-    batch : int
-        Batch size, -1 if unknown.
-    """
-
-    graphs: tuple[bytes, ...]
-    file: int
+    graphs: tuple[bytes, ...]  # Codes of the kernels of each graph
+    file: int  # Number of the file
+    # Numbers of its graphs in the file: empty ones replay nothing, and are left out
     numbers: tuple[int, ...]
-    batch: int
+    batch: int  # Batch size, -1 if unknown
 
     def alone(self) -> list[Program]:
         """Each graph as a program of its own."""
@@ -246,22 +213,13 @@ class Replays(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The capture of each replay.
+    """The capture of each replay."""
 
-    Parameters
-    ----------
-    file, graph : ndarray of shape (n_replays,), dtype=int64
-        Numbers of the file and of the graph in it; -1 for none.
-    n_ambiguous : int
-        Replays that fit several captures, of which none is the right one for sure.
-    n_of_other_batch : int
-        Replays whose kernels fit captures of a smaller batch only.
-    """
-
+    # file, graph: of shape (n_replays,). Numbers of the file and of the graph in it; -1 for none.
     file: I64
     graph: I64
-    n_ambiguous: int
-    n_of_other_batch: int
+    n_ambiguous: int  # Replays that fit several captures, of which none is the right one for sure
+    n_of_other_batch: int  # Replays whose kernels fit captures of a smaller batch only
 
 
 def _fits(replay: bytes, graph: bytes) -> bool:

@@ -52,19 +52,11 @@ _MODULE = re.compile(r"^nn\.Module: ")
 
 
 class Piece(NamedTuple):
-    """What a file explains.
-
-    Parameters
-    ----------
-    work : ndarray of shape (n,), dtype=int64
-        Replayed device work, of the recording.
-    launch : ndarray of shape (n,), dtype=int64
-        Position of its launch among those of the file.
-    """
+    """What a file explains."""
 
     file: CapturedGraphs
-    work: I64
-    launch: I64
+    work: I64  # Replayed device work, of the recording
+    launch: I64  # Position of its launch among those of the file
 
 
 def with_calls(events: EventTable, pieces: Sequence[Piece]) -> EventTable:
@@ -222,20 +214,14 @@ _BLIT_FILL = re.compile(r"^__amd_rocclr_fill")
 
 
 class _Replayed(NamedTuple):
-    """Device work of graph launches, by launch, then by start.
-
-    Parameters
-    ----------
-    work : ndarray of shape (n,), dtype=int64
-    first, length : ndarray of shape (n_replays,), dtype=int64
-        Where the work of each launch is; launches in order of time.
-    call : ndarray of shape (n_replays,), dtype=int64
-    """
+    """Device work of graph launches, by launch, then by start."""
 
     work: I64
+    # first, length: of shape (n_replays,). Where the work of each launch is; launches in order of
+    # time.
     first: I64
     length: I64
-    call: I64
+    call: I64  # Of shape (n_replays,)
 
 
 def is_chrome_trace(path: Path) -> bool:
@@ -246,16 +232,9 @@ def is_chrome_trace(path: Path) -> bool:
 def with_graph_captures(recording: Recording, paths: Sequence[Path]) -> Recording:
     """A recording whose replayed work belongs to the operators that were captured.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Traces in which the graphs were captured; all at once, as only one may fit each replay.
-
-    Returns
-    -------
-    Recording
-        With `EventTable.captured` and the sparse column ``captured_launch``. The `Attachment` of
-        each file says what was joined, or why nothing was.
+    `paths`: traces in which the graphs were captured; all at once, as only one may fit each replay.
+    With `EventTable.captured` and the sparse column ``captured_launch``. The `Attachment` of each
+    file says what was joined, or why nothing was.
     """
     events, files = recording.events, [captured_graphs(path) for path in paths]
     replayed = _replayed(events)

@@ -72,10 +72,7 @@ def cleaned(
 ) -> Columns:
     """The columns with complete events, instants and counters only.
 
-    Parameters
-    ----------
-    window : (int, int), unit=ns, optional
-        On the clock of the columns.
+    `window`: on the clock of the columns.
     """
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)

@@ -49,12 +49,8 @@ def event_table(
 ) -> EventTable:
     """The event table of a file.
 
-    Parameters
-    ----------
-    columns : Columns
-        Cleaned: complete events, instants and counters only.
-    is_plain : bool
-        Whether the file is no PyTorch profile.
+    `columns`: cleaned: complete events, instants and counters only. `is_plain`: whether the file is
+    no PyTorch profile.
     """
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
@@ -197,12 +193,8 @@ _INSTRUMENT = "trace counter"
 def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, int]:
     """Samples of the counters of a trace.
 
-    Returns
-    -------
-    samples : SampleTable
-        Series are named after counter and value, and after the process if several count.
-    n_left_out : int
-        Values that are not numbers.
+    `samples`: series are named after counter and value, and after the process if several count.
+    `n_left_out`: values that are not numbers.
     """
     rows = np.flatnonzero(events.kind == EventKind.COUNTER)
     if not len(rows):

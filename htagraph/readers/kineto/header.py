@@ -28,13 +28,7 @@ quadratic in the number of digits, and Python 3.11 refuses more than 4,300."""
 
 
 def decoded(raw: bytes) -> object:
-    """The value of JSON bytes; an integer of very many digits stays text.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are not JSON.
-    """
+    """The value of JSON bytes; an integer of very many digits stays text."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -29,20 +29,12 @@ _NO_SPACE = re.compile(rb"[^ \t\r\n]")
 
 @dataclass
 class Piece:
-    """Consecutive bytes of a file, followed by zero bytes.
-
-    Parameters
-    ----------
-    origin : int
-        Offset of the first byte in the file.
-    is_last : bool
-        Whether the file ends with it.
-    """
+    """Consecutive bytes of a file, followed by zero bytes."""
 
     buf: U8
     n_bytes: int
-    origin: int
-    is_last: bool
+    origin: int  # Offset of the first byte in the file
+    is_last: bool  # Whether the file ends with it
 
     def text(self, start: int = 0, end: int | None = None) -> bytes:
         """Some of the bytes."""

@@ -66,19 +66,8 @@ def read_kineto(
 ) -> Recording:
     """The recording in a Kineto file, repaired where the file is broken; see `htagraph.load`.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file or its content: JSON, or gzip of it, whatever its name.
-    window : (int, int), unit=ns, optional
-        On the clock of ``ts_ns``.
-
-    Examples
-    --------
-    >>> kernel = b'{"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 1.5, "dur": 2}'
-    >>> recording = read_kineto(b"[" + kernel + b"]")
-    >>> recording.events.ts_ns.tolist(), recording.events.dur_ns.tolist(), recording.rank_source
-    ([1500], [2000], 'default')
+    `source`: the file or its content: JSON, or gzip of it, whatever its name. `window`: on the
+    clock of ``ts_ns``.
     """
     return load_file(source, EventFilter(stacks, categories, window))
 
@@ -137,10 +126,7 @@ def recording_of(
 ) -> Recording:
     """The recording of what was read; uses up its columns.
 
-    Parameters
-    ----------
-    window : (int, int), unit=ns, optional
-        On the clock of the file.
+    `window`: on the clock of the file.
     """
     metadata, columns = found.metadata, found.columns
     base_time_ns = base_time_of(metadata, log)
@@ -222,14 +208,9 @@ def scanned(
 ) -> Scanned:
     """Scan a file, and close it.
 
-    Parameters
-    ----------
-    window : (int, int), unit=ns
-        On the clock of the file, without its base time.
-    keep : callable
-        Called with each part of the event list, in order.
-    notes_all : bool
-        Whether a part holds the bytes of all events, not only of metadata events.
+    `window`: on the clock of the file, without its base time. `keep`: called with each part of the
+    event list, in order. `notes_all`: whether a part holds the bytes of all events, not only of
+    metadata events.
     """
     with closing(stream):
         worth_threads = stream.n_compressed >= _THREADS_FROM

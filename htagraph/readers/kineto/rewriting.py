@@ -45,23 +45,7 @@ def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, .
 
     Valid events are copied byte for byte. Left for the reader to handle: begins and ends without
     their other half, events at time 0 or out of range, ids beyond 64 bits, header numbers.
-
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The broken file, or its content.
-    file : BinaryIO
-        Open for writing.
-
-    Examples
-    --------
-    >>> import io
-    >>> out = io.BytesIO()
-    >>> torn = b'[{"ph": "X", "name": "a "quoted" one", "pid": 1, "tid": 1, "ts": 1, "dur": inf},'
-    >>> [repair.kind for repair in repair_kineto(torn, out)]
-    ['raw quote', 'not a number', 'open list', 'no duration']
-    >>> json.loads(out.getvalue())["traceEvents"][0]["name"]
-    'a "quoted" one'
+    `source`: the broken file, or its content. `file`: open for writing.
     """
     log = RepairLog(Defect)
     writer = _Writer(file, log)

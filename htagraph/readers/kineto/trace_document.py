@@ -77,12 +77,8 @@ _FOREIGN = {
 class Document:
     """One pass over a file: passes on the event list part by part, and collects the header keys.
 
-    Parameters
-    ----------
-    workers : list of Worker
-        One thread each; a single one works in the calling thread.
-    keep : callable
-        Called with each part of the event list, in order.
+    `workers`: one thread each; a single one works in the calling thread. `keep`: called with each
+    part of the event list, in order.
     """
 
     def __init__(

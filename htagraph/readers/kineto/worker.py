@@ -64,49 +64,29 @@ ROW_FIELDS: dict[str, type[np.generic]] = {
 
 @dataclass
 class Part:
-    """The events of one piece of the file, with the codes of the worker that read it.
+    """The events of one piece of the file, with the codes of the worker that read it."""
 
-    Parameters
-    ----------
-    worker : int
-        Whose codes of symbols and lanes they use.
-    rows : dict of str to list of ndarray
-        By name of `ROW_FIELDS`, one array per batch.
-    flows : list of ndarray of shape (5, n), dtype=int64
-    sparse : list of list of (rows, values)
-        By column of `COLUMNS`; rows count from the start of the part.
-    metas : list of bytes
-        Metadata events as in the file, or all events if the rules ask for them.
-    n_rows, n_outside : int
-        Events read, and events outside the window.
-    skipped, phases : ndarray, dtype=int64
-        Events skipped, by symbol of their category, and by unknown phase.
-    n_bytes : ndarray, dtype=int64, unit=byte
-        Of all timed events, skipped or not, by symbol of their category.
-    repairs : ndarray, dtype=int64
-        As `new_counts`.
-    origin : int
-        Offset of the piece in the file.
-    stop, reason : int
-        Where in the piece the scanner stopped, and why.
-    """
-
-    worker: int
+    worker: int  # Whose codes of symbols and lanes they use
     rows: dict[str, list[npt.NDArray[Any]]] = field(
         default_factory=lambda: {name: [] for name in ROW_FIELDS}
-    )
-    flows: list[I64] = field(default_factory=list)
+    )  # By name of `ROW_FIELDS`, one array per batch
+    flows: list[I64] = field(default_factory=list)  # Of shape (5, n)
     sparse: list[list[tuple[I32, npt.NDArray[Any]]]] = field(
         default_factory=lambda: [[] for _ in COLUMNS]
-    )
+    )  # By column of `COLUMNS`; rows count from the start of the part
+    # Metadata events as in the file, or all events if the rules ask for them
     metas: list[bytes] = field(default_factory=list)
+    # n_rows, n_outside: events read, and events outside the window
     n_rows: int = 0
     n_outside: int = 0
+    # skipped, phases: events skipped, by symbol of their category, and by unknown phase
     skipped: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    # Of all timed events, skipped or not, by symbol of their category
     n_bytes: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    repairs: I64 = field(default_factory=lambda: new_counts(Defect))
-    origin: int = 0
+    repairs: I64 = field(default_factory=lambda: new_counts(Defect))  # As `new_counts`
+    origin: int = 0  # Offset of the piece in the file
+    # stop, reason: where in the piece the scanner stopped, and why
     stop: int = 0
     reason: int = 0
 
@@ -217,21 +197,11 @@ _OBJECT_END = re.compile(rb"\}\s*\Z")
 
 @dataclass(frozen=True)
 class RepairedValue:
-    """A repaired value, or as much of it as was valid.
+    """A repaired value, or as much of it as was valid."""
 
-    Parameters
-    ----------
-    ended : int
-        `REPAIRED`, `TORN` or `CUT`.
-    stop : int
-        Position after the value, or where it ended.
-    out : ndarray, dtype=uint8
-        The value as valid JSON, followed by zero bytes; overwritten by the next call.
-    """
-
-    ended: int
-    stop: int
-    out: U8
+    ended: int  # `REPAIRED`, `TORN` or `CUT`
+    stop: int  # Position after the value, or where it ended
+    out: U8  # The value as valid JSON, followed by zero bytes; overwritten by the next call
     n_bytes: int
     defects: tuple[Defect, ...]
 
@@ -263,12 +233,8 @@ class Repairer:
     def repair(self, buf: U8, i: int, end: int, *, is_event: bool) -> RepairedValue:
         """Repair the value at a position.
 
-        Parameters
-        ----------
-        buf : ndarray, dtype=uint8
-            Bytes, zero bytes after `end`.
-        is_event : bool
-            Whether it is an event, else a header value.
+        `buf`: bytes, zero bytes after `end`. `is_event`: whether it is an event, else a header
+        value.
         """
         while True:
             stop, ended = repairer.repair(self._bench(buf, end, is_event=is_event), i)
@@ -319,10 +285,7 @@ _SYMBOLS, _SYMBOL_BYTES, _LANES = 1 << 12, 1 << 20, 1 << 10
 class Worker:
     """Scans pieces; its tables grow from piece to piece.
 
-    Parameters
-    ----------
-    known_symbols : list of str
-        Symbols that get the first codes.
+    `known_symbols`: symbols that get the first codes.
     """
 
     def __init__(

@@ -56,13 +56,7 @@ _MEANS_OF_THE_INTERVAL = re.compile(
 
 
 def field_unit(name: str) -> str:
-    """Unit of a field whose log has none, ``""`` if unknown.
-
-    Examples
-    --------
-    >>> field_unit("DCGM_FI_PROF_SM_ACTIVE"), field_unit("POWER"), field_unit("XIDER")
-    ('ratio', 'W', '')
-    """
+    """Unit of a field whose log has none, ``""`` if unknown."""
     return next((unit for pattern, unit in _UNITS if pattern.match(name)), "")
 
 
@@ -71,16 +65,7 @@ def mean_over_ns(name: str, interval_ns: int) -> int:
 
     NVML averages utilisation over the last sixth of a second to a second, depending on the product,
     and power over the last second; DCGM's profiling fields are means between two samples.
-
-    Parameters
-    ----------
-    interval_ns : int, unit=ns
-        Between two samples.
-
-    Examples
-    --------
-    >>> mean_over_ns("SMACT", 100), mean_over_ns("sm", 100), mean_over_ns("pclk", 100)
-    (100, 1000000000, 0)
+    `interval_ns`: between two samples.
     """
     if _MEANS_OF_THE_INTERVAL.match(name):
         return interval_ns
@@ -115,36 +100,19 @@ _HEAD_LINES = 40
 
 @dataclass(frozen=True)
 class Log:
-    """Values of a log.
+    """Values of a log."""
 
-    Parameters
-    ----------
-    instrument : str
-        ``nvidia-smi``, ``dcgm``, ``amd-smi``.
-    samples : DataFrame
-        Columns ``ts_ns``, ``gpu`` (-1 for none), ``part``, ``name``, ``unit``, ``value``. The part
-        is a GPU or compute instance (MIG), ``GPU-I 7`` or ``GPU-CI 0``; empty for a whole GPU.
-    is_local : bool
-        Local times without a time zone.
-    resolution_ns : int, unit=ns
-    names : mapping of int to str
-        Names of GPUs, if the log has them.
-    profiles : mapping of (int, str) to str
-        Profile of a part of a GPU, such as ``1g.10gb``, if the log has it.
-    n_lines : int
-        Lines that are neither headers nor remarks.
-    n_unread : int
-        Those of them that cannot be parsed.
-    """
-
-    instrument: str
+    instrument: str  # ``nvidia-smi``, ``dcgm``, ``amd-smi``
+    # Columns ``ts_ns``, ``gpu`` (-1 for none), ``part``, ``name``, ``unit``, ``value``. The part is
+    # a GPU or compute instance (MIG), ``GPU-I 7`` or ``GPU-CI 0``; empty for a whole GPU.
     samples: pd.DataFrame
-    is_local: bool
+    is_local: bool  # Local times without a time zone
     resolution_ns: int
-    names: Mapping[int, str]
+    names: Mapping[int, str]  # Names of GPUs, if the log has them
+    # Profile of a part of a GPU, such as ``1g.10gb``, if the log has it
     profiles: Mapping[tuple[int, str], str]
-    n_lines: int
-    n_unread: int
+    n_lines: int  # Lines that are neither headers nor remarks
+    n_unread: int  # Those of them that cannot be parsed
 
 
 @dataclass

@@ -48,11 +48,8 @@ def is_monitoring(path: Path) -> bool:
 def with_monitoring(recording: Recording, path: Path) -> Recording:
     """A recording with the samples of a log that overlap it.
 
-    Returns
-    -------
-    Recording
-        With samples of the devices it uses; the `Attachment` describes how they were placed, or why
-        not.
+    With samples of the devices it uses; the `Attachment` describes how they were placed, or why
+    not.
     """
     log = read_log(text_lines(path))
     if log.samples.empty:
@@ -179,8 +176,8 @@ def _parted(
 ) -> tuple[npt.NDArray[np.integer[Any]], str]:
     """The same for a log with parts of a GPU, or a trace of one: Multi-Instance GPU.
 
-    A trace names the profile of its instance, not its number. Clocks are those of the whole GPU,
-    so all instances share them; nothing else of the whole GPU tells what one instance does.
+    A trace names the profile of its instance, not its number. Clocks are those of the whole GPU, so
+    all instances share them; nothing else of the whole GPU tells what one instance does.
     """
     is_part = (log.samples["part"] != "").to_numpy(dtype=bool)
     used = np.unique(events.device[events.is_device]).tolist()

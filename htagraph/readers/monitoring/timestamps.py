@@ -32,24 +32,12 @@ _WRITTEN_LATE_NS = 5 * 10**9
 
 
 class Times(NamedTuple):
-    """Times of rows.
+    """Times of rows."""
 
-    Parameters
-    ----------
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Since 1970; a local time as if it were UTC.
-    is_read : ndarray of shape (n,), dtype=bool
-        False for what is no time, or a local time among others.
-    is_local : bool
-        Whether most are local times without a time zone.
-    resolution_ns : int, unit=ns
-        Unit of the last digit.
-    """
-
-    ts_ns: I64
-    is_read: Bools
-    is_local: bool
-    resolution_ns: int
+    ts_ns: I64  # Since 1970; a local time as if it were UTC
+    is_read: Bools  # False for what is no time, or a local time among others
+    is_local: bool  # Whether most are local times without a time zone
+    resolution_ns: int  # Unit of the last digit
 
 
 def read_times(texts: pd.Series[str]) -> Times:
@@ -113,18 +101,10 @@ def _zone_ns(zone: pd.Series[str]) -> I64:
 
 
 class Placed(NamedTuple):
-    """The zone of a log's clock.
+    """The zone of a log's clock."""
 
-    Parameters
-    ----------
-    ahead_ns : int or None, unit=ns
-        How far it is ahead of UTC; None if unknown.
-    how : str
-        How it was found, or why not.
-    """
-
-    ahead_ns: int | None
-    how: str
+    ahead_ns: int | None  # How far it is ahead of UTC; None if unknown
+    how: str  # How it was found, or why not
 
 
 def zone_of(
@@ -133,16 +113,9 @@ def zone_of(
     """The time zone in which a log of local times best overlaps a trace.
 
     A long log overlaps it in several: then the time at which the file was last written decides, or
-    else UTC counts, which servers and containers use.
-
-    Parameters
-    ----------
-    log, trace : (int, int), unit=ns
-        First and last time of each; those of the log without a zone.
-    slack_ns : int, unit=ns
-        How far beyond its first and last sample the log is valid.
-    written_ns : int, unit=ns
-        When the log was last written, since 1970.
+    else UTC counts, which servers and containers use. `log`, `trace`: first and last time of each;
+    those of the log without a zone. `slack_ns`: how far beyond its first and last sample the log is
+    valid. `written_ns`: when the log was last written, since 1970.
     """
     ahead = np.array(_ZONES, dtype=np.int64) * 15 * _MINUTE_NS
     begin = np.maximum(log[0] - slack_ns - ahead, trace[0])

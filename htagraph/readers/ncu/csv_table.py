@@ -32,24 +32,13 @@ _NS = 9
 
 @dataclass(frozen=True)
 class Launches:
-    """Measured launches, in order.
+    """Measured launches, in order."""
 
-    Parameters
-    ----------
-    about : DataFrame
-        Columns ``Process ID``, ``Kernel Name``, ``Block Size``, ``Grid Size``: text, maybe empty.
-    metrics : mapping of str to ndarray of shape (n,), dtype=float64
-        Values in bytes, nanoseconds or per second; NaN if absent.
-    n_lines : int
-        Lines below headers.
-    n_unread : int
-        Those of them that cannot be parsed.
-    """
-
+    # Columns ``Process ID``, ``Kernel Name``, ``Block Size``, ``Grid Size``: text, maybe empty
     about: pd.DataFrame
-    metrics: Mapping[str, F64]
-    n_lines: int
-    n_unread: int
+    metrics: Mapping[str, F64]  # Values in bytes, nanoseconds or per second; NaN if absent
+    n_lines: int  # Lines below headers
+    n_unread: int  # Those of them that cannot be parsed
 
     def __len__(self) -> int:
         """Number of launches."""
@@ -212,13 +201,7 @@ def _from_long(frame: pd.DataFrame, launch: npt.NDArray[np.integer[Any]], n: int
 
 
 def _scale(unit: str) -> float:
-    """Factor from a unit to bytes, nanoseconds or "per second".
-
-    Examples
-    --------
-    >>> _scale("Kbyte"), _scale("usecond"), _scale("Gbyte/second"), _scale("cycle/nsecond")
-    (1000.0, 1000.0, 1000000000.0, 1000000000.0)
-    """
+    """Factor from a unit to bytes, nanoseconds or "per second"."""
     above, _, below = unit.strip().partition("/")
     time = _SECOND.match(above)
     many = _SCALED.match(above)

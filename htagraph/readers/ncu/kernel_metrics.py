@@ -33,30 +33,14 @@ _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
 class Matched(NamedTuple):
-    """Kernels that were measured.
+    """Kernels that were measured."""
 
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int64
-        Of each launch; -1 for none.
-    how : str
-        In words.
-    """
-
-    event: I64
-    how: str
+    event: I64  # Of each launch; -1 for none
+    how: str  # In words
 
 
 def base_name(name: str) -> str:
-    """The function name of a kernel, without return type, namespaces and arguments.
-
-    Examples
-    --------
-    >>> base_name("void at::native::(anonymous namespace)::fill<4, std::array<char*, 1>>(int, T)")
-    'fill'
-    >>> base_name("std::enable_if<!(false), void>::type internal::gemvx::kernel<int>(P<int>)")
-    'kernel'
-    """
+    """The function name of a kernel, without return type, namespaces and arguments."""
     text = name.replace("(anonymous namespace)::", "").replace("->", "")
     while (shorter := _ARGUMENTS.sub("", text)) != text:
         text = shorter
@@ -104,12 +88,7 @@ def matched(events: EventTable, launches: Launches) -> Matched:
 
     The measured launches are a run of those in the trace, or the other way round, if skips, counts
     and filters chose some; else the n-th of a name, grid and block is the n-th. Without sizes on
-    both sides, a name must be as frequent on both.
-
-    Parameters
-    ----------
-    launches : Launches
-        Of one process, in order.
+    both sides, a name must be as frequent on both. `launches`: of one process, in order.
     """
     kernels = _in_order_of_launch(events)
     traced, measured = _names(
@@ -186,10 +165,7 @@ def is_ncu(path: Path) -> bool:
 def with_ncu(recording: Recording, path: Path) -> Recording:
     """A recording with metrics of its kernels, in columns whose names begin with ``ncu.``.
 
-    Returns
-    -------
-    Recording
-        With a column for each metric; the `Attachment` describes which launches were found.
+    With a column for each metric; the `Attachment` describes which launches were found.
     """
     launches = read_launches(text_lines(path))
     if not len(launches) or not launches.metrics:

@@ -106,12 +106,8 @@ class Export:
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
         """Columns of integers, in table order.
 
-        Parameters
-        ----------
-        table : str
-            An existing one.
-        wanted : tuple of str
-            Names of columns; those that the table lacks are `ABSENT` throughout.
+        `table`: an existing one. `wanted`: names of columns; those that the table lacks are
+        `ABSENT` throughout.
         """
         there = [name for name in wanted if name in self.columns[table]]
         if not there:

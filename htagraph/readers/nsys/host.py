@@ -33,13 +33,7 @@ _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
 def plain_name(name: str) -> str:
-    """A call without the API version in its name.
-
-    Examples
-    --------
-    >>> plain_name("cudaLaunchKernel_v7000"), plain_name("cuGetProcAddress_v2")
-    ('cudaLaunchKernel', 'cuGetProcAddress_v2')
-    """
+    """A call without the API version in its name."""
     return _API_VERSION.sub("", name)
 
 
@@ -253,15 +247,9 @@ _NCCL = re.compile(r"^nccl[A-Z]\w*$")
 
 
 class _RangeTexts(NamedTuple):
-    """What the texts of ranges hold; numbers are -1 where absent.
+    """What the texts of ranges hold; numbers are -1 where absent."""
 
-    Parameters
-    ----------
-    name : ndarray of shape (n,), dtype=int64
-        Positions in `names`.
-    """
-
-    name: I64
+    name: I64  # Positions in `names`
     names: list[str]
     sequence: I64
     op_id: I64
@@ -363,14 +351,8 @@ def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadSt
 
     Sequence numbers count per thread, and the export does not record the thread of a function's. So
     a flow is made only if all operators with the number are on one thread. As in the PyTorch
-    profiler, it starts at the last of them: the one that made the function.
-
-    Parameters
-    ----------
-    part : TableRows
-        Ranges, with sound times.
-    first : int
-        Event number of the first of them.
+    profiler, it starts at the last of them: the one that made the function. `part`: ranges, with
+    sound times. `first`: event number of the first of them.
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)

@@ -90,10 +90,7 @@ def gpu_metrics(
 ) -> SampleTable:
     """Samples of the devices that a process uses.
 
-    Parameters
-    ----------
-    used : frozenset of int
-        Its devices.
+    `used`: its devices.
     """
     wanted = ("timestamp", "typeId", "metricId", "value")
     if not export.has(METRICS, *wanted):
@@ -176,15 +173,9 @@ def read_nsys(
 ) -> Recording:
     """The recording of one rank in an SQLite export of Nsight Systems; see `htagraph.load`.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The export or its content. Of an export with several ranks, a path below the file names one:
-        ``run.sqlite/rank-1``.
-    stacks : bool
-        No effect: exports have no Python frames.
-    window : (int, int), unit=ns, optional
-        On the clock of ``ts_ns``.
+    `source`: the export or its content. Of an export with several ranks, a path below the file
+    names one: ``run.sqlite/rank-1``. `stacks`: no effect: exports have no Python frames. `window`:
+    on the clock of ``ts_ns``.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file = "", source

@@ -110,10 +110,7 @@ class Lanes:
     def table(self, export: Export, owner: Process) -> LaneTable:
         """The lanes with their names in the export.
 
-        Parameters
-        ----------
-        owner : Process
-            Whose work the streams run.
+        `owner`: whose work the streams run.
         """
         processes = named(export, "PROCESSES", "globalPid", "name")
         threads = named(export, "ThreadNames", "globalTid", "nameId")
@@ -174,19 +171,9 @@ _MAX_TIME_NS = 1 << 60
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of one table as columns of the event table, `ABSENT` where the export has no value.
+    """Rows of one table as columns of the event table, `ABSENT` where the export has no value."""
 
-    Parameters
-    ----------
-    ts_ns, end_ns : ndarray of shape (n,), dtype=int64
-        On the clock of the export.
-    kind : EventKind or ndarray of shape (n,), dtype=int8
-    name, category, lane : ndarray of shape (n,), dtype=int32, or int for all
-    device, stream, correlation, external_id : ndarray of shape (n,), dtype=int64, or int for all
-    sparse : mapping of str to ndarray of shape (n,)
-        `ABSENT`, or NaN, if a row has no value.
-    """
-
+    # ts_ns, end_ns: on the clock of the export
     ts_ns: I64
     end_ns: I64
     kind: EventKind | I8
@@ -197,6 +184,7 @@ class TableRows:
     stream: I64 | int = -1
     correlation: I64 | int = -1
     external_id: I64 | int = -1
+    # `ABSENT`, or NaN, if a row has no value
     sparse: Mapping[str, Values] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -227,10 +215,7 @@ _NO_ROWS = TableRows(np.empty(0, np.int64), np.empty(0, np.int64), EventKind.OTH
 class ReadState:
     """What is known while an export is read: names, lanes, CUDA calls, repairs, skipped rows.
 
-    Attributes
-    ----------
-    repairs : dict of (str, str) to int
-        How often, by kind and detail.
+    `repairs`: how often, by kind and detail.
     """
 
     def __init__(self, export: Export) -> None:
@@ -274,10 +259,7 @@ class ReadState:
     def with_sound_times(self, part: TableRows, end_ns: int) -> TableRows:
         """A part whose events have a start, and no end before it.
 
-        Parameters
-        ----------
-        end_ns : int
-            End of the capture, where open events end.
+        `end_ns`: end of the capture, where open events end.
         """
         part = part.take(self._with_start(part.ts_ns))
         ends = part.end_ns.copy()
@@ -301,10 +283,7 @@ def last_end(parts: list[TableRows]) -> int:
 def event_table(parts: list[TableRows], base_time_ns: int, state: ReadState) -> EventTable:
     """The rows of all parts, one after the other.
 
-    Parameters
-    ----------
-    parts : list of TableRows
-        With sound times.
+    `parts`: with sound times.
     """
 
     def column(name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:

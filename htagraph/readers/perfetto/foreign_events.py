@@ -44,25 +44,15 @@ _UUIDS = 1 << 64
 
 @dataclass(frozen=True)
 class Lanes:
-    """The lanes of a trace.
-
-    Parameters
-    ----------
-    tracks : ndarray of shape (n,), dtype=int64
-        Bits of uuids, ascending; each track is a lane.
-    is_thread : ndarray of shape (n,), dtype=bool
-    device, stream : ndarray of shape (n,), dtype=int64
-        Of a lane that is a stream, -1 elsewhere.
-    is_gpu : ndarray of shape (n,), dtype=bool
-        Whether that device is not called a CPU.
-    """
+    """The lanes of a trace."""
 
     table: LaneTable
-    tracks: I64
+    tracks: I64  # Bits of uuids, ascending; each track is a lane
     is_thread: Bools
+    # device, stream: of a lane that is a stream, -1 elsewhere
     device: I64
     stream: I64
-    is_gpu: Bools
+    is_gpu: Bools  # Whether that device is not called a CPU
 
 
 @dataclass(frozen=True)

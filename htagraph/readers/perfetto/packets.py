@@ -28,10 +28,7 @@ _COMPRESSED = (PACKET_COMPRESSED_PACKETS, PACKET_ZSTD_COMPRESSED_PACKETS)
 class Scanned:
     """A scanned trace.
 
-    Attributes
-    ----------
-    container : RepairLog
-        Defects of the gzip file.
+    `container`: defects of the gzip file.
     """
 
     def __init__(self, data: bytes | bytearray, found: Scan, container: RepairLog) -> None:

@@ -37,18 +37,9 @@ def read_perfetto(
 ) -> Recording:
     """The recording in a Perfetto trace; see `htagraph.load`.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file or its content: protobuf, or gzip of it. Of a file by htagraph with several ranks,
-        a path below it names one: ``job.pftrace/rank-1``.
-    window : (int, int), unit=ns, optional
-        On the clock of ``ts_ns``.
-
-    Returns
-    -------
-    Recording
-        Of a file with several runs, the first; the events of others are counted in `skipped`.
+    `source`: the file or its content: protobuf, or gzip of it. Of a file by htagraph with several
+    ranks, a path below it names one: ``job.pftrace/rank-1``. `window`: on the clock of ``ts_ns``.
+    Of a file with several runs, the first; the events of others are counted in `skipped`.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file, path = "", source, None

@@ -49,28 +49,16 @@ from htagraph.readers.repair_log import RepairLog
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices and instants in file order, and samples.
+    """Slices and instants in file order, and samples."""
 
-    Parameters
-    ----------
-    packet : ndarray of shape (n,), dtype=int64
-        Rows of the packets where they begin.
-    end_packet : ndarray of shape (n,), dtype=int64
-        Rows of the packets where they end; -1 for instants, and slices without an end.
-    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    track : ndarray of shape (n,), dtype=int64
-        Bits of the uuid.
-    is_point : ndarray of shape (n,), dtype=bool
-    sample_packet, sample_ts_ns, sample_track : ndarray of shape (k,), dtype=int64
-        Counter samples in file order.
-    """
-
-    packet: I64
+    packet: I64  # Rows of the packets where they begin
+    # Rows of the packets where they end; -1 for instants, and slices without an end
     end_packet: I64
     ts_ns: I64
     dur_ns: I64
-    track: I64
+    track: I64  # Bits of the uuid
     is_point: Bools
+    # sample_packet, sample_ts_ns, sample_track: of shape (k,). Counter samples in file order.
     sample_packet: I64
     sample_ts_ns: I64
     sample_track: I64
@@ -158,25 +146,16 @@ _UNITS = ("", "ns", "", "bytes")
 
 @dataclass(frozen=True)
 class Track:
-    """A track as described.
-
-    Parameters
-    ----------
-    parent : int
-        Its uuid; 0 for none.
-    process, thread : tuple of int, or None
-        The process, or the process and thread, that the track is.
-    multiplier : int
-        Factor of its values.
-    """
+    """A track as described."""
 
     name: str = ""
-    parent: int = 0
+    parent: int = 0  # Its uuid; 0 for none
+    # process, thread: the process, or the process and thread, that the track is
     process: int | None = None
     thread: tuple[int, int] | None = None
     is_incremental: bool = False
     unit: str = ""
-    multiplier: int = 1
+    multiplier: int = 1  # Factor of its values
 
 
 class Tracks:
@@ -272,24 +251,12 @@ _INTEGERS, _TEXTS = (INT, UINT, BOOL), (TEXT, INTERNED)
 
 @dataclass(frozen=True)
 class Annotations:
-    """Debug annotations of some slices, including those of their end packets.
+    """Debug annotations of some slices, including those of their end packets."""
 
-    Parameters
-    ----------
-    slice : ndarray of shape (n,), dtype=int64
-        Position of the slice.
-    name : ndarray of shape (n,), dtype=int64
-        Symbols.
-    form : ndarray of shape (n,), dtype=int64
-        As in `Scan`.
-    value : ndarray of shape (n,), dtype=int64
-        Numbers, bits of floats, or symbols.
-    """
-
-    slice: I64
-    name: I64
-    form: I64
-    value: I64
+    slice: I64  # Position of the slice
+    name: I64  # Symbols
+    form: I64  # As in `Scan`
+    value: I64  # Numbers, bits of floats, or symbols
 
     @classmethod
     def of(cls, scan: Scan, slices: Slices, chosen: I64, sequences: Sequences) -> Annotations:
@@ -335,20 +302,14 @@ def dense(column: SparseColumn | None, n: int) -> I64:
 
 @dataclass(frozen=True)
 class TraceContent:
-    """Everything found in a trace.
-
-    Parameters
-    ----------
-    day_ns : int
-        What to add to times to get those since 1970.
-    """
+    """Everything found in a trace."""
 
     scan: Scan
     sequences: Sequences
     symbols: Symbols
     tracks: Tracks
     slices: Slices
-    day_ns: int
+    day_ns: int  # What to add to times to get those since 1970
     log: RepairLog
     skipped: dict[str, int]
 
@@ -382,10 +343,7 @@ class TraceContent:
     def samples(self, series: Iterable[tuple[int, Series]], zero_ns: int) -> SampleTable:
         """Samples of some counters.
 
-        Parameters
-        ----------
-        series : iterable of (int, Series)
-            Bits of the track's uuid, and its description.
+        `series`: bits of the track's uuid, and its description.
         """
         parts: list[tuple[Series, Any, Any]] = []
         for uuid, one in series:

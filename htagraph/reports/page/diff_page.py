@@ -24,13 +24,7 @@ _N_STEPS = 40
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:
-    """Write a comparison as one HTML file that loads nothing else.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write a comparison as one HTML file that loads nothing else."""
     sides = zip(("before", "after"), found.facts, strict=True)
     facts = [f"<b>{side}</b> {escape(line)}" for side, line in sides]
     facts += [escape(found.details)] if found.details else []

@@ -39,14 +39,8 @@ from htagraph.reports.summary import Summary
 def section_html(part: Section, origin_ns: int, texts: Texts, commands: Commands) -> str:
     """A section with its panels, folded or open.
 
-    Parameters
-    ----------
-    origin_ns : int, unit=ns
-        Time from which tables count.
-    texts : Texts
-        Where long names are stored.
-    commands : Commands
-        What shows more.
+    `origin_ns`: time from which tables count. `texts`: where long names are stored. `commands`:
+    what shows more.
     """
     body = "\n".join(_panel(panel, origin_ns, texts, commands) for panel in part.panels)
     if part.intro:

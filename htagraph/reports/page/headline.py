@@ -22,28 +22,19 @@ _COST = re.compile(r"(?:&lt;)?\d{1,3}%")
 
 
 class Tile(NamedTuple):
-    """One number of the run, with its name and what it is of; `section` has the answer.
-
-    Parameters
-    ----------
-    value : float
-        The exact number: nanoseconds or a share.
-    """
+    """One number of the run, with its name and what it is of; `section` has the answer."""
 
     name: str
     text: str
     about: str
     section: str
-    value: float
+    value: float  # The exact number: nanoseconds or a share
 
 
 def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
     """Yield step time, or the length of the run; and with device work two of devices.
 
-    Parameters
-    ----------
-    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-        Of a job with a column ``rank``.
+    `devices`: of a job with a column ``rank``.
     """
     whole_ns, step_ns = verdict.dur_ns, verdict.step_ns
     if verdict.n_steps:

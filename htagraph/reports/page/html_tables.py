@@ -90,20 +90,10 @@ def html_table(
 ) -> str:
     """Frame as an HTML table that can be sorted.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Of the frame; hovering over a heading shows what the column means.
-    origin_ns : int, unit=ns
-        Instants are shown as the time since then.
-    segments : sequence of int, default=()
-        Segment of the path that each name opens.
-    n_rows : int
-        Rows of the whole table if the frame has only the first; else 0.
-    whole : str
-        Command that prints all rows.
-    texts : Texts, optional
-        Where long names are stored.
+    `schema`: of the frame; hovering over a heading shows what the column means. `origin_ns`:
+    instants are shown as the time since then. `segments`: segment of the path that each name opens.
+    `n_rows`: rows of the whole table if the frame has only the first; else 0. `whole`: command that
+    prints all rows. `texts`: where long names are stored.
     """
     meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
     n_rows, shown = n_rows or len(frame), frame.head(KEPT_ROWS)

@@ -26,35 +26,19 @@ from htagraph.reports.plots.drawing import Drawing
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure, a table, or both.
+    """A figure, a table, or both."""
 
-    Parameters
-    ----------
-    name : str
-        Identifies the panel in the page.
-    frame : DataFrame
-        Only the columns that a table shows first are kept, and as many rows as a table keeps.
-    heading : str
-        Title of a panel without a figure.
-    n_rows : int
-        Rows of the whole table if the frame has only the first; else 0.
-    segments : tuple of int
-        Segment of the path in each row of the frame.
-    verb : str
-        Verb whose command prints all rows; by default it asks the question of the schema.
-    is_folded : bool
-        Whether the table is folded below its figure.
-    """
-
-    name: str
+    name: str  # Identifies the panel in the page
     figure: Drawing | None
+    # Only the columns that a table shows first are kept, and as many rows as a table keeps
     frame: pd.DataFrame
     schema: Schema
-    heading: str = ""
-    n_rows: int = 0
-    segments: tuple[int, ...] = ()
+    heading: str = ""  # Title of a panel without a figure
+    n_rows: int = 0  # Rows of the whole table if the frame has only the first; else 0
+    segments: tuple[int, ...] = ()  # Segment of the path in each row of the frame
+    # Verb whose command prints all rows; by default it asks the question of the schema
     verb: str = ""
-    is_folded: bool = False
+    is_folded: bool = False  # Whether the table is folded below its figure
 
     def __post_init__(self) -> None:
         """Keep what the table shows, and count the rest: whole tables are large."""
@@ -83,23 +67,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `name` is its anchor.
-
-    Parameters
-    ----------
-    intro : str
-        How to read it.
-    panels : tuple of Panel
-        Those without rows are left out.
-    fact : str
-        What it says in one line, next to its title while it is folded; by default the title of its
-        first figure.
-    """
+    """A part of the page; `name` is its anchor."""
 
     name: str
     title: str
-    intro: str
-    panels: tuple[Panel, ...]
+    intro: str  # How to read it
+    panels: tuple[Panel, ...]  # Those without rows are left out
+    # What it says in one line, next to its title while it is folded; by default the title of its
+    # first figure
     fact: str = ""
     is_folded: bool = True
 
@@ -126,12 +101,8 @@ _RULES = {rule.label: rule for rule in Rule}
 def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
     """Support of each rule that learns from pairs of places, in words, by rank and rule.
 
-    The rank is -1 if there is only one.
-
-    Parameters
-    ----------
-    inferences : DataFrame, schema `answers.INFERENCES`
-        By rule, of a rank, or of a job with a column ``rank``.
+    The rank is -1 if there is only one. `inferences`: by rule, of a rank, or of a job with a column
+    ``rank``.
     """
     found = inferences[inferences["n_pairs"] > 0]
     rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
@@ -157,25 +128,11 @@ def segment_details(
 ) -> dict[str, Any]:
     """What is known of some segments, as numbers of texts, for JSON.
 
-    Parameters
-    ----------
-    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
-        Of the same path.
-    rows : collection of int
-        Segments to describe; `segments` has them and the ones before, by their index.
-    start_ns : int, unit=ns
-        Of the window.
-    support : mapping of (int, str) to str
-        From `learnt`.
-    held : mapping of int to str
-        By edge, why its head came only then; of some.
-
-    Returns
-    -------
-    dict
-        ``fields``, their names; ``rows``, by segment: start after `start_ns`, length, numbers of
-        the short and the full name, what ``htagraph why`` takes for it, and numbers of the text of
-        each field, -1 for none.
+    `attributed`: of the same path. `rows`: segments to describe; `segments` has them and the ones
+    before, by their index. `start_ns`: of the window. `support`: from `learnt`. `held`: by edge,
+    why its head came only then; of some. ``fields``, their names; ``rows``, by segment: start after
+    `start_ns`, length, numbers of the short and the full name, what ``htagraph why`` takes for it,
+    and numbers of the text of each field, -1 for none.
     """
     shown = np.array(sorted(rows), dtype=np.int64)
     of = segments.loc[shown]

@@ -31,13 +31,7 @@ _MARKED = CAUSE_COLORS | BOUND_COLORS | {"idle": IDLE}
 
 
 def mark(label: str) -> str:
-    """Attribute of an element that shows the color of a bound or a cause before its text.
-
-    Examples
-    --------
-    >>> mark("host"), mark("aten::mm")
-    (' data-key="host"', '')
-    """
+    """Attribute of an element that shows the color of a bound or a cause before its text."""
     return f' data-key="{escape(label)}"' if label in _MARKED else ""
 
 
@@ -50,13 +44,7 @@ def color_rules() -> str:
 
 
 def legend(names: Iterable[str]) -> str:
-    """List of bounds with their colors; empty if any name is no bound.
-
-    Examples
-    --------
-    >>> legend(["unknown waits"])
-    '<ul class="legend" aria-label="Colors"><li data-key="unknown_waits">unknown waits</li></ul>'
-    """
+    """List of bounds with their colors; empty if any name is no bound."""
     labels = {bound_in_words(name): name for name in BOUND_COLORS}
     told = list(dict.fromkeys(map(bound_in_words, names)))
     if not told or not labels.keys() >= set(told):
@@ -66,14 +54,7 @@ def legend(names: Iterable[str]) -> str:
 
 
 class Texts:
-    """Texts by number, in the order in which they were first asked for.
-
-    Examples
-    --------
-    >>> texts = Texts()
-    >>> [texts.number(text) for text in ("gemm", "copy", "gemm")], list(texts)
-    ([0, 1, 0], ['gemm', 'copy'])
-    """
+    """Texts by number, in the order in which they were first asked for."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -102,14 +83,8 @@ def write_html(
 ) -> Path:
     """Write a page, whole or not at all.
 
-    Parameters
-    ----------
-    body : str
-        Name of the file with what comes below the title.
-    style : str
-        CSS of this page.
-    **parts : str
-        HTML for the placeholders of the body.
+    `body`: name of the file with what comes below the title. `style`: CSS of this page. `parts`:
+    HTML for the placeholders of the body.
     """
     text = Template(resource("head.html") + resource(body)).substitute(
         title=escape(title),
@@ -122,18 +97,10 @@ def write_html(
 
 @dataclass(frozen=True)
 class Commands:
-    """What to type to see more of what the page shows.
+    """What to type to see more of what the page shows."""
 
-    Parameters
-    ----------
-    source : str
-        The trace, or the folder of a job, as a shell takes it.
-    window : str
-        Option for the window of the page; empty for the default.
-    """
-
-    source: str
-    window: str = ""
+    source: str  # The trace, or the folder of a job, as a shell takes it
+    window: str = ""  # Option for the window of the page; empty for the default
 
     @classmethod
     def on(cls, summary: Summary | JobSummary) -> Commands:
@@ -152,13 +119,7 @@ class Commands:
         return cls(source, f" -w {quote(window.name) if is_name else times}")
 
     def of(self, verb: str) -> str:
-        """Command of a verb, in the window of the page.
-
-        Examples
-        --------
-        >>> Commands("/runs/trace.json", " -w 5").of("ask idle_time")
-        'htagraph ask idle_time /runs/trace.json -w 5'
-        """
+        """Command of a verb, in the window of the page."""
         return f"htagraph {verb} {self.source}{self.window}"
 
 
@@ -181,10 +142,7 @@ def _folder(files: Sequence[Path]) -> str:
 def command_html(command: str, *, file: str = "") -> str:
     """A command with a button that copies it.
 
-    Parameters
-    ----------
-    file : str
-        Path in the command of a file next to the page; follows the page where it is moved.
+    `file`: path in the command of a file next to the page; follows the page where it is moved.
     """
     beside = f' data-beside="{escape(file)}"' if file else ""
     return (

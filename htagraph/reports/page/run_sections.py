@@ -91,13 +91,7 @@ def _quality(summary: Summary) -> Section:
 
 
 def checks_in_words(quality: pd.DataFrame) -> str:
-    """How many checks are good.
-
-    Examples
-    --------
-    >>> checks_in_words(pd.DataFrame({"verdict": ["good", "weak"]}))
-    '1 of 2 checks good'
-    """
+    """How many checks are good."""
     return f"{int((quality['verdict'] == 'good').sum())} of {len(quality)} checks good"
 
 

@@ -112,21 +112,11 @@ def answers_of(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
 
 @dataclass(frozen=True)
 class RankAnswers:
-    """Answers of the ranks that a page shows.
+    """Answers of the ranks that a page shows."""
 
-    Parameters
-    ----------
-    ranks : tuple of int
-        All, or those with most of the path and the latest.
-    by_rank : mapping of str to DataFrame
-        By question, with a column ``rank``, in common time.
-    over_time : mapping of str to DataFrame
-        Of the rank with most of the path, in common time.
-    """
-
-    ranks: tuple[int, ...]
-    by_rank: Frames
-    over_time: Frames
+    ranks: tuple[int, ...]  # All, or those with most of the path and the latest
+    by_rank: Frames  # By question, with a column ``rank``, in common time
+    over_time: Frames  # Of the rank with most of the path, in common time
 
     @classmethod
     def of(cls, summary: JobSummary) -> RankAnswers:
@@ -163,12 +153,8 @@ def devices_section(
 ) -> Section:
     """Section on what devices spend their time on, how full they are, and why they are idle.
 
-    Parameters
-    ----------
-    over_time : mapping of str to DataFrame
-        With ``sampled_counters``: of one rank, of a job `rank`.
-    origin_ns : int, unit=ns
-        Start of the window.
+    `over_time`: with ``sampled_counters``: of one rank, of a job `rank`. `origin_ns`: start of the
+    window.
     """
     sampled = over_time["sampled_counters by time"]
     lost = answers.UTILIZATION_LOSSES.empty() if losses is None else lost_slots(losses)
@@ -234,10 +220,7 @@ def kernels_section(by_name: pd.DataFrame, across: Panel | None = None) -> Secti
 def launches_section(over_time: Frames, origin_ns: int, *, rank: int = -1) -> Section:
     """Section on launches, the queue and copies of one rank; of a job, of `rank`.
 
-    Parameters
-    ----------
-    origin_ns : int, unit=ns
-        Start of the window.
+    `origin_ns`: start of the window.
     """
     launches, queue, copies = (
         over_time[name] for name in ("launch_stats", "queue_length", "memory_bandwidth")

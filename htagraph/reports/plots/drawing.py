@@ -44,13 +44,7 @@ class Drawing:
         return str(self.layout.get("meta", {}).get("note", ""))
 
     def in_plotly(self) -> Figure:
-        """The same as a figure of plotly.
-
-        Raises
-        ------
-        QueryError
-            If plotly is not installed.
-        """
+        """The same as a figure of plotly."""
         try:
             # Deferred: an optional extra, and slow to import.
             from plotly import graph_objects as go  # noqa: PLC0415
@@ -66,13 +60,7 @@ def drawing(plot: Callable[_P, Figure], /, *args: _P.args, **options: _P.kwargs)
 
 
 def as_json(value: object) -> str:
-    """JSON of anything that a drawing holds; numbers that are none are null.
-
-    Examples
-    --------
-    >>> as_json({"x": np.array([0.5, np.nan]), "y": pd.Series(["a"])})
-    '{"x":{"dtype":"f8","bdata":"AAAAAAAA4D8AAAAAAAD4fw=="},"y":["a"]}'
-    """
+    """JSON of anything that a drawing holds; numbers that are none are null."""
     return msgspec.json.encode(value, enc_hook=_plain).decode()
 
 
@@ -95,37 +83,22 @@ Codes = npt.NDArray[np.integer]
 
 
 class Blocks(NamedTuple):
-    """A path as blocks: a segment, or the time of one code in neighboring short segments.
+    """A path as blocks: a segment, or the time of one code in neighboring short segments."""
 
-    Parameters
-    ----------
-    start_ns, span_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Place of the block; `span_ns` is the length of all that was joined.
-    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Time of the code in it: adds up to the path.
-    segment : ndarray of shape (n,), dtype=int64
-        Row of the segment, -1 for joined ones.
-    """
-
+    # start_ns, span_ns: place of the block; `span_ns` is the length of all that was joined
     start_ns: I64
     span_ns: I64
-    dur_ns: I64
+    dur_ns: I64  # Time of the code in it: adds up to the path
     code: I64
-    segment: I64
+    segment: I64  # Row of the segment, -1 for joined ones
     n_segments: I64
 
 
 def thin_path(start_ns: I64, dur_ns: I64, code: Codes, *, max_single: int) -> Blocks:
     """A path as blocks: the longest segments stay single, the others are joined between them.
 
-    Parameters
-    ----------
-    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Segments without gaps.
-    code : ndarray of shape (n,), dtype=int
-        What each is spent on, from 0.
-    max_single : int
-        Number of single segments; all stay single if there are at most twice as many.
+    `start_ns`, `dur_ns`: segments without gaps. `code`: what each is spent on, from 0.
+    `max_single`: number of single segments; all stay single if there are at most twice as many.
     """
     n = len(start_ns)
     if n <= 2 * max_single:

@@ -366,14 +366,9 @@ def scan(
 ) -> tuple[int, int]:
     """Read events from a position on; return the position where it stopped, and why.
 
-    Parameters
-    ----------
-    buf : ndarray, dtype=uint8
-        Bytes of the event list, `lexer.PADDING` zero bytes after them.
-    i, end : int
-        Where to start, between two events, and where the bytes end.
-    after_event : bool
-        Whether a comma must precede the next event.
+    `buf`: bytes of the event list, `lexer.PADDING` zero bytes after them. `i`, `end`: where to
+    start, between two events, and where the bytes end. `after_event`: whether a comma must precede
+    the next event.
     """
     commas = 0 if after_event else -1  # since the last event; -1 where none is expected
     while True:
