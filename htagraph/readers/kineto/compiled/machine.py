@@ -20,7 +20,7 @@ _HERE = Path(__file__).parent
 _SOURCES = (
     *sorted(str(file) for file in _HERE.glob("*.py")),
     str(_HERE.parent / "event_fields.py"),
-    str(_HERE.parent / "defects.py"),
+    str(_HERE.parents[1] / "defects.py"),
 )
 
 
