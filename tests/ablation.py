@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms.by_head import InOrder
+from htagraph.arrays.by_head import InOrder
 from htagraph.compiler import passes
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import HTAGraphError

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.cache import Entry
 from htagraph.cli.main import main
-from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file, packed
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
 from htagraph.model.progress import Progress
 from htagraph.reports.json_document import json_document
+from htagraph.run.cache import Entry
+from htagraph.run.compiled import Compiled, LoadOptions, compiled, kept_file, packed
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

@@ -11,9 +11,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import HTAGraphError
-from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
+from htagraph.run.graph import TraceGraph
 
 
 @pytest.fixture(autouse=True)

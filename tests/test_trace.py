@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import htagraph as hg
-from htagraph import trace as trace_module
 from htagraph.errors import QueryError
 from htagraph.model.recording import Origin, Recording, Repair
+from htagraph.run import trace as trace_module
 from htagraph.synth import timeline
 from tests.benchmarks.bench_windows import closeness
 from tests.real_traces import located

@@ -11,7 +11,7 @@ import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError, RankNotFoundError
 from htagraph.explain.waited_for import MOST_STRETCHES, stretches
-from htagraph.graph import TraceGraph
+from htagraph.run.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.event_rows import taken
 from tests.job.simulated import FEW, loaded, meet, three

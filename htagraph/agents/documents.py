@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from htagraph.agents.target import Target
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import Card
 from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.job.path import JobPath
 from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
-from htagraph.path import CriticalPath
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.report_folder import ReportOrigin
 

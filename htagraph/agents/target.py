@@ -17,10 +17,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from htagraph.compiled import LoadOptions
 from htagraph.errors import AmbiguousWindowWarning, HTAGraphWarning, QueryError, TraceNotFoundError
 from htagraph.explain.default_window import left_out_in_words
-from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.model.progress import begin_stage
@@ -30,7 +28,9 @@ from htagraph.readers.discover import find_traces, holds_several
 from htagraph.readers.storage import file_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,19 @@ from htagraph.cli.inputs import (
 )
 from htagraph.cli.rows import print_rows, write_rows
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.selecting import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
-from htagraph.questions import QUESTIONS, check_options
+from htagraph.queries.questions import QUESTIONS, check_options
+from htagraph.queries.synonyms import targets_of
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.answers import all_questions, not_recorded
-from htagraph.synonyms import targets_of
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.output_file import output_file
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

@@ -29,7 +29,6 @@ import typer
 
 from htagraph.cli.console import output
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import Compiled, LoadOptions, compiled
 from htagraph.errors import (
     MissingEventsError,
     QueryError,
@@ -38,7 +37,6 @@ from htagraph.errors import (
     did_you_mean,
 )
 from htagraph.explain.default_window import left_out_in_words
-from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_size
 from htagraph.readers.captures import (
@@ -61,7 +59,9 @@ from htagraph.readers.storage import (
     path_of,
     url_of,
 )
-from htagraph.trace import is_kineto, load
+from htagraph.run.compiled import Compiled, LoadOptions, compiled
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import is_kineto, load
 from htagraph.writers.output_file import OwnFolder
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ from htagraph.cli.inputs import (
     window_in_words,
 )
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError, QueryError
 from htagraph.explain.segments import LABELS
+from htagraph.findings.path import CriticalPath
 from htagraph.lookup.windowed import EdgeArrows
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
-from htagraph.path import CriticalPath
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.arrays.memory import returns_memory
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.inputs import (
@@ -36,19 +37,18 @@ from htagraph.cli.tables import (
     print_titled,
     print_verdict,
 )
-from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
-from htagraph.native.memory import returns_memory
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.reports.brief import next_question
 from htagraph.reports.markdown import job_tables, losses_in_words, seems_busier, use_in_words
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.output_file import write_text
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _report_parts(
             hint="give -w STEP: one step has all files.",
         )
     from htagraph.reports.json_document import records  # noqa: PLC0415  deferred: few need it
-    from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
+    from htagraph.run.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
 
     aside = notices(quiet=quiet)
     if cache_folder() is None:  # said before: who interrupts it does not see the end

@@ -28,7 +28,8 @@ from htagraph.cli.inputs import (
     windowed,
 )
 from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
-from htagraph.compiled import LoadOptions
+from htagraph.comparison.scenario import Scenario
+from htagraph.comparison.scenario import what_if as replayed
 from htagraph.errors import OutputError, QueryError
 from htagraph.job.scenario import JobScenario
 from htagraph.model.progress import begin_stage
@@ -47,8 +48,7 @@ from htagraph.reports.prediction import (
 )
 from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import UNCHANGED
-from htagraph.scenario import Scenario
-from htagraph.scenario import what_if as replayed
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.output_file import write_text
 
 _N_PARTS = 5

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.welch import FEWEST, Sample
+from htagraph.arrays.welch import FEWEST, Sample
 from htagraph.comparison.run_profile import OTHER
 from htagraph.comparison.samples import PLACE
 from htagraph.lookup.work_groups import Phase

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil, isinf
 from typing import Literal
 
-from htagraph.algorithms.welch import FEWEST
+from htagraph.arrays.welch import FEWEST
 from htagraph.comparison.run_diff import RunDiff, damage_by_side
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError

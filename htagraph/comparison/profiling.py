@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
 from htagraph.comparison.samples import Samples, code_places, gap_edges, graph_samples
 from htagraph.explain.breakdown import split_by_steps
-from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
 from htagraph.lookup.done_steps import device_work_began
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
@@ -23,6 +22,7 @@ from htagraph.model.recording import damage_in_words
 from htagraph.model.window import Window
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.storage import name_of
+from htagraph.run.graph import TraceGraph
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.

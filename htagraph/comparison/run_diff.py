@@ -4,7 +4,7 @@ The rule that tells a change from noise: Welch's interval at 99%, and at least o
 
 Both runs give the means and standard deviations of their typical steps. A difference is a change if
 it exceeds both what such means differ by in 99 of 100 comparisons without a change
-(`htagraph.algorithms.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
+(`htagraph.arrays.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
 up, so the differences of all bounds sum to that of the steps, to the nanosecond. One slow step
 cannot move the mean far: steps far from the median are not typical
 (`htagraph.lookup.steady_steps`), and are named instead.
@@ -37,7 +37,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.welch import FEWEST, Error, Sample, ends_apart, range_if_apart, welch
+from htagraph.arrays.welch import FEWEST, Error, Sample, ends_apart, range_if_apart, welch
 from htagraph.comparison.causes import (
     ALL_ALIKE,
     MATTERS,

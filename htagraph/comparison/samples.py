@@ -18,7 +18,6 @@ import pandas as pd
 
 from htagraph.comparison.run_profile import Kind
 from htagraph.explain.odd_steps import odd_step_reasons
-from htagraph.graph import TraceGraph
 from htagraph.lookup.attribution import gap_places
 from htagraph.lookup.done_steps import DoneSteps, alike_steps, done_steps
 from htagraph.lookup.python_code import Stretches, code_pieces
@@ -26,6 +25,7 @@ from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.arrays import I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
+from htagraph.run.graph import TraceGraph
 
 _N_ODD = 6
 """Outlier steps that a profile names; the rest are counted.

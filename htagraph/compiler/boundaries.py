@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.nesting import Nesting
+from htagraph.arrays.codes import gather
+from htagraph.arrays.nesting import Nesting
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.events import EventTable
 

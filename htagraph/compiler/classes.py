@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from htagraph.algorithms.codes import distinct
+from htagraph.arrays.codes import distinct
 from htagraph.compiler.structure import Structure
 from htagraph.model.arrays import I8
 from htagraph.model.collective_names import COMMUNICATION_KERNELS

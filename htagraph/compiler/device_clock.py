@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.clocks import follow
-from htagraph.algorithms.intervals import union
+from htagraph.arrays.clocks import follow
+from htagraph.arrays.intervals import union
 from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.arrays import I64, Bools

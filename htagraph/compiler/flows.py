@@ -31,8 +31,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import distinct, gather, is_in
-from htagraph.algorithms.matching import group_starts, last_before, match_keys
+from htagraph.arrays.codes import distinct, gather, is_in
+from htagraph.arrays.matching import group_starts, last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.edges import EdgeTable

@@ -37,8 +37,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather, is_in
-from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.arrays.codes import gather, is_in
+from htagraph.arrays.matching import group_starts, last_before
 from htagraph.compiler.late_starts import ended_before
 from htagraph.compiler.stretches import Stretches, explained_ends, long_stretches, usual_wait_ns
 from htagraph.compiler.structure import Structure, end_node, start_node

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from htagraph.algorithms.codes import distinct, gather
-from htagraph.algorithms.matching import group_starts, running_latest
+from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.matching import group_starts, running_latest
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule

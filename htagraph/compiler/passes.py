@@ -8,8 +8,8 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from htagraph.algorithms.binding import bind, topological_order
-from htagraph.algorithms.by_head import EdgeColumns, by_head
+from htagraph.arrays.binding import bind, topological_order
+from htagraph.arrays.by_head import EdgeColumns, by_head
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.flows import flow_edges, handoff_edges, recorded_flow_edges

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import as_narrow, is_in, n_alike
-from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.arrays.codes import as_narrow, is_in, n_alike
+from htagraph.arrays.matching import group_starts, last_before
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.edges import Support
 from htagraph.model.rules import Rule

@@ -31,8 +31,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import union
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import union
 from htagraph.compiler.late_starts import (
     LateStarts,
     ended_before,

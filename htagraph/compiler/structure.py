@@ -18,9 +18,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import distinct, gather, is_in
-from htagraph.algorithms.matching import group_starts, last_before, running_latest
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.codes import distinct, gather, is_in
+from htagraph.arrays.matching import group_starts, last_before, running_latest
+from htagraph.arrays.nesting import nest
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings

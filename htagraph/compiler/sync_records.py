@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather, is_in
-from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
+from htagraph.arrays.codes import gather, is_in
+from htagraph.arrays.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.compiler.late_starts import most_overlap, stream_wait_edges_from
 from htagraph.compiler.structure import Structure, once
 from htagraph.model.api_calls import CallMeaning

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather, is_in
-from htagraph.algorithms.matching import last_before, match_keys
+from htagraph.arrays.codes import gather, is_in
+from htagraph.arrays.matching import last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.errors import TraceLimitError

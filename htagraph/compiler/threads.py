@@ -18,8 +18,9 @@ import re
 
 import numpy as np
 
-from htagraph.algorithms.by_head import InOrder
-from htagraph.algorithms.codes import distinct, gather
+from htagraph.arrays.by_head import InOrder
+from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.passes import compiled
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.stretches import plain_names, usual_wait_ns
 from htagraph.compiler.structure import Structure
@@ -28,7 +29,6 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.names import PROFILER_STEP
 from htagraph.model.rules import Rule
-from htagraph.native.passes import compiled
 
 _DIGITS = re.compile(r"\d+")
 _FEWEST = 3

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.codes import gather
+from htagraph.arrays.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import (
     LateStarts,

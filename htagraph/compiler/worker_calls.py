@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import as_narrow, gather, is_in
-from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.arrays.codes import as_narrow, gather, is_in
+from htagraph.arrays.matching import group_starts, last_before
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import (

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
+from htagraph.arrays.passes import compiled
 from htagraph.explain.long_calls import long_calls
 from htagraph.explain.segment_pieces import Attributed, Pieces, meanwhile
 from htagraph.explain.segments import Coded, Segments, coded_texts
@@ -36,7 +37,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.native.passes import compiled
 
 _OPTIMIZER = re.compile(
     r"(?i)^Optimizer\.(step|zero_grad)#|^\W*optim(izer)?([. _-](step|zero_grad))?\W*$"

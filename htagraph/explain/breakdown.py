@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.binding import walk_lengths
-from htagraph.algorithms.by_head import EdgeColumns
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import not_tiled, sum_by_code
+from htagraph.arrays.binding import walk_lengths
+from htagraph.arrays.by_head import EdgeColumns
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import not_tiled, sum_by_code
+from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.explain.critical_path import Openings, added_window, path_end
 from htagraph.explain.edge_bounds import BoundRules
@@ -31,7 +32,6 @@ from htagraph.model.kinds import Bound
 from htagraph.model.names import without_step_number
 from htagraph.model.schema import Schema, categorical
 from htagraph.model.window import Window
-from htagraph.native.passes import compiled
 
 _KEYS = ("bound", "kind", "name", "op", "track", "rule", "step")
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
 from htagraph.lookup.counter_levels import (
     CounterChanges,
     bandwidth_changes,

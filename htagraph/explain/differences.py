@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import sum_by_code, union
+from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.lookup.windowed import Clipped, clipped, device_work
 from htagraph.lookup.work_groups import COMPARED_BY, ComparedBy, by_shape_of

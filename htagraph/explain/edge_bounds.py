@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.by_head import EdgeColumns
+from htagraph.arrays.by_head import EdgeColumns
+from htagraph.arrays.inner import called, inlined
+from htagraph.arrays.passes import compiled
 from htagraph.lookup.attribution import loads_data
 from htagraph.lookup.collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, meanings_by_name
@@ -18,8 +20,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import HOST_KINDS, Bound, EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
-from htagraph.native.inner import called, inlined
-from htagraph.native.passes import compiled
 
 
 def carried_over(dag: Dag) -> Bools:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.binding import walks_back
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
+from htagraph.arrays.binding import walks_back
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Intervals, gaps, sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.explain.edge_bounds import BoundRules, edge_bounds, explained_until
 from htagraph.lookup.attribution import innermost

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, union
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.matching import group_starts
 from htagraph.compiler.launches import FULL_QUEUE
 from htagraph.lookup.attribution import innermost
 from htagraph.model.api_calls import OS_CALLS, WAITING_CALLS, call_meanings

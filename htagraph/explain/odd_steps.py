@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import sums_under
-from htagraph.algorithms.intervals import distinct, sum_by_code
+from htagraph.arrays.ancestors import sums_under
+from htagraph.arrays.intervals import distinct, sum_by_code
 from htagraph.explain.self_time import time_innermost
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
 from htagraph.model.arrays import I64, Texts

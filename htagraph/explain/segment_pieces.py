@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code, union
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.explain.segments import Coded, Segments
 from htagraph.explain.topics import NAMES
 from htagraph.lookup.attribution import innermost

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct, gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.passes import compiled
 from htagraph.lookup.attribution import innermost, track_codes
 from htagraph.model.arrays import I8, I32, I64, Bools, Texts, brief
 from htagraph.model.dag import Dag
@@ -24,7 +25,6 @@ from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
-from htagraph.native.passes import compiled
 
 LABELS = ("bound", "kind", "name", "op", "track", "rule")
 """Columns that `segment_labels` returns."""

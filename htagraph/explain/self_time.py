@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import States, states, union
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import States, states, union
+from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError
 from htagraph.lookup.graph_nodes import graph_nodes
 from htagraph.lookup.windowed import Clipped, device_work
@@ -18,7 +19,6 @@ from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.window import Window
-from htagraph.native.passes import compiled
 
 _THREAD = int(EdgeKind.THREAD)
 _ALL = -(2**62), 2**62

@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import around, host_of
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at

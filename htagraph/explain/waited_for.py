@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather, ranges
+from htagraph.arrays.codes import gather, ranges
 from htagraph.explain.critical_path import path_edges, path_end
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.lookup.attribution import track_codes, track_labels

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import distinct
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.findings.advice import (
     CODE_OR_WAIT,
     IF_GONE,

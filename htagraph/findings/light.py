@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from htagraph.findings.path import CriticalPath
 from htagraph.lookup.windowed import device_work
-from htagraph.path import CriticalPath
 from htagraph.queries.roofline import speed_of_light
 from htagraph.replay.excerpt import LARGE
 

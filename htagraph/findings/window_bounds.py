@@ -19,6 +19,7 @@ from htagraph.explain.self_time import ReplayTime, replay_time
 from htagraph.findings.context import Context, find_context
 from htagraph.findings.findings import Told, advice_off_path, charged, costs_by_cause, roof_in_words
 from htagraph.findings.light import light_on
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.verdict import Verdict, no_verdict
 from htagraph.lookup.damage import (
@@ -33,7 +34,6 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNKNOWN_LIMIT
 
 _COSTS = 0.05

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import (
+from htagraph.arrays.clocks import (
     ONE_HOST_NS,
     Clock,
     ClockFit,

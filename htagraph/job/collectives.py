@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import ONE_HOST_NS
+from htagraph.arrays.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
 from htagraph.job.evidence import matched_by_evidence
 from htagraph.job.kept_steps import StepStart

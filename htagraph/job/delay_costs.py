@@ -36,9 +36,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.delays import pass_on
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.codes import gather
+from htagraph.arrays.delays import pass_on
 from htagraph.errors import GraphError
 from htagraph.job.lateness import CauseName, RankTimes, Times, waits_counted_once
 from htagraph.job.rank_segments import RankEnds, RankSegment

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import ONE_HOST_NS, Clock, fit_clock
-from htagraph.algorithms.sequences import Timed, align, likely_offsets
+from htagraph.arrays.clocks import ONE_HOST_NS, Clock, fit_clock
+from htagraph.arrays.sequences import Timed, align, likely_offsets
 from htagraph.job.clocks import fit_clocks
 from htagraph.model.arrays import I64, Bools
 

@@ -31,9 +31,9 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
+from htagraph.arrays.memory import keeps_memory
 from htagraph.errors import NO_THREAD, QueryError, shortage
 from htagraph.model.progress import counted, report_progress
-from htagraph.native.memory import keeps_memory
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from htagraph.readers.flight_recorder.reader import Dump, Entry
+from htagraph.readers.flight_recorder import Dump, Entry
 
 _LONG_NS = 60 * 10**9
 """A wait as long is no delay of a slow rank: chosen, longer than a checkpoint usually takes. Pinned

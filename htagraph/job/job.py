@@ -14,12 +14,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
+from htagraph.arrays.clocks import Clock
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.explain.default_window import SAID_FROM, ends_in_words, is_long, opening_in_words
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
-from htagraph.graph import TraceGraph
 from htagraph.job.bandwidths import BandwidthKey
 from htagraph.job.collectives import step_names
 from htagraph.job.damage import (
@@ -76,12 +75,13 @@ from htagraph.model.job_answers import (
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
+from htagraph.queries.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.changes import Balance
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
 

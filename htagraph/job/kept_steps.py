@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.graph import TraceGraph
 from htagraph.lookup.collectives import Readiness
 from htagraph.model.answers import QUALITY
 from htagraph.model.arrays import I64
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.queries.communication import launch_times
+from htagraph.run.graph import TraceGraph
 
 MOST_COLLECTIVES = 4_000_000
 """Collectives of all ranks that a job keeps: about 4.4 GB.

@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
-from htagraph.compiled import LoadOptions, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.damage import damage_of_ranks, job_damage_in_words
@@ -25,6 +24,7 @@ from htagraph.readers.captures import CaptureName, choose_capture, companions, d
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.storage import file_of, n_bytes_of, name_of, rank_in_name, url_of
+from htagraph.run.compiled import LoadOptions, kept_file
 from htagraph.writers.output_file import OwnFolder, new_folder
 
 _Content = tuple[int, int, int]

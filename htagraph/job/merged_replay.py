@@ -18,10 +18,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.binding import bind, topological_order, walk_back
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.delays import new_delays
-from htagraph.algorithms.retime import DROPPED, retime
+from htagraph.arrays.binding import bind, topological_order, walk_back
+from htagraph.arrays.codes import gather
+from htagraph.arrays.delays import new_delays
+from htagraph.arrays.retime import DROPPED, retime
 from htagraph.job.timeline import Timeline
 from htagraph.model.arrays import I32, I64, Bools, brief
 from htagraph.replay.collective_members import Members, transfers

@@ -11,8 +11,8 @@ from typing import Literal, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.intervals import check_tiling
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.intervals import check_tiling
 from htagraph.explain.breakdown import sum_by
 from htagraph.explain.segments import main_causes, with_causes
 from htagraph.findings.verdict import cause_label

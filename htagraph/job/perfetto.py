@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
+from htagraph.arrays.clocks import Clock
 from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.windowed import work_links

@@ -2,7 +2,7 @@
 
 Actions of all ranks are one table, `frames.PIPELINE_ACTIONS`, whatever recorded them. All answers
 are functions of that table; with the order of each rank kept, it is also a simulation of the run
-(`htagraph.algorithms.pipelines`).
+(`htagraph.arrays.pipelines`).
 
 The actions of all ranks as one pipeline, and the sends and receives between them, with peers.
 
@@ -21,10 +21,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import ONE_HOST_NS, Clock
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, sum_by_code
-from htagraph.algorithms.pipelines import (
+from htagraph.arrays.clocks import ONE_HOST_NS, Clock
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, sum_by_code
+from htagraph.arrays.pipelines import (
     FORWARD,
     GRADIENT,
     INPUT,

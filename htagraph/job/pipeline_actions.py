@@ -21,11 +21,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import highest
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, union
-from htagraph.algorithms.pipelines import PHASES
-from htagraph.graph import TraceGraph
+from htagraph.arrays.ancestors import highest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.pipelines import PHASES
 from htagraph.lookup.collectives import host_ranges
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.arrays import I64
@@ -33,6 +32,7 @@ from htagraph.model.collective_names import HOST_CALL, POINT_TO_POINT, operation
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
+from htagraph.run.graph import TraceGraph
 
 _ACTION = re.compile(r"^PP:(\d{1,6})([FBIW])(\d{1,6})$")
 _MICRO_BATCH = re.compile(r"^(Forward|Backward) (\d{1,6})$")

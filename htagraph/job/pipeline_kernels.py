@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, union
-from htagraph.algorithms.pipelines import FORWARD, GRADIENT
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.pipelines import FORWARD, GRADIENT
 from htagraph.job.pipeline_actions import RankActions, numbered, phases_of_operators, step_table
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.arrays import I64, Bools

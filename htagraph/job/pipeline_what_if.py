@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, PHASES, WEIGHT, planned
+from htagraph.arrays.pipelines import FORWARD, GRADIENT, INPUT, PHASES, WEIGHT, planned
 from htagraph.errors import QueryError
 from htagraph.job.pipeline import Pipeline
 from htagraph.model.arrays import F64, I64

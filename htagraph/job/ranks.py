@@ -20,9 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.cache import Entry
-from htagraph.compiled import LoadOptions, opened, packed
+from htagraph.arrays.codes import gather
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -33,7 +31,6 @@ from htagraph.errors import (
 from htagraph.explain.critical_path import last_node
 from htagraph.explain.default_window import may_open_long
 from htagraph.findings.context import Context, find_context
-from htagraph.graph import TraceGraph
 from htagraph.job.default_window import AfterOpening, RankSteps
 from htagraph.job.executors import Task, Workers, failure_in_words
 from htagraph.job.kept_steps import (
@@ -67,6 +64,9 @@ from htagraph.model.recording import Damage
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.readers.kineto.header import base_time_of
+from htagraph.run.cache import Entry
+from htagraph.run.compiled import LoadOptions, opened, packed
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.output_file import OwnFolder
 
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.clocks import ClockFit, fit_clock
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.clocks import ClockFit, fit_clock
+from htagraph.arrays.codes import gather
 from htagraph.lookup.operator_roofs import call_of
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.collective_names import ONE_SIDED, POINT_TO_POINT

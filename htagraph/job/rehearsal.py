@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError, TraceLimitError
-from htagraph.graph import TraceGraph
 from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
@@ -29,6 +28,7 @@ from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Run, Saving, run_to_run_ns, step_spread
 from htagraph.replay.replay import Replay, replay_of
+from htagraph.run.graph import TraceGraph
 
 _MOST_EVENTS = 30_000_000
 """Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.

@@ -8,10 +8,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.cache import Entry
+from htagraph.arrays.codes import gather
 from htagraph.explain.differences import path_diff
-from htagraph.graph import TraceGraph
 from htagraph.job.executors import Workers
 from htagraph.job.job import Job
 from htagraph.job.path import JobBreakdownKey, JobPath
@@ -30,6 +28,8 @@ from htagraph.replay.changes import Change, Without
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Run, Saving
+from htagraph.run.cache import Entry
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answers
 from htagraph.writers.output_file import OwnFolder
 

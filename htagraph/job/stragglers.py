@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import Cover
+from htagraph.arrays.intervals import Cover
 from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 from htagraph.model.labels import distinct_names

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.intervals import Cover
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.intervals import Cover
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_bandwidths
 from htagraph.job.clocks import Clocks, fit_clocks

@@ -10,7 +10,7 @@ from shlex import quote
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import Cover
+from htagraph.arrays.intervals import Cover
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import (

@@ -12,7 +12,7 @@ from htagraph.job.rank_segments import RankEnds, RankSegment, find_rank_segments
 from htagraph.job.rank_work import on_rank_segments, told_in
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_duration
-from htagraph.why import Why
+from htagraph.run.why import Why
 from htagraph.writers.notebook_cell import table_html
 
 

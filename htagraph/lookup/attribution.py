@@ -10,10 +10,10 @@ import re
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import distinct, gather
-from htagraph.algorithms.matching import last_before
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.matching import last_before
+from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, among

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.binding import origins
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.binding import origins
+from htagraph.arrays.codes import gather
 from htagraph.lookup.operator_roofs import call_of
 from htagraph.model.arrays import F64, I32, I64, Bools, Texts
 from htagraph.model.collective_names import (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.matching import group_starts
 from htagraph.lookup.queues import queues
 from htagraph.model.arrays import F64, I64, Texts
 from htagraph.model.dag import Dag

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from htagraph.algorithms.intervals import Intervals, gaps, union
+from htagraph.arrays.intervals import Intervals, gaps, union
 from htagraph.lookup.holes import lost_records
 from htagraph.lookup.steps import step_events
 from htagraph.model.dag import Dag

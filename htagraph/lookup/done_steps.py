@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
 from htagraph.lookup.steady_steps import (
     FEWEST_ALIKE,
     MOST_KINDS,

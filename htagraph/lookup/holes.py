@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather, is_in
+from htagraph.arrays.codes import gather, is_in
 from htagraph.lookup.programs import graph_launches
 from htagraph.lookup.queues import queues
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import depths
-from htagraph.algorithms.codes import ranges
+from htagraph.arrays.ancestors import depths
+from htagraph.arrays.codes import ranges
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.patterns import ANY, CHILD, Hop, Pattern
 from htagraph.lookup.selecting import tree_parent

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import frames_at, innermost
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.lookup.windowed import clipped

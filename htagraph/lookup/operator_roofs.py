@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import host_of
 from htagraph.lookup.launch_geometry import geometry_devices
 from htagraph.lookup.samples import device_clocks

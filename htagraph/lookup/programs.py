@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import host_of, loads_data
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import step_events

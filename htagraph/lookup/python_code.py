@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather, ranges
-from htagraph.algorithms.intervals import check_tiling
-from htagraph.algorithms.matching import last_before
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.codes import gather, ranges
+from htagraph.arrays.intervals import check_tiling
+from htagraph.arrays.matching import last_before
+from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, States, check_tiling, states
-from htagraph.algorithms.matching import last_before
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, States, check_tiling, states
+from htagraph.arrays.matching import last_before
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import spelling
 from htagraph.lookup.windowed import device_work

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
+from htagraph.arrays.ancestors import nearest
 from htagraph.errors import QueryError, did_you_mean, one_of
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag

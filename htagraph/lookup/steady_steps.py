@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import distinct, sum_by_code
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import distinct, sum_by_code
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
 from htagraph.model.arrays import I64, Bools

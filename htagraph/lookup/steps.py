@@ -11,7 +11,7 @@ from typing import SupportsIndex, get_args
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
 from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag

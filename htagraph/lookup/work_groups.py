@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import host_of, innermost, modules_at, under_pattern
 from htagraph.lookup.operator_roofs import OperatorWork, call_of, operator_work
 from htagraph.lookup.steps import find_steps, step_at

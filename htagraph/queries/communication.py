@@ -24,9 +24,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.binding import walks_back
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, sum_by_code, union
+from htagraph.arrays.binding import walks_back
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, sum_by_code, union
 from htagraph.lookup.attribution import names_or_empty, op_names
 from htagraph.lookup.collectives import (
     Recorded,

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.errors import MissingEventsError
 from htagraph.explain.attributed_time import attributed
 from htagraph.explain.critical_path import critical_path, path_segments

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.matching import group_starts
 from htagraph.lookup.attribution import innermost, innermost_at, names_or_empty
 from htagraph.lookup.counter_levels import (
     CounterChanges,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.ancestors import highest
+from htagraph.arrays.ancestors import highest
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import innermost, names_or_empty
 from htagraph.lookup.windowed import clipped

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.distribution import distribution
-from htagraph.algorithms.intervals import Intervals, sum_by_code
-from htagraph.algorithms.matching import group_starts, running_latest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.distribution import distribution
+from htagraph.arrays.intervals import Intervals, sum_by_code
+from htagraph.arrays.matching import group_starts, running_latest
 from htagraph.errors import GraphError
 from htagraph.explain.idle_parts import (
     NO_EVENT_NAMES,

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import highest
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.matching import group_starts, running_latest
-from htagraph.algorithms.sequences import repeats
+from htagraph.arrays.ancestors import highest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.matching import group_starts, running_latest
+from htagraph.arrays.sequences import repeats
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import names_or_empty
 from htagraph.lookup.queues import queues

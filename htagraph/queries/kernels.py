@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.distribution import distribution
+from htagraph.arrays.distribution import distribution
 from htagraph.errors import GraphError
 from htagraph.lookup.attribution import (
     innermost,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.matching import group_starts, running_latest
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.matching import group_starts, running_latest
 from htagraph.lookup.attribution import innermost, names_or_empty
 from htagraph.lookup.counter_levels import counter_levels, queue_changes
 from htagraph.lookup.queues import queues

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.binding import bind
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.reach import chains
+from htagraph.arrays.binding import bind
+from htagraph.arrays.codes import gather
+from htagraph.arrays.reach import chains
 from htagraph.errors import GraphError
 from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.explain.segments import NO_EVENT_NAMES

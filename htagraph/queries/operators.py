@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.ancestors import depths, nearest, sums_under
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.distribution import distribution
-from htagraph.algorithms.intervals import sum_by_code, union
+from htagraph.arrays.ancestors import depths, nearest, sums_under
+from htagraph.arrays.codes import gather
+from htagraph.arrays.distribution import distribution
+from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import innermost, innermost_at, spelling

@@ -12,9 +12,9 @@ import re
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.nesting import nest
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments, coded_texts
 from htagraph.lookup.windowed import Clipped, clipped

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.matching import group_starts
-from htagraph.algorithms.reach import components
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.matching import group_starts
+from htagraph.arrays.reach import components
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
 from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments, segment_labels

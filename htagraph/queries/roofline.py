@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.errors import GraphError
 from htagraph.lookup.attribution import host_of
 from htagraph.lookup.operator_roofs import Limit, OperatorRoofs, OperatorWork, operator_roofs

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import States, sum_by_code
+from htagraph.arrays.intervals import States, sum_by_code
 from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.lookup.done_steps import done_steps
 from htagraph.lookup.queues import CLASSES, device_states, devices_of, runs, time_by_class

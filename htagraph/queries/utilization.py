@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
+from htagraph.arrays.codes import gather
 from htagraph.errors import QueryError
 from htagraph.lookup.operator_roofs import operator_roofs
 from htagraph.lookup.queues import devices_of

@@ -29,7 +29,7 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
-from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
+from htagraph.readers.beside.execution_nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 
 Array = npt.NDArray[Any]

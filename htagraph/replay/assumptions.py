@@ -12,8 +12,8 @@ from enum import StrEnum, unique
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
 from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable

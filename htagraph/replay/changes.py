@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError, one_of
 from htagraph.model.api_calls import WAITING_CALLS, call_meanings
 from htagraph.model.arrays import F64, I64

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.retime import DROPPED
 from htagraph.explain.attributed_time import charged
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.segments import Segments

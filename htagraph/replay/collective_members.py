@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.replay.replay import Replay
 

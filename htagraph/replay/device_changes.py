@@ -12,8 +12,8 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.retime import DROPPED, retime
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED, retime
 from htagraph.errors import QueryError
 from htagraph.lookup.operator_roofs import OperatorRoofs, operator_roofs
 from htagraph.lookup.queues import queues

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.explain.topics import about
 from htagraph.lookup.attribution import around, op_names

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.binding import bind, topological_order
-from htagraph.algorithms.by_head import EdgeColumns, by_head
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.binding import bind, topological_order
+from htagraph.arrays.by_head import EdgeColumns, by_head
+from htagraph.arrays.retime import DROPPED
 from htagraph.lookup.done_steps import done_steps
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.arrays import I32, I64, Bools, brief

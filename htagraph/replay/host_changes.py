@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import distinct, gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.lookup.programs import batches, graph_launches
 from htagraph.lookup.steps import find_steps, step_at

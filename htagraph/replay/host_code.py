@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import Cover, union
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import gap_places, innermost
 from htagraph.lookup.python_code import Stretches, code_pieces

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.matching import group_starts, last_before, last_of_groups
+from htagraph.arrays.codes import gather
+from htagraph.arrays.matching import group_starts, last_before, last_of_groups
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.dag import Dag

@@ -15,7 +15,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.retime import retime
+from htagraph.arrays.passes import compiled
+from htagraph.arrays.retime import retime
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.arrays import I8, I32, I64, Bools, brief
 from htagraph.model.dag import Dag
@@ -23,7 +24,6 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
-from htagraph.native.passes import compiled
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
 from htagraph.replay.charges import EdgeTimes

@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.removals import retime_without
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.codes import gather
+from htagraph.arrays.removals import retime_without
+from htagraph.arrays.retime import DROPPED
 from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import ranges
-from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
+from htagraph.arrays.codes import ranges
+from htagraph.arrays.retime import NO_DEADLINE, latest_times, residuals
 from htagraph.model.arrays import I8, I32, I64, Bools, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable

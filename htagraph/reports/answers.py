@@ -11,7 +11,7 @@ import pandas as pd
 
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.model.frames import CATALOGUE
-from htagraph.questions import QUESTIONS, Questions
+from htagraph.queries.questions import QUESTIONS, Questions
 
 _DEVICE = (
     "No device work here. To record it, profile with ProfilerActivity.CUDA (or XPU, MTIA) "

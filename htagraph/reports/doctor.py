@@ -13,8 +13,7 @@ from statistics import median_low
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.graph import TraceGraph
+from htagraph.arrays.codes import gather
 from htagraph.lookup.programs import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
 from htagraph.lookup.steps import step_at
@@ -25,7 +24,8 @@ from htagraph.model.recording import STACKS
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.storage import n_bytes_of
-from htagraph.trace import Trace
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 
 _NSIGHT = "Nsight Systems"
 _WITH_NSIGHT = {

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from htagraph.comparison.scenario import Scenario
+from htagraph.findings.path import CriticalPath
 from htagraph.job.path import JobPath
 from htagraph.job.scenario import JobScenario
 from htagraph.model.frames import READINGS
 from htagraph.model.units import human_duration, human_percent
-from htagraph.path import CriticalPath
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.rehearsal import Saving
 from htagraph.reports.json_document import records
 from htagraph.reports.what_helps import clocks_in_words
-from htagraph.scenario import Scenario
 
 PREDICTION_SCHEMA = "htagraph.what_if"
 PREDICTION_VERSION = 1

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from htagraph.compiled import Compiled, LoadOptions
+from htagraph.arrays.memory import returns_memory
 from htagraph.errors import IncompleteTraceWarning
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import Verdict
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.job.ranks import Work
 from htagraph.model.progress import begin_stage
-from htagraph.native.memory import returns_memory
-from htagraph.path import CriticalPath
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.discover import holds_several
 from htagraph.replay.excerpt import excerpt_of
@@ -32,7 +31,8 @@ from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace
+from htagraph.run.compiled import Compiled, LoadOptions
+from htagraph.run.trace import Trace
 from htagraph.writers.notebook_cell import escaped
 from htagraph.writers.output_file import new_folder, write_text
 

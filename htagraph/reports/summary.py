@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
 from htagraph.explain.default_window import left_out_in_words
 from htagraph.explain.segments import segment_labels
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.window_bounds import find_bounds
-from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.arrays import I64
@@ -31,11 +31,11 @@ from htagraph.model.labels import labels_among
 from htagraph.model.recording import damage_in_words
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
-from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
 from htagraph.readers.storage import name_of
 from htagraph.reports.what_helps import first_changes
-from htagraph.trace import Trace
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:

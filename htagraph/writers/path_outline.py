@@ -21,14 +21,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct, largest
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import distinct, largest
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError
 from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, EdgeKind
 from htagraph.model.labels import name_label
 from htagraph.model.names import STEP_MARKERS, without_step_number
-from htagraph.native.passes import compiled
 from htagraph.writers.slide import arranged
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.intervals import rows
+from htagraph.arrays.intervals import rows
 from htagraph.errors import QueryError
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.colors import COLORS, LATE

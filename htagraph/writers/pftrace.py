@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.intervals import rows
+from htagraph.arrays.codes import distinct
+from htagraph.arrays.intervals import rows
 from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto

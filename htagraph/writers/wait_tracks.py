@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import rows
+from htagraph.arrays.intervals import rows
 from htagraph.model.colors import COLORS, LATE
 from htagraph.model.colors import WAITS as WAITING
 from htagraph.model.kinds import Bound

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms import ancestors
-from htagraph.algorithms.ancestors import depths, highest, nearest, parents_first, sums_under
+from htagraph.arrays import ancestors
+from htagraph.arrays.ancestors import depths, highest, nearest, parents_first, sums_under
 
 
 @st.composite

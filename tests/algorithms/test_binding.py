@@ -8,7 +8,7 @@ import rustworkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.binding import bind, topological_order
+from htagraph.arrays.binding import bind, topological_order
 
 _N_NODES = 6
 _edges = st.lists(

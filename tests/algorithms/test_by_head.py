@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.by_head import EdgeColumns, InOrder, by_head
+from htagraph.arrays.by_head import EdgeColumns, InOrder, by_head
 
 _table = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), max_size=8)
 

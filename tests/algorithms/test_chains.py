@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.reach import chains
+from htagraph.arrays.reach import chains
 
 _nodes = st.lists(
     st.tuples(st.integers(0, 7), st.integers(0, 2), st.booleans()), min_size=1, max_size=10

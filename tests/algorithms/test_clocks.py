@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.clocks import Clock, fit_clock, follow, shared_clock, to_common
+from htagraph.arrays.clocks import Clock, fit_clock, follow, shared_clock, to_common
 
 MS = 1_000_000
 

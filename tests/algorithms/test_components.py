@@ -8,8 +8,8 @@ import rustworkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms import reach as components_room
-from htagraph.algorithms.reach import components
+from htagraph.arrays import reach as components_room
+from htagraph.arrays.reach import components
 
 _N = 12
 _nodes = st.integers(0, _N - 1)

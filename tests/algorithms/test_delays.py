@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.delays import new_delays
+from htagraph.arrays.delays import new_delays
 
 _instants = st.lists(
     st.tuples(st.integers(1, 40), st.integers(0, 100), st.integers(0, 60)), max_size=4

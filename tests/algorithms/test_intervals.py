@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.intervals import Cover, gaps, states, sum_by_code, union
+from htagraph.arrays.intervals import Cover, gaps, states, sum_by_code, union
 
 _END = 40
 intervals = st.lists(

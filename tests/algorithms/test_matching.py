@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.codes import distinct, gather, is_in
-from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
+from htagraph.arrays.codes import distinct, gather, is_in
+from htagraph.arrays.matching import group_starts, last_before, match_keys, running_latest
 
 _POINTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6)), max_size=12)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.nesting import nest
 
 
 def _parents(*intervals: tuple[int, int, str]) -> list[int]:

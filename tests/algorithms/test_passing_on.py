@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.delays import pass_on
+from htagraph.arrays.delays import pass_on
 
 
 def test_amounts_that_do_not_divide_are_kept_whole() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htagraph.algorithms.pipelines import FORWARD, PHASES, planned
+from htagraph.arrays.pipelines import FORWARD, PHASES, planned
 from htagraph.job.pipeline_what_if import SCHEDULES, order_of, round_of
 
 SIZES = [(2, 2), (2, 8), (4, 8), (3, 12), (8, 16)]

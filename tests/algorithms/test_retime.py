@@ -9,8 +9,8 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.removals import retime_without
-from htagraph.algorithms.retime import DROPPED, NO_DEADLINE, latest_times, retime
+from htagraph.arrays.removals import retime_without
+from htagraph.arrays.retime import DROPPED, NO_DEADLINE, latest_times, retime
 
 I64 = npt.NDArray[np.int64]
 

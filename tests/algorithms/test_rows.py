@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.intervals import rows
+from htagraph.arrays.intervals import rows
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 8)), max_size=40

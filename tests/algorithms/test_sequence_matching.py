@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.sequences import Timed, align, likely_offsets
+from htagraph.arrays.sequences import Timed, align, likely_offsets
 
 MS = 1_000_000
 

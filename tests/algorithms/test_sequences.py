@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.sequences import repeats
+from htagraph.arrays.sequences import repeats
 
 
 def _words(text: str, *, min_length: int = 1, max_length: int = 8) -> dict[str, int]:

@@ -7,7 +7,7 @@ import rustworkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.reach import ancestors, descendants
+from htagraph.arrays.reach import ancestors, descendants
 
 _N_NODES = 7
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htagraph.algorithms.intervals import check_tiling
+from htagraph.arrays.intervals import check_tiling
 from htagraph.errors import GraphError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.algorithms.binding import origins, walk_back, walks_back
+from htagraph.arrays.binding import origins, walk_back, walks_back
 from htagraph.compiler.passes import compile_events
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs

@@ -7,7 +7,7 @@ from math import gamma, pi, sqrt
 import numpy as np
 import pytest
 
-from htagraph.algorithms.welch import (
+from htagraph.arrays.welch import (
     Sample,
     _quantile,
     ends_apart,

@@ -18,7 +18,7 @@ from htagraph.cli.main import main
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model import answers, job_answers
 from htagraph.model.schema import Schema
-from htagraph.questions import ARGS_READERS, QUESTIONS, Questions, question_of
+from htagraph.queries.questions import ARGS_READERS, QUESTIONS, Questions, question_of
 from tests.laws import test_query_laws as laws
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -81,7 +81,7 @@ def test_a_question_is_a_method_with_the_same_options(name):
     for asked in (Questions, TraceGraph):
         assert hasattr(asked, name), (
             f"{asked.__name__}.{name} is missing: add the method to Questions in "
-            "htagraph/questions.py"
+            "htagraph/queries/questions.py"
         )
         assert _options(getattr(asked, name)) == _options(question_of(name)), (
             f"options of {asked.__name__}.{name} differ from those in htagraph/queries"
@@ -95,7 +95,7 @@ def test_who_needs_args_is_given_them(name):
 
     assert reads == (name in ARGS_READERS), (
         f"{name} {'needs args: add it to' if reads else 'needs no args: take it from'} "
-        "ARGS_READERS in htagraph/questions.py"
+        "ARGS_READERS in htagraph/queries/questions.py"
     )
 
 

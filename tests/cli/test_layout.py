@@ -20,7 +20,7 @@ from htagraph.errors import QueryError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.columns import heading, quantity, schema_of
 from htagraph.model.schema import Quantity
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.json_document import records
 from htagraph.writers.cells import cell_text, fitted, human_frame
 from tests.real_traces import located

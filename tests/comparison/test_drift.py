@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms.welch import Sample
+from htagraph.arrays.welch import Sample
 from htagraph.comparison.causes import (
     Alike,
     all_alike,

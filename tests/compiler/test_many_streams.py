@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms import binding
+from htagraph.arrays import binding
 from htagraph.compiler import passes, structure, syncs
 from htagraph.errors import TraceLimitError
-from htagraph.graph import TraceGraph
 from htagraph.lookup import matching
 from htagraph.model.events import EventTable
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 
 
 def streams(n: int) -> EventTable:

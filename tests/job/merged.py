@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.binding import bind, walk_back
-from htagraph.algorithms.clocks import Clock
+from htagraph.arrays.binding import bind, walk_back
+from htagraph.arrays.clocks import Clock
 from htagraph.job.rank_segments import RankEnds
 from htagraph.model.collective_names import RENDEZVOUS
 from htagraph.model.dag import Dag

@@ -28,10 +28,10 @@ from htagraph.agents.target import Root
 from htagraph.cli.inputs import Source
 from htagraph.cli.main import main
 from htagraph.cli.view import _analyzed, _Request
-from htagraph.compiled import LoadOptions
-from htagraph.demo_traces import demo_trace
 from htagraph.findings.verdict import percent
 from htagraph.model.units import human_duration
+from htagraph.run.compiled import LoadOptions
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import cases, located
 
 Figures = dict[str, object]

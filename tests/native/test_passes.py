@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from htagraph.native import code_cache, objects
-from htagraph.native.inner import called
-from htagraph.native.passes import compiled
+from htagraph.arrays import code_cache, objects
+from htagraph.arrays.inner import called
+from htagraph.arrays.passes import compiled
 
 
 class Pair(NamedTuple):
@@ -63,7 +63,7 @@ def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> Non
         source = tmp_path / "source.py"
         source.write_text(f"def f(x) -> 'int':\n    return {text}\n")
         script = (
-            "import source; from htagraph.native.passes import compiled; "
+            "import source; from htagraph.arrays.passes import compiled; "
             "print(compiled(source.f)(7))"
         )
         done = subprocess.run(
@@ -77,14 +77,14 @@ def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> Non
 def test_a_function_whose_numbers_change_elsewhere_is_compiled_anew(tmp_path: Path) -> None:
     """Lowering freezes them: the code of a rule, of which another file says what it is."""
     (tmp_path / "source.py").write_text(
-        "from codes import CODE\nfrom htagraph.native.inner import called\n"
+        "from codes import CODE\nfrom htagraph.arrays.inner import called\n"
         "@called\ndef g(x): return x + CODE\ndef f(x) -> 'int':\n    return g(x)\n"
     )
 
     def with_code(code: int) -> int:
         (tmp_path / "codes.py").write_text(f"CODE = {code}\n")
         script = (
-            "import source; from htagraph.native.passes import compiled; "
+            "import source; from htagraph.arrays.passes import compiled; "
             "print(compiled(source.f)(7))"
         )
         done = subprocess.run(

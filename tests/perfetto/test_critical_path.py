@@ -9,11 +9,11 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
 from htagraph.lookup import windowed
 from htagraph.lookup.windowed import EdgeArrows
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, bound_in_words
+from htagraph.run.graph import TraceGraph
 from tests.queries.recorded_shapes import Op, recorded
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate

@@ -19,7 +19,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError, QueryError
-from htagraph.path import CriticalPath
+from htagraph.findings.path import CriticalPath
 from htagraph.reports.brief import next_question
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page import write_page

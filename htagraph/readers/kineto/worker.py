@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.arrays.arguments import fixed
 from htagraph.errors import TraceLimitError
 from htagraph.model.arrays import I32, I64, U8
-from htagraph.native.arguments import fixed
 from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled import repairer
 from htagraph.readers.kineto.compiled.event_values import new_event

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import gather
-from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.model.api_calls import OS_CALLS, POLLS, CallMeaning, meaning_of_call
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.events import FlowTable

@@ -17,14 +17,14 @@ import numpy as np
 import pandas as pd
 from isal import igzip
 
+from htagraph.arrays.memory import returns_memory
 from htagraph.explain.waited_for import started_by
+from htagraph.findings.path import CriticalPath
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.progress import report_progress
 from htagraph.model.units import human_count
-from htagraph.native.memory import returns_memory
-from htagraph.path import CriticalPath
 from htagraph.queries.quality import inferences_of
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import first_screen
 from htagraph.reports.page.html_tables import html_table, short_rule

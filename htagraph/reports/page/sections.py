@@ -14,16 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.codes import largest
+from htagraph.arrays.codes import largest
 from htagraph.errors import IncompleteTraceWarning, TraceLimitError
-from htagraph.graph import TraceGraph
+from htagraph.findings.path import CriticalPath
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import Work
 from htagraph.model import answers, frames
 from htagraph.model.columns import schema_of
 from htagraph.model.kinds import bound_in_words
-from htagraph.path import CriticalPath
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import lost_slots
@@ -32,6 +31,7 @@ from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.plots.drawing import Drawing, drawing
 from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED
+from htagraph.run.graph import TraceGraph
 
 _MAX_RANKS = 16
 """Ranks whose kernels and launches are drawn: chosen, as each needs rows of its own in figures."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import largest
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import largest
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.errors import QueryError
 from htagraph.model.arrays import F64, I64
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.errors import QueryError, one_of
+from htagraph.findings.path import CriticalPath
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
 from htagraph.model import frames
@@ -20,7 +21,6 @@ from htagraph.model.colors import SERIES, Color
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
-from htagraph.path import CriticalPath
 from htagraph.reports.plots.drawing import Blocks, Drawing, thin_path
 from htagraph.reports.plots.style import (
     BOUND_COLORS,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from htagraph.algorithms.codes import largest
-from htagraph.algorithms.matching import running_latest
-from htagraph.graph import TraceGraph
+from htagraph.arrays.codes import largest
+from htagraph.arrays.matching import running_latest
 from htagraph.lookup.queues import queues
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import Clipped, device_work
@@ -29,6 +28,7 @@ from htagraph.reports.plots.style import (
     step_lines,
     time_axis,
 )
+from htagraph.run.graph import TraceGraph
 
 _MAX_MARKS = 1_200
 """Kernels drawn one by one: chosen, to keep a figure of any trace a few MB."""

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.native.inner import called, emitted, inlined
-from htagraph.native.passes import compiled
+from htagraph.arrays.inner import called, emitted, inlined
+from htagraph.arrays.passes import compiled
 
 __all__ = ["called", "entry", "inlined", "trailing_zeros", "word_at"]
 
