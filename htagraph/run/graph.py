@@ -50,7 +50,7 @@ from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
-    from htagraph.arrays.reach import PyDiGraph
+    from htagraph.arrays.rustworkx_graphs import PyDiGraph
     from htagraph.explain.default_window import DefaultWindow
     from htagraph.findings.verdict import Verdict
 
@@ -509,7 +509,7 @@ class TraceGraph(Questions):
         >>> graph[0]
         Node(event=..., name='ProfilerStep#0', kind='annotation', at='end', ts_ns=...)
         """
-        from htagraph.arrays.reach import Node, nodes_of, to_rustworkx  # noqa: PLC0415
+        from htagraph.arrays.rustworkx_graphs import Node, nodes_of, to_rustworkx  # noqa: PLC0415
 
         closed = windowed_edges(self.dag, self.interval)
         at = np.array(["start", "end"], dtype=object)[closed.nodes & 1]

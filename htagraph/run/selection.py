@@ -31,7 +31,7 @@ from htagraph.model.window import Window
 from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
-    from htagraph.arrays.reach import PyDiGraph
+    from htagraph.arrays.rustworkx_graphs import PyDiGraph
 
 Via = str | tuple[str, ...] | None
 
@@ -334,7 +334,7 @@ class Selection:
         A node carries the tuple that `TraceGraph.to_rustworkx` describes, without ``at``; an edge a
         dict of ``edge``, ``kind`` and ``lag_ns``.
         """
-        from htagraph.arrays.reach import nodes_of, to_rustworkx  # noqa: PLC0415  deferred
+        from htagraph.arrays.rustworkx_graphs import nodes_of, to_rustworkx  # noqa: PLC0415  deferred
 
         rows = self._edge_rows()
         edges = self.dag.edges

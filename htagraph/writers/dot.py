@@ -310,7 +310,7 @@ def _edge_label(dag: Dag, row: int) -> str:
 
 def _is_implied(dag: Dag, rows: I64) -> Bools:
     """Whether other edges to be drawn imply each."""
-    from htagraph.arrays.reach import is_implied  # noqa: PLC0415  deferred: few need it
+    from htagraph.arrays.rustworkx_graphs import is_implied  # noqa: PLC0415  deferred: few need it
 
     ends = np.stack([dag.edges.tail[rows], dag.edges.head[rows]])
     nodes, place = np.unique(ends, return_inverse=True)

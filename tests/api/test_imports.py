@@ -71,7 +71,8 @@ NOT_FOR_A_VERDICT = (
 """What answers other questions, or reads and writes other files. pydantic is typer's own."""
 NOT_FOR_A_PATH = (
     *NOT_FOR_A_VERDICT,
-    *("pandas.core", "pyarrow", "htagraph.replay", "htagraph.findings", "htagraph.queries"),
+    *("pandas.core", "pyarrow", "htagraph.replay", "htagraph.findings.verdict"),
+    *("htagraph.findings.context", "htagraph.queries.quality", "htagraph.queries.cost"),
     *("htagraph.explain.attributed_time", "htagraph.reports.summary"),
 )
 """What only a verdict needs."""

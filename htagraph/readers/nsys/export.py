@@ -8,14 +8,12 @@ from __future__ import annotations
 import itertools
 import shlex
 import shutil
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from sqlite3 import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +22,9 @@ from htagraph.model.arrays import I64
 from htagraph.readers.byte_stream import GZIP_MAGIC, content_of, first_bytes
 from htagraph.readers.formats import FROM_ROCM
 from htagraph.readers.storage import SQLITE, file_of, is_remote, not_found, url_of
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""
@@ -132,6 +133,8 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
 
     SQLite's errors become a TraceFormatError, also those of queries inside the context.
     """
+    import sqlite3  # noqa: PLC0415  deferred: few need it
+
     path = None if isinstance(source, bytes) else Path(source)
     with ExitStack() as stack:
         try:
@@ -188,6 +191,8 @@ def _checked(path: Path) -> bytes | None:
 
 
 def _in_memory(content: bytes, path: Path | None) -> Connection:
+    import sqlite3  # noqa: PLC0415  deferred: few need it
+
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(content)
