@@ -85,7 +85,9 @@ def _job_answers() -> str:
 def _tables() -> str:
     """The page of the tables of objects."""
     tables = "\n".join(
-        f"## `{name}`\n\n{_columns(getattr(frames, name))}" for name in frames.__all__
+        f"## `{name}`\n\n{_columns(one)}"
+        for name, one in sorted(vars(frames).items())
+        if isinstance(one, Schema)
     )
     return (
         "# Tables of objects\n\n"

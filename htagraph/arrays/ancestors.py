@@ -106,10 +106,7 @@ def _sum_up(parent: Parents, order: I32, value: I64) -> None:
 
 
 def parents_first(parent: Parents, events: Rows) -> I32:
-    """Events and all their ancestors, each once, parents before children.
-
-    `parent`, `events`: -1 for none.
-    """
+    """Events and all their ancestors, each once, parents before children; -1 is none."""
     n = len(parent)
     order, stack = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
     events = np.ascontiguousarray(events, dtype=np.int64)

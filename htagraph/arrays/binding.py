@@ -1,14 +1,11 @@
 """The exact critical path: of all edges into a node, the one that arrives last is binding.
 
 With ``arrival(u, v) = ts(u) + lag(u, v)``, the residual of a node is ``ts(v) - max arrival >= 0``.
-A walk back along binding edges (`htagraph.arrays.binding`) covers every instant exactly once:
-consecutive edges share a node.
+A walk back along binding edges covers every instant exactly once: consecutive edges share a node.
 
 This is the forward pass of the critical path method (Kelley and Walker, "Critical-path planning and
-scheduling", 1959) on measured times. Textbook lengths add up lags alone and so miss the time that
-no lag explains; with the residual, the length of the path is the measured time, to the nanosecond.
-
-Walks back along binding edges: from a node to a time, or to an anchor.
+scheduling", 1959) on measured times. With the residual, which textbooks lack, the length of the
+path is the measured time, to the nanosecond.
 """
 
 from __future__ import annotations
@@ -57,10 +54,8 @@ def _bind(
 def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> I32:
     """Binding edge of every node, -1 where no edge leads.
 
-    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail. `tail`,
-    `head` of shape (n_edges,). `kind` of shape (n_edges,). `lag` of shape (n_edges,):
-    ``node_ts[tail] + lag <= node_ts[head]``. `node_ts` of shape (n_nodes,). `tiebreak` of shape
-    (n_nodes,): of nodes, or of events, which have two nodes each.
+    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail: of its
+    node, or of its event, which has two nodes. No edge arrives after its head.
     """
     binding = np.full(len(node_ts), -1, dtype=np.int32)
     shift = int(len(tiebreak) < len(node_ts))
@@ -116,10 +111,7 @@ def topological_order(
     """Nodes in a topological order, and the edges that contradict every such order.
 
     Time orders all edges but those that take no time; these are ordered by depth (Kahn, 1962).
-    `tail`, `head` of shape (n_edges,): edges forward in time: ``node_ts[tail] <= node_ts[head]``.
-    `node_ts` of shape (n_nodes,). `is_node` of shape (n_nodes,): nodes to be ordered; all by
-    default. `order` of shape (k,). `cyclic` of shape (n_edges,): edges into a node that lies on, or
-    behind, a cycle of edges that take no time; all False in a sound graph.
+    The others lie on, or behind, a cycle of edges that take no time. `is_node`: nodes to order.
     """
     by_time = np.argsort(node_ts, kind="stable")
     cyclic = np.zeros(len(tail), dtype=bool)
@@ -145,7 +137,7 @@ def topological_order(
 
 
 def _deepen(order: I64, node_ts: I64, touched: I64, depth: I32) -> None:
-    """Put nodes of one time in the order of their depth; those that are not touched have none."""
+    """Put nodes of one time in the order of their depth, which is 0 for all but the touched."""
     times = np.unique(node_ts[touched[depth != 0]])
     first, behind = (np.searchsorted(node_ts, times, side, order) for side in ("left", "right"))
     rows = ranges(first, behind - first)
@@ -198,9 +190,7 @@ def _fill(node: I64, length: I64, binding: I32, tail: I32, walks: I64, edges: I6
 def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) -> Walks:
     """Binding edges that lead to each of some nodes, back to a time of its own.
 
-    Each walk ends at the first tail at or before its time. `node`, `until_ns` of shape (n_walks,).
-    `binding` of shape (n_nodes,): edge into each node, -1 for none. `tail` of shape (n_edges,).
-    `node_ts` of shape (n_nodes,).
+    Each walk ends at the first tail at or before its time.
     """
     node, until_ns = np.asarray(node, dtype=np.int64), np.asarray(until_ns, dtype=np.int64)
     length, last = walk_lengths(node, until_ns, binding, tail, node_ts)
@@ -219,10 +209,7 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
 def walk_lengths(
     node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64
 ) -> tuple[I64, I64]:
-    """Number of edges of the walk back from each of some nodes, and the node at which it ends.
-
-    Arguments as for `walks_back`; -1 is no node, from which nothing is walked.
-    """
+    """Number of edges of the walk back from each node, -1 for none, and the node where it ends."""
     length, last = np.zeros(len(node), dtype=np.int64), node.copy()
     known = np.flatnonzero(node >= 0)
     n_edges, ends = length[known], last[known]
@@ -258,10 +245,7 @@ def _origins(order: I32, binding: I32, tail: I32, is_anchor: Bools, out: I32) ->
 
 
 def origins(order: I32, binding: I32, tail: I32, is_anchor: Bools) -> I32:
-    """Anchor that the walk back from each node meets first, -1 for none; anchors meet themselves.
-
-    `order` of shape (k,): nodes in topological order.
-    """
+    """Anchor that the walk back from each node meets first, -1 for none; an anchor meets itself."""
     out = np.full(len(binding), -1, dtype=np.int32)
     _origins(order, binding, tail, is_anchor, out)
     return out

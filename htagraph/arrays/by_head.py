@@ -128,10 +128,7 @@ def _insert(first: I32, edges: EdgeColumns, most: int) -> int:
 
 
 def by_head(tables: Sequence[EdgeColumns], chains: InOrder | None = None) -> EdgeColumns:
-    """Edges of several tables by head, then kind, then tail: the order of a graph; stable.
-
-    Those of chains come after those of tables.
-    """
+    """Edges by head, then kind, then tail, tables before chains: the order of a graph; stable."""
     heads = [table.head for table in tables] + ([] if chains is None else [chains.node])
     n_nodes = 1 + max((int(head.max(initial=-1)) for head in heads), default=-1)
     first = np.zeros(n_nodes + 2, dtype=np.int32)

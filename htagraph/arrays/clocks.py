@@ -5,11 +5,9 @@ ends before all have started, which gives a bound: of two members ``r`` and ``q`
 added to the clock of ``r`` is in ``[max(start_q - end_r), min(end_q - start_r)]``. Where members
 end independently, as in a one-sided all-to-all, only the bound holds.
 
-The bound is the clock condition of message passing, for collectives: Rabenseifner, "The controlled
-logical clock", 1997; Becker et al., "Scalable timestamp synchronization for event traces", 2009.
-They move single events; here the whole clock moves, so that durations within a rank stay as
-measured. Some collectives end late on one member, so the estimate uses medians, which bear
-outliers (Theil, 1950; Sen, 1968).
+The bound is the clock condition of message passing (Rabenseifner, "The controlled logical clock",
+1997), but here the whole clock moves, so that durations within a rank stay as measured. Some
+collectives end late on one member, so the estimate uses medians.
 """
 
 from __future__ import annotations
@@ -131,11 +129,9 @@ def fit_clock(
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
     fitted only where it halves the spread of the differences. Both come from collectives that end
-    together; without any, all ends give the offset, and there is no drift. `start_ns`, `end_ns`:
-    matched collectives on the member's clock, in order. `reference_start_ns`, `reference_end_ns`:
-    the same matched collectives on the reference's clock. `waits`, `is_awaited`: whether the member
-    waits for the reference, and the reference for the member; default: both. `ends_together`:
-    whether members leave the collective together; default: always.
+    together (`ends_together`; default: all); without any, all ends give the offset, and there is no
+    drift. `waits`, `is_awaited`: whether the member waits for the reference, and the reference for
+    the member; default: both.
     """
     if not len(start_ns):
         return ClockFit(Clock(), 0, 0, 0, 0)
@@ -158,11 +154,9 @@ def fit_clock(
     apart = (reference_end - end)[together if together.any() else slice(None)]
     offset = _median(apart)
     spread = int(np.median(np.abs(apart - offset)))
-    unnoticed = (
-        int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB
-        if not drift
-        else _SPREADS_OF_A_SLOPE * spread
-    )
+    unnoticed = _SPREADS_OF_A_SLOPE * spread
+    if not drift:
+        unnoticed = int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB
     low, high = _bounds(
         reference_start - end,
         reference_end - start,
@@ -196,9 +190,8 @@ def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
     """Shifts of a clock that drifts: one for each busy time, which change only between them.
 
     Busy times share a shift as long as one fits the bounds of all. It is the shift nearest to the
-    one before, the first the one nearest to zero. `low_ns`, `high_ns`: bounds in each busy time, in
-    order of time; where they contradict, the lower one holds. `gap_ns`: time since the busy time
-    before; a shift drops by no more, so that order is kept.
+    one before, the first the one nearest to zero. Where bounds contradict, the lower one holds.
+    After a gap, a shift drops by no more than that, so that order is kept.
     """
     shift = np.zeros(len(low_ns), dtype=np.int64)
     _follow(low_ns, high_ns, gap_ns, shift)
@@ -228,10 +221,8 @@ def shared_clock(
 ) -> ClockFit | None:
     """The reference's own clock for a member on the same host, None if collectives forbid it.
 
-    `start_ns`, `end_ns`: matched collectives on the member's clock. `reference_start_ns`,
-    `reference_end_ns`: the same matched collectives in common time. `waits`, `is_awaited`: as for
-    `fit_clock`. `clock`: of the reference. `within_ns`: by how much the clocks may differ; ends
-    may, too, if that is more than one host allows.
+    The reference's collectives are in common time; its `clock` and the member's may differ by
+    `within_ns`. Ends may, too, if that is more than one host allows.
     """
     start, end = clock.to_common(start_ns), clock.to_common(end_ns)
     low, high = _bounds(reference_start_ns - end, reference_end_ns - start, waits, is_awaited, 0)

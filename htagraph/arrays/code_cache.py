@@ -44,19 +44,13 @@ def places() -> list[Path]:
     of_numba = os.environ.get("NUMBA_CACHE_DIR")
     found = [Path(of_numba) / "htagraph"] if of_numba else []
     found.append(Path(__file__).parent / "__pycache__")
+    folders = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}
+    own = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
     with suppress(RuntimeError):  # no home
-        found.append(_user_cache() / "htagraph")
+        of_user = Path.home().joinpath(*folders.get(sys.platform, (".cache",)))
+        found.append(Path(os.environ.get(own) or of_user) / "htagraph")
     temporary = _temporary()
     return [*found, temporary] if temporary else found
-
-
-def _user_cache() -> Path:
-    """The cache folder of this user."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def _temporary() -> Path | None:

@@ -1,18 +1,18 @@
-"""Columns of numbers: which occur, where, and the largest.
+"""Columns of numbers: rows of them, where -1 stands for none, which occur, and statistics.
 
 A table with a place for each small number answers in one pass, without a sort or a hash.
-
-Looking up rows, where -1 stands for none.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import F64, I64, Bools
+
+Table = TypeVar("Table", bound=NamedTuple)
 
 _AT_ONCE = 1 << 16
 """Rows a block: numpy copies 32-bit rows to 64 bits, and the copy fits into the cache. Changes only
@@ -32,6 +32,11 @@ def gather(
         values.take(part, mode="clip", out=found)
         found[part < 0] = default
     return out
+
+
+def take(table: Table, rows: npt.NDArray[np.integer] | Bools) -> Table:
+    """Some rows of a table of columns, by positions or a mask."""
+    return table._make(column[rows] for column in table)
 
 
 def ranges(first: npt.NDArray[np.integer], n: npt.NDArray[np.integer]) -> I64:
@@ -85,3 +90,36 @@ def as_narrow(codes: Codes) -> Codes:
     """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast."""
     fits = codes.min(initial=0) >= 0 and codes.max(initial=0) < 1 << 16
     return codes.astype(np.uint16) if fits else codes
+
+
+class Distribution(NamedTuple):
+    """Statistics of the values of each group, groups ascending."""
+
+    group: I64
+    n: I64
+    total: I64
+    mean: F64
+    deviation: F64  # Of a sample; 0 of one value
+    smallest: I64
+    largest: I64
+    first: I64  # Position of a smallest value
+    quantiles: I64  # Of shape (n_quantiles, n_groups)
+
+
+def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
+    """Statistics of the values of each group, by one sort.
+
+    A quantile is one of the values, the largest at or below its rank: integers stay integers.
+    """
+    order = np.lexsort((value, group))
+    groups, values = group[order], value[order]
+    begins = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    n = np.diff(np.append(begins, len(groups)))
+    total = np.add.reduceat(values, begins) if len(groups) else values
+    mean = total / np.maximum(n, 1)
+    square = (values - np.repeat(mean, n)) ** 2
+    variance = np.add.reduceat(square, begins) / np.maximum(n - 1, 1) if len(groups) else mean
+    ranks = np.array([begins + ((n - 1) * q).astype(np.int64) for q in quantiles], np.int64)
+    ranks = ranks.reshape(len(quantiles), len(n))
+    ends = values[begins], values[begins + n - 1], order[begins]
+    return Distribution(groups[begins], n, total, mean, np.sqrt(variance), *ends, values[ranks])

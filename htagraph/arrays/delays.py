@@ -30,10 +30,9 @@ def _new_delays(seen: I64, since: I64, delay: I64, begin: I64, new: I64, total: 
 def new_delays(seen_ns: I64, since_ns: I64, delay_ns: I64) -> tuple[I64, I64]:
     """Disjoint stretches, one before each instant, and by how much each became late in it.
 
-    `seen_ns`: instants, ascending. `since_ns`: until when the run was in time before each instant;
-    not after it. `delay_ns`: how late it was at each instant. `begin_ns`: each stretch ends with
-    its instant. `new_ns`: the delay beyond what arose since `since_ns` in stretches before; at most
-    the stretch.
+    `seen_ns`: instants, ascending; until `since_ns` the run was in time before each. `delay_ns`:
+    how late it was at each. What is new is the delay beyond what arose in stretches before, since
+    `since_ns`; at most the stretch.
     """
     begin, new = np.zeros_like(seen_ns), np.zeros_like(seen_ns)
     _new_delays(seen_ns, since_ns, delay_ns, begin, new, np.zeros(len(seen_ns)))
@@ -67,10 +66,9 @@ def pass_on(amount: I64, first: I64, weight: F64, to: I64) -> tuple[I64, I64]:
     """Split the amount of each row among its parts, by weight; parts may pass theirs on.
 
     What is passed to a row is split in the same way. The parts keep exactly the sum of the amounts.
-    `amount` of shape (n_rows,): ``>= 0``. `first` of shape (n_rows + 1,): the parts of a row are
-    ``first[row]:first[row + 1]``, one at least. `weight` of shape (n_parts,): ``> 0``. `to` of
-    shape (n_parts,): an earlier row that takes the part; -1 if it is kept. `own`, `passed` of shape
-    (n_parts,): what each part keeps of the amount of its row, and of what was passed to its row.
+    The parts of a row are ``first[row]:first[row + 1]``, one at least. `to`: an earlier row that
+    takes the part; -1 if it is kept. Returns what each part keeps of the amount of its row, and of
+    what was passed to its row.
     """
     own, passed = np.zeros(len(to), dtype=np.int64), np.zeros(len(to), dtype=np.int64)
     _pass_on(amount, first, weight, to, own, passed, np.zeros_like(amount))

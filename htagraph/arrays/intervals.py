@@ -1,19 +1,7 @@
-"""Sets of intervals on a line: unions, what runs at once, and how much of a set lies before a time.
+"""Sets of intervals on a line: unions, what runs at once, how much lies before a time, and rows.
 
 A sweep line: one sort of all boundaries, then running counts (Bentley, "Algorithms for Klee's
 rectangle problems", 1977). Intervals are half-open, ``[start, end)``.
-
-Pieces that tile a window: adjacent, disjoint, together the whole, to the nanosecond.
-
-Rows of a lane: intervals that overlap partially get separate rows, so that each row nests.
-
-::
-
-    lane   [A      ]           row 0   [A      ]
-               [B      ]       row 1       [B      ]
-                 [C]           row 0     nests in A: [C]
-
-First fit, as in the coloring of interval graphs; but a row also holds what nests in it.
 """
 
 from __future__ import annotations
@@ -92,11 +80,7 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
 
 
 def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
-    """Gaps that a union leaves in ``[start_ns, end_ns)``, in each group.
-
-    `busy`: a union, within the bounds. `group` of shape (k,): groups, ascending; a group that is
-    never busy is one gap.
-    """
+    """Gaps that a union leaves in ``[start_ns, end_ns)``, in each of some ascending groups."""
     begin = np.concatenate([np.full(len(group), start_ns), busy.end])
     stop = np.concatenate([busy.start, np.full(len(group), end_ns)])
     begin_order = np.lexsort((begin, np.concatenate([group, busy.group])))
@@ -123,11 +107,7 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
     for position in range(n_bits):
         running = np.cumsum(np.where(bits == position, step, 0))
         mask |= (running > 0).astype(np.int64) << position
-    rows = (
-        np.flatnonzero((mask[:-1] > 0) & (time[1:] > time[:-1]))
-        if len(time)
-        else np.empty(0, dtype=np.int64)
-    )
+    rows = np.flatnonzero((mask[:-1] > 0) & (time[1:] > time[:-1]))
     return States(groups[rows], time[rows], time[rows + 1], mask[rows])
 
 
@@ -196,9 +176,8 @@ def check_tiling(
 ) -> None:
     """Raise unless pieces tile their window, or each its own of several.
 
-    `what`: name of what should tile: ``"the critical path"``. `start`, `end`: pieces, by window and
-    then in order of time. `windows` of shape (n_windows,): starts and ends. `of`: number of the
-    window of each piece, ascending; default: all of the first.
+    `what`: name of what should tile. `windows`: starts and ends. `of`: number of the window of each
+    piece, ascending; default: all of the first.
     """
     window_start, window_end = (np.atleast_1d(np.asarray(side, dtype=np.int64)) for side in windows)
     group = np.zeros(len(start), dtype=np.int8) if of is None else of
@@ -206,9 +185,8 @@ def check_tiling(
     first, last = np.searchsorted(group, number), np.searchsorted(group, number, side="right")
     tiled = window_start == window_end
     some = np.flatnonzero(last > first)
-    tiled[some] = (start[first[some]] == window_start[some]) & (
-        end[last[some] - 1] == window_end[some]
-    )
+    begins, ends = start[first[some]], end[last[some] - 1]
+    tiled[some] = (begins == window_start[some]) & (ends == window_end[some])
     torn = 1 + np.flatnonzero(start[1:] != end[:-1])
     tiled[group[torn[group[torn] == group[torn - 1]]]] = False
     if not tiled.all():
@@ -282,7 +260,14 @@ def _fill(
 
 
 def rows(lane: I32, start: I64, end: I64) -> Rows:
-    """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``."""
+    """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``.
+
+    ::
+
+        lane   [A      ]           row 0   [A      ]
+                   [B      ]       row 1       [B      ]
+                     [C]           row 0     nests in A: [C]
+    """
     n = len(start)
     order = np.lexsort((np.arange(n), -end, start, lane)).astype(np.int64)
     row = np.zeros(n, dtype=np.int32)

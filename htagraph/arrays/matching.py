@@ -94,10 +94,9 @@ def _last_of_groups(
 
 
 def last_of_groups(group: I64, until: I64, most: int) -> I64:
-    """Last row of each group among the first ``until`` rows, for each query; -1 for none.
+    """Last row of each group among the first ``until`` rows, ascending; -1 for none.
 
-    Of more than `most` groups, those whose last rows come last. `group`: numbered from 0. `until`
-    of shape (k,): ascending. The last row first.
+    The last row first; of more groups than `most`, those whose last rows come last.
     """
     n = int(group.max(initial=-1)) + 1
     older, newer = (np.full(n + 1, n, dtype=np.int64) for _ in range(2))

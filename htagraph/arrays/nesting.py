@@ -6,13 +6,9 @@
              A A A A B B B A A   - C       innermost after each: A B A - C -
 
 Intervals of one lane may overlap partially (real threads do): innermost is then the one that
-started last and has not ended. One sweep over the boundaries with a stack finds it.
-
-API calls are timed by another clock than operators: an operator may seem to begin microseconds
-before the call in front of it returns. So a call is no parent of what overhangs it; the parent is
-what encloses both.
-
-::
+started last and has not ended. API calls are timed by another clock than operators: an operator may
+seem to begin microseconds before the call in front of it returns. So a call is no parent of what
+overhangs it; the parent is what encloses both::
 
     lane   |[A               ]             C overhangs the API call B
            |   [B     ]                    parents: B in A, C in A, D in C
@@ -240,12 +236,10 @@ def nest(
     """Boundaries of intervals in order and their nesting.
 
     At one instant, intervals that end there come first (inner before outer), then those that start
-    (outer before inner); an interval of no length ends right after its start. ``O(n)`` where
-    intervals come in the order of their starts and nest, else ``O(n log n)``. `start`, `end`:
-    ``start <= end``. `depth_hint`: of equal intervals, the one of lower rank is the outer one, then
-    that of the smaller number; by default the one that comes first. `is_call`: intervals that are
-    never the parent of one that overhangs them and is no call itself. `rows` of shape (k,):
-    intervals to nest, ascending; all by default. The others have no boundaries.
+    (outer before inner); an interval of no length ends right after its start. Of equal intervals,
+    `depth_hint` ranks the outer one lower, by its first or then its second number; by default it is
+    the one that comes first. `is_call`: never the parent of an interval that overhangs it and is no
+    call itself. `rows`: intervals to nest, ascending; all by default.
     """
     n = len(start)
     chosen = np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32)

@@ -18,7 +18,7 @@ from htagraph.arrays.binding import topological_order
 from htagraph.arrays.codes import gather
 from htagraph.arrays.matching import match_keys
 from htagraph.arrays.retime import latest_times, retime
-from htagraph.model.arrays import I32, I64, Bools
+from htagraph.model.arrays import I32, I64
 
 PHASES = ("F", "B", "I", "W")
 """Phases of an action: forward; backward, or its two parts: gradients of the input, of weights."""
@@ -49,9 +49,8 @@ class Schedule(NamedTuple):
         Without changes these are the recorded ends.
         """
         dur = self.dur_ns if dur_ns is None else dur_ns
-        offsets, tail, weight = self._edges(
-            dur, self.transfer_ns if transfer_ns is None else transfer_ns
-        )
+        transfer = self.transfer_ns if transfer_ns is None else transfer_ns
+        offsets, tail, weight = self._edges(dur, transfer)
         return retime(offsets, tail, weight, self.release_ns + dur)
 
     def slack(self, deadline_ns: I64) -> I64:
@@ -96,9 +95,9 @@ def schedule_of(
 ) -> Schedule:
     """What each action waits for, and how long after it the action could begin.
 
-    `worker`: number of the worker and step: its actions run one after another. `run`: number of the
-    replica and step: its actions are passed on from stage to stage. `phase`: positions in `PHASES`.
-    `waited_ns`: how long the worker did nothing but wait before the action, since its previous one.
+    Actions of one `worker` (and step) run one after another; those of one `run` (replica and step)
+    are passed on from stage to stage. `phase`: positions in `PHASES`. `waited_ns`: how long the
+    worker did nothing but wait before the action, since its previous one.
     """
     order = np.lexsort((begin_ns, end_ns))
     columns = (worker, run, stage, phase, micro_batch, begin_ns, end_ns, waited_ns)
@@ -117,7 +116,13 @@ def schedule_of(
     # An input that was there before the worker waited is not what it waited for.
     is_input = (needs >= 0) & (since <= waited)
     # Before its input had ended: the clocks are wrong there, and say nothing of other transfers.
-    usual = np.maximum(_usual_transfer(stage * len(PHASES) + phase, since, is_input), 0)
+    usual = np.zeros(len(order), dtype=np.int64)
+    if is_input.any():  # median of what is known of each kind of action, else of all
+        kind = stage * len(PHASES) + phase
+        usual += int(np.median(since[is_input]))
+        for one in np.unique(kind[is_input]).tolist():
+            usual[kind == one] = int(np.median(since[is_input & (kind == one)]))
+    usual = np.maximum(usual, 0)
     transfer = np.where(is_input, since, np.minimum(since, usual))
     waited = np.where(is_input, waited, 0)
     lag = np.where(before >= 0, begin - gather(end, before, 0) - waited, 0)
@@ -143,13 +148,3 @@ def planned(worker: I64, stage: I64, phase: I64, micro_batch: I64) -> Schedule |
     at[order] = place
     none = np.zeros_like(place)
     return Schedule(order.astype(np.int64), at[before[order]], at[needs[order]], *[none] * 5)
-
-
-def _usual_transfer(kind: I64, since: I64, is_known: Bools) -> I64:
-    """Median of what is known of each kind of action, else of all; 0 if nothing is."""
-    if not is_known.any():
-        return np.zeros(len(kind), dtype=np.int64)
-    out = np.full(len(kind), int(np.median(since[is_known])), dtype=np.int64)
-    for one in np.unique(kind[is_known]).tolist():
-        out[kind == one] = int(np.median(since[is_known & (kind == one)]))
-    return out

@@ -1,9 +1,4 @@
-"""Descendants and ancestors of nodes: marks spread over a graph in topological order.
-
-Chains of nodes that are equally far from being critical, each found once.
-
-Weakly connected components: what edges join, whichever way they point.
-"""
+"""What a graph reaches: descendants, ancestors, chains equally far from critical, components."""
 
 from __future__ import annotations
 
@@ -39,8 +34,7 @@ def _backward(order: I32, offsets: I64, tail: I32, allowed: Bools, marked: Bools
 def descendants(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
     """Nodes that can be reached from the seeds, the seeds included, over the allowed edges.
 
-    `order` of shape (k,): nodes in topological order. `offsets` of shape (n_nodes + 1,): edges into
-    node ``v`` are ``offsets[v]:offsets[v + 1]``.
+    Edges into node ``v`` are ``offsets[v]:offsets[v + 1]``; `order` is topological.
     """
     marked = seeds.copy()
     _forward(order, offsets, tail, allowed, marked)
@@ -48,10 +42,7 @@ def descendants(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bool
 
 
 def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools) -> Bools:
-    """Nodes from which the seeds can be reached, the seeds included.
-
-    Parameters as for `descendants`.
-    """
+    """Nodes from which the seeds can be reached, the seeds included."""
     marked = seeds.copy()
     _backward(order, offsets, tail, allowed, marked)
     return marked
@@ -60,12 +51,9 @@ def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools)
 class Chains(NamedTuple):
     """Chains of nodes, in the order in which they were found."""
 
-    chain: I32
-    """Number of the chain of each node, -1 for none."""
-    first: I64
-    """Node at which each chain begins."""
+    chain: I32  # Number of the chain of each node, -1 for none
+    first: I64  # Node at which each chain begins
     last: I64
-    """Node at which each chain ends."""
 
 
 @compiled
@@ -94,8 +82,7 @@ def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> Chains:
 
     A node has at most the float of what it binds. Chains are found by ascending float, so all nodes
     of one have the same float: its last node leads back along all of it, to nodes of less float.
-    `float_ns` of shape (n_nodes,): nodes in a topological order. `is_near` of shape (n_nodes,):
-    nodes that chains may contain. `binding` of shape (n_nodes,): edge into each node, -1 for none.
+    Nodes are in a topological order, and chains contain those that are near.
     """
     near = np.flatnonzero(is_near)[::-1]
     order = near[np.argsort(float_ns[near], kind="stable")]

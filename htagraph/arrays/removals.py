@@ -148,16 +148,8 @@ class _Graph(NamedTuple):
         release[0] = 0
         return retime(self.offsets, self.tail, weight, release)
 
-    @property
-    def without_all(self) -> I64:
-        """Weight of each edge if all groups are removed."""
-        return _without_all(self.weight, self.group, self.without)
-
     def longer_than(self, least: int) -> Bools | None:
-        """Whether a path through each edge is longer, as long as no group is removed.
-
-        None if no path is.
-        """
+        """Whether a path through each edge is longer, with no group removed; None if none is."""
         times = self.times(self.weight)
         last = int(times[-1])
         if last <= least:
@@ -206,7 +198,8 @@ class _Graph(NamedTuple):
     def last(self, n_groups: int, least: int = _NEVER) -> I64:
         """When the end happens without each group, at least at some time."""
         found = np.empty(n_groups, dtype=np.int64)
-        least = max(least, int(self.times(self.without_all)[-1]))
+        removed = _without_all(self.weight, self.group, self.without)
+        least = max(least, int(self.times(removed)[-1]))
         kept = self.longer_than(least)
         if kept is None or n_groups == 1:
             found[:] = least
@@ -254,10 +247,9 @@ def retime_without(
 ) -> I64:
     """Last time of some sets of nodes, if the edges of one group after the other weighed less.
 
-    `graph`: ``offsets, tail, weight_ns, release_ns``, as for `retime`. `without_ns` of shape (m,
-    2): weight of each edge where the one or the other of its groups is left out: no more than its
-    weight. `group` of shape (m, 2): groups of each edge, which differ; -1 for none. `ends`:
-    positions of each set; an empty one is at the first release.
+    `graph`: ``offsets, tail, weight_ns, release_ns``, as for `retime`. `without_ns`: weight of each
+    edge where the one or the other of its two groups is left out; no more than its weight. `ends`:
+    nodes of each set; an empty one is at the first release.
     """
     release = graph[3]
     found = np.full((n_groups, len(ends)), release.min() if len(release) else 0, dtype=np.int64)

@@ -53,9 +53,8 @@ def retime(
 ) -> I64:
     """Time of every node: its latest arrival, but not before its release.
 
-    `offsets` of shape (n + 1,). `tail` of shape (m,): sorted by head. `weight_ns` of shape (m,):
-    `DROPPED` for an edge that is not there. `order`: a topological order; by default that of the
-    numbers of nodes. `extra_ns` of shape (m,): added to the weights of edges that are there.
+    `weight_ns`: `DROPPED` for an edge that is not there. `order`: a topological order; by default
+    that of the numbers of nodes. `extra_ns`: added to the weights of edges that are there.
     """
     out = np.empty_like(release_ns)
     _retime(order, (offsets, tail), (weight_ns, extra_ns), release_ns, out)
@@ -99,10 +98,9 @@ def _latest_times(offsets: I64, tail: I32, weight: I64, out: I64) -> None:
 def latest_times(offsets: I64, tail: I32, weight_ns: I64, deadline_ns: I64) -> I64:
     """Latest time of every node that moves no node past its deadline.
 
-    The total float of a node is this minus its time (Kelley and Walker, 1959). `offsets`, `tail`,
-    `weight_ns`: as for `retime`. `deadline_ns`: usually the end of the window for what has to be
-    done by then, else `NO_DEADLINE`: then the result, too, is beyond every time (more than half of
-    `NO_DEADLINE`).
+    The total float of a node is this minus its time (Kelley and Walker, 1959). `deadline_ns`: the
+    end of the window for what has to be done by then, else `NO_DEADLINE`: then the result, too, is
+    beyond every time (more than half of `NO_DEADLINE`).
     """
     out = deadline_ns.copy()
     _latest_times(offsets, tail, weight_ns, out)

@@ -1,16 +1,13 @@
-"""Repeated sequences of codes, each only in its longest form.
+"""Sequences of codes that repeat, and sequences of the same events on two clocks.
 
 Maximal repeats (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1997) that do not overlap
-themselves. They grow by one code at a time (Karp, Miller and Rosenberg, "Rapid identification of
-repeated patterns in strings, trees and arrays", 1972): a sequence is numbered by its shorter form
-and the next code, so that each length costs one sort.
+themselves grow by one code at a time (Karp, Miller and Rosenberg 1972): a sequence is numbered by
+its shorter form and the next code, so that each length costs one sort.
 
-Sequences of the same events on two clocks: which correspond, and how the clocks may be apart.
-
-Both sequences may lack some. The alignment is the chain of pairs, in order in both, with the most
-evidence: a global alignment (Needleman and Wunsch 1970) with gaps that cost the same however long
-they are (Gotoh 1982). A pair is possible if its symbols are equal, its times near, and none ends
-before the other begins. Evidence is in thousandths of a nat.
+Events on two clocks correspond by a global alignment (Needleman and Wunsch 1970) with gaps that
+cost the same however long they are (Gotoh 1982): the chain of pairs, in order in both, with the
+most evidence, in thousandths of a nat. A pair is possible if its symbols are equal, its times near,
+and none ends before the other begins.
 """
 
 from __future__ import annotations
@@ -60,9 +57,8 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     """Sequences of neighbors that occur at least twice without overlapping themselves.
 
     Left out are sequences that occur as often as one that is longer by one code, on either side,
-    and those that are a shorter one repeated. `code`: dense codes, ``>= 0``, in order. `lane`:
-    sequences do not cross from one lane to another; ascending. `min_length`, `max_length`: ``1 <=
-    min_length <= max_length``.
+    and those that are a shorter one repeated. `code`: dense codes, in order. `lane`: sequences do
+    not cross from one to another; ascending.
     """
     n = len(code)
     number, count = _numbered(code)
@@ -82,9 +78,7 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     if not parts:
         none = np.empty(0, dtype=np.int64)
         return Repeats(none, none, none)
-    return Repeats(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in Repeats._fields)
-    )
+    return Repeats(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tuple[I64, I64, I64]:
@@ -303,18 +297,13 @@ def align(own: Timed, other: Timed, scale_ns: int, slack_ns: int) -> tuple[I64, 
 def _scores(own: Timed, other: Timed, row: I64, column: I64, scale_ns: int, slack_ns: int) -> I64:
     """The evidence that two events are the same, of each cell."""
     met = own.meets[row] & other.meets[column]
-    begin, end, others_begin, others_end = (
-        own.start_ns[row],
-        own.end_ns[row],
-        other.start_ns[column],
-        other.end_ns[column],
-    )
+    begin, end = own.start_ns[row], own.end_ns[row]
+    others_begin, others_end = other.start_ns[column], other.end_ns[column]
     ahead, behind = others_begin - end, begin - others_end
     apart = np.abs(end - others_end)
     # What was sent already is received at once.
     later = np.where(behind > ahead, end - begin, others_end - others_begin)
     one_way = np.where(np.maximum(ahead, behind) > 0, np.minimum(apart, later), 0)
-    met = own.meets[row] & other.meets[column]
     away = _AWAY * np.log1p(np.where(met, apart, one_way) / max(scale_ns, 1))
     score = _SAME - away.astype(np.int64)
     is_other = (own.size[row] != other.size[column]) & np.isin(own.size, other.size)[row]

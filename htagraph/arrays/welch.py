@@ -120,10 +120,8 @@ def ends_apart(before: Sample, after: Sample, *, first: bool = False, last: bool
         within = (n - 1) * np.square(sample.std) - sum(map(np.square, ends)) - m * of_rest**2
         squares += np.maximum(within, 0)
         rest.append(sample.mean + of_rest)
-    differ = [
-        rest[1] - rest[0],
-        *(getattr(after, name) - getattr(before, name) for name in as_much),
-    ]
+    differ = [rest[1] - rest[0]]
+    differ += [getattr(after, name) - getattr(before, name) for name in as_much]
     weights = [m] + [1] * len(as_much)
     mean = np.average(differ, axis=0, weights=weights)
     for weight, one in zip(weights, differ, strict=True):

@@ -1,8 +1,7 @@
 """The class of device work: compute, communication or memory, and the rule that decided.
 
-Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what
-the user adds, then names. Adding a communication library to `htagraph.model.collective_names`, a
-rule here, or passing one to `Trace.compile`, changes every answer at once.
+Rules are tried in order, on unique names, not on rows: a rule here, or one passed to
+`Trace.compile`, changes every answer at once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import numpy as np
 
 from htagraph.arrays.codes import distinct
 from htagraph.compiler.structure import Structure
-from htagraph.model.arrays import I8
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
 from htagraph.model.kinds import EventKind, KernelClass, among
@@ -79,18 +77,12 @@ def _first_matching(rules: tuple[ClassRule, ...]) -> Callable[[str], int]:
 
 
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
-    """Class of each piece of device work and the rule that decided.
-
-    `user_rules`: tried before `BUILT_IN_RULES`.
-    """
+    """Class of each piece of device work and the rule that decided; `user_rules` come first."""
     events = structure.events
     named_rules = (*user_rules, *BUILT_IN_RULES)
-    rules = (
-        _DEVICE_KIND,
-        *(rule.name for rule in user_rules),
-        _METADATA,
-        *(r.name for r in BUILT_IN_RULES),
-    )
+    user_names = (rule.name for rule in user_rules)
+    rules = (_DEVICE_KIND, *user_names, _METADATA, *(rule.name for rule in BUILT_IN_RULES))
+    of_metadata = 1 + len(user_rules)
     kernel_class = np.zeros(len(events), dtype=np.int8)
     rule_of = np.full(len(events), -1, dtype=np.int8)
     kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
@@ -99,26 +91,15 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     for code in distinct(events.name[kernels]).tolist():
         position = position_of(events.symbols.texts[code])
         class_by_name[code] = named_rules[position].kernel_class
-        # Metadata outranks the built-in rules, but not the user's.
+        # Metadata of a collective outranks the built-in rules, but not the user's.
         rule_by_name[code] = 1 + position + (position >= len(user_rules))
     kernel_class[kernels] = class_by_name[events.name[kernels]]
     rule_of[kernels] = rule_by_name[events.name[kernels]]
-    _apply_metadata(structure, kernel_class, rule_of, position=1 + len(user_rules))
+    column = events.columns.get("collective")
+    if column is not None:
+        rows = column.event[events.kind[column.event] == EventKind.KERNEL]
+        rows = rows[rule_of[rows] >= of_metadata]
+        kernel_class[rows], rule_of[rows] = KernelClass.COMMUNICATION, of_metadata
     copies = among(events.kind, (EventKind.MEMCPY, EventKind.MEMSET))
     kernel_class[copies], rule_of[copies] = KernelClass.MEMORY, 0
     return Classification(kernel_class, rule_of, rules)
-
-
-def _apply_metadata(
-    structure: Structure,
-    kernel_class: I8,
-    rule_of: I8,
-    position: int,
-) -> None:
-    """Mark kernels with a collective's name as communication, unless the user's rules decided."""
-    column = structure.events.columns.get("collective")
-    if column is None:
-        return
-    rows = column.event[structure.events.kind[column.event] == EventKind.KERNEL]
-    rows = rows[rule_of[rows] > position - 1]
-    kernel_class[rows], rule_of[rows] = KernelClass.COMMUNICATION, position

@@ -27,7 +27,6 @@ from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Calibration
-from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 
 _LARGEST_SHIFT_NS = 1_000_000
@@ -133,18 +132,11 @@ def _followed(structure: Structure, bounds: _Bounds, known: _Shifts) -> _Shifts:
     return _Shifts(busy.start[changes], shift[changes])
 
 
-def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
-    """Events with everything recorded by the device clock moved."""
-    by_device = among(events.kind, DEVICE_CLOCK_KINDS)
-    return replace(events, ts_ns=events.ts_ns + np.where(by_device, shifts.at(events.ts_ns), 0))
-
-
 def on_host_clock(structure: Structure, learnt: Learnt | None = None) -> Structure:
     """Structure with device times moved to the host clock.
 
-    `structure`: with device times as recorded. `learnt`: the clock is moved as it says, and from
-    there only if these events demand it. Its calibration says by how much they were moved, and by
-    how much waits still overlap.
+    Its calibration says by how much, and by how much waits still overlap. With `learnt`, the clock
+    is moved as it says, and from there only if these events demand it.
 
     Examples
     --------
@@ -168,7 +160,12 @@ def on_host_clock(structure: Structure, learnt: Learnt | None = None) -> Structu
     overlap = _overlap(structure, bounds, known, shifts)
     apart = _overlap(structure, far, known, shifts)
     apart_ns = int(apart.max()) if len(apart) >= _FEWEST_FAR else 0
-    moved = examine(_moved(structure.events, shifts)) if shifts.shift_ns.any() else structure
+    moved = structure
+    if shifts.shift_ns.any():
+        events = structure.events
+        by_device = among(events.kind, DEVICE_CLOCK_KINDS)
+        shift_ns = np.where(by_device, shifts.at(events.ts_ns), 0)
+        moved = examine(replace(events, ts_ns=events.ts_ns + shift_ns))
     calibration = replace(
         learnt.calibration if learnt else moved.calibration,
         clock_shift_ns=int(shifts.shift_ns[0]),

@@ -1,23 +1,15 @@
 """FLOW: one host thread gives work, or a result, to another.
 
-The file's forward-backward flows say which backward operator belongs to which forward operator.
-They also say which thread works for which: ``backward()`` blocks its caller without a record, while
-the autograd thread runs.
-
-::
+The file's forward-backward flows say which thread works for which: ``backward()`` blocks its caller
+without a record, while the autograd thread runs::
 
     thread 1   [forward]                      [optimizer]     caller: a gap, nothing recorded
                .       |-->.               .->|
     thread 2               [bw][bw] [bw][bw]                  autograd: a burst inside the gap
 
-FLOW, recorded: arrows in the file.
-
-Arrows of a trace (``ph`` s, t, f) lead from slice to slice; any program may write them. A tensor
-dependency leads from the operator that wrote a tensor to one on another thread that reads it. Edges
-go from the end of one to the start of the other. Where the first still ran, they leave from its
-last boundary before the arrow; where the second had begun before, they lead to its next one.
-
-::
+Other arrows (``ph`` s, t, f) lead from slice to slice; any program may write them. Edges go from
+the end of one to the start of the other: from the last boundary before the arrow if the first still
+ran, and to the next boundary if the second had begun. Dependencies of tensors are such arrows::
 
     thread 1   [post   ]
                       |-----.
@@ -25,8 +17,6 @@ last boundary before the arrow; where the second had begun before, they lead to 
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +35,10 @@ from htagraph.model.names import (
 )
 from htagraph.model.rules import Rule
 
-_RECORDED_FLOWS_START, _STEP, _NEXT_SLICE = 0, 1, 3
-
-
-class _Arrows(NamedTuple):
-    """Pairs of flow points, as rows of the flow table."""
-
-    tail: I64
-    head: I64
+_START, _STEP, _FINISH, _NEXT_SLICE = 0, 1, 2, 3
+_OVERHANG_FACTOR = 10
+"""The last event of a burst may end after the gap by this part of the burst: it wakes the caller,
+then cleans up (chosen)."""
 
 
 def slices_around(structure: Structure, points: I64) -> I64:
@@ -63,21 +49,21 @@ def slices_around(structure: Structure, points: I64) -> I64:
     return np.where(flows.event[points] >= 0, flows.event[points], around)
 
 
-def _arrows(structure: Structure) -> _Arrows:
-    """Each step or finish with the last start or step of its id before it."""
+def _arrows(structure: Structure) -> tuple[I64, I64]:
+    """Each step or finish, after the last start or step of its id: two rows of the flow table."""
     flows = structure.events.flows
     rows = np.flatnonzero(flows.category != structure.events.symbols.code(FORWARD_BACKWARD))
-    sends_last = np.where(flows.phase[rows] == _RECORDED_FLOWS_START, 0, flows.phase[rows])
+    sends_last = np.where(flows.phase[rows] == _START, 0, flows.phase[rows])
     keys = (sends_last, flows.ts_ns[rows], flows.id[rows], flows.category[rows])
     rows = rows[np.lexsort(keys)]
     starts = group_starts(flows.category[rows], flows.id[rows])
     position = np.arange(len(rows))
     group = np.maximum.accumulate(np.where(starts, position, 0))
-    sends = among(flows.phase[rows], (_RECORDED_FLOWS_START, _STEP))
+    sends = among(flows.phase[rows], (_START, _STEP))
     sent = np.maximum.accumulate(np.where(sends, position, -1))
     source = np.where(starts, -1, np.roll(sent, 1))
-    heads = np.flatnonzero((flows.phase[rows] != _RECORDED_FLOWS_START) & (source >= group))
-    return _Arrows(rows[source[heads]], rows[heads])
+    heads = np.flatnonzero((flows.phase[rows] != _START) & (source >= group))
+    return rows[source[heads]], rows[heads]
 
 
 def _slices(structure: Structure, points: I64) -> I64:
@@ -95,14 +81,14 @@ def _slices(structure: Structure, points: I64) -> I64:
     return np.where(leads_on, gather(order, after), slices_around(structure, points))
 
 
-def _nodes(structure: Structure, arrows: _Arrows, tail: I64, head: I64) -> tuple[I64, I64]:
-    """The nodes that arrows between two slices join."""
+def _nodes(structure: Structure, arrows: tuple[I64, I64], tail: I64, head: I64) -> tuple[I64, I64]:
+    """The nodes that arrows, by their two flow points, join between two slices."""
     events, flows, times = structure.events, structure.events.flows, structure.events.node_ts_ns
     between, start_ns = structure.boundaries, events.ts_ns[head]
-    is_named = flows.event[arrows.tail] >= 0
-    sent_ns = np.where(is_named, events.ts_ns[tail], flows.ts_ns[arrows.tail])
-    is_running = (start_ns < sent_ns) & (flows.event[arrows.head] < 0)
-    come_ns = np.where(is_running, flows.ts_ns[arrows.head], start_ns)
+    is_named = flows.event[arrows[0]] >= 0
+    sent_ns = np.where(is_named, events.ts_ns[tail], flows.ts_ns[arrows[0]])
+    is_running = (start_ns < sent_ns) & (flows.event[arrows[1]] < 0)
+    come_ns = np.where(is_running, flows.ts_ns[arrows[1]], start_ns)
     sent = gather(between.node, between.last(events.lane[tail], sent_ns))
     source = np.where(is_named, start_node(tail), sent)
     source = np.where(events.end_ns[tail] <= come_ns, end_node(tail), source)
@@ -116,24 +102,17 @@ def recorded_flow_edges(structure: Structure) -> EdgeTable:
     flows = structure.events.flows
     if not len(structure.host):
         return EdgeTable()
-    arrows = _arrows(structure)
-    if not len(arrows.tail):
+    sent, come = _arrows(structure)
+    if not len(sent):
         return EdgeTable()
-    tail, head = _slices(structure, arrows.tail), _slices(structure, arrows.head)
+    tail, head = _slices(structure, sent), _slices(structure, come)
     is_host = structure.events.is_host
     found = np.flatnonzero((tail >= 0) & (head >= 0) & (tail != head))
     found = found[is_host[tail[found]] & is_host[head[found]]]
-    arrows = _Arrows(arrows.tail[found], arrows.head[found])
-    source, target = _nodes(structure, arrows, tail[found], head[found])
-    of_tensors = flows.category[arrows.head] == structure.events.symbols.code(TENSOR_DEPENDENCY)
+    source, target = _nodes(structure, (sent[found], come[found]), tail[found], head[found])
+    of_tensors = flows.category[come[found]] == structure.events.symbols.code(TENSOR_DEPENDENCY)
     rule = np.where(of_tensors, Rule.TENSOR_DEPENDENCY, Rule.RECORDED_FLOW).astype(np.int8)
     return EdgeTable.of(rule, source, target, event=head[found])
-
-
-_START, _FINISH = 0, 2
-_OVERHANG_FACTOR = 10
-"""The last event of a burst may end after the gap by this part of the burst: it wakes the caller,
-then cleans up (chosen)."""
 
 
 @once
@@ -207,14 +186,6 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
     return waits
 
 
-def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
-    """Boundary nodes between which a lane records no operator and no call."""
-    part = structure.boundaries.of_lane(lane)
-    node = structure.boundaries.node[part].astype(np.int64)
-    rows = np.flatnonzero(structure.is_idle[part][:-1])
-    return node[rows], node[rows + 1]
-
-
 def _bursts(
     structure: Structure, worker: int, gap_start: I64, gap_end: I64
 ) -> tuple[I64, I64, Bools]:
@@ -250,13 +221,6 @@ def _bursts(
     return gaps, top[np.minimum(first, len(top) - 1)[gaps]], goes_on[gaps]
 
 
-def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
-    """Last node of a lane at or before each time, -1 for none."""
-    between = structure.boundaries
-    last = between.last(np.full(len(until_ns), lane), until_ns)
-    return gather(between.node, last).astype(np.int64)
-
-
 def handoff_edges(structure: Structure) -> EdgeTable:
     """Edges from a caller to the autograd thread that works for it, and back.
 
@@ -266,12 +230,17 @@ def handoff_edges(structure: Structure) -> EdgeTable:
     """
     if not len(structure.host):
         return EdgeTable()
-    parts = [EdgeTable()]
+    parts, between = [EdgeTable()], structure.boundaries
     for worker, caller in worker_lanes(structure).items():
-        gap_start, gap_end = _gaps(structure, caller)
+        # The caller's gaps: it records no operator and no call.
+        part = between.of_lane(caller)
+        nodes = between.node[part].astype(np.int64)
+        rows = np.flatnonzero(structure.is_idle[part][:-1])
+        gap_start, gap_end = nodes[rows], nodes[rows + 1]
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
-        last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
+        until_ns = structure.events.node_ts_ns[gap_end[gaps]]
+        last = gather(between.node, between.last(np.full(len(gaps), worker), until_ns))
         parts.append(EdgeTable.of(Rule.HANDOFF, begun, start_node(start), event=start))
-        parts.append(EdgeTable.of(Rule.HANDOFF, last, gap_end[gaps]))
+        parts.append(EdgeTable.of(Rule.HANDOFF, last.astype(np.int64), gap_end[gaps]))
     return EdgeTable.concat(parts)

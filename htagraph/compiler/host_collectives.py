@@ -1,11 +1,9 @@
 """FLOW: a worker thread of the host runs a collective for its caller (gloo).
 
-The caller queues the collective and continues; the range ``gloo:…`` on a worker lasts from where
-this rank takes part to where the collective has ended. Which call it belongs to, and who waits for
-it, is not recorded. Workers take from the queue in order, so the n-th call of an operation is
-the n-th range. The caller waits where it records nothing until a range has ended.
-
-::
+The caller queues the collective and continues; the range ``gloo:…`` on a worker lasts until the
+collective has ended. Which call it belongs to, and who waits for it, is not recorded. Workers take
+from the queue in order, so the n-th call of an operation is the n-th range. The caller waits where
+it records nothing until a range has ended::
 
     thread 1   [c10d::allreduce_]                     [optimizer]     caller: a gap, or a wait
                |-->.                               .->|
@@ -20,7 +18,7 @@ import numpy as np
 
 from htagraph.arrays.codes import distinct, gather, is_in
 from htagraph.compiler.structure import Structure, end_node, examine, once, start_node
-from htagraph.model.arrays import I64, Bools, Texts
+from htagraph.model.arrays import I64, Texts
 from htagraph.model.collective_names import (
     HOST_CALLER,
     HOST_COLLECTIVE,
@@ -44,23 +42,18 @@ _HELD_PART = 2
 """A caller that continues before its range ends waited for at least this part of it (chosen)."""
 
 
-def _above(structure: Structure, rows: I64) -> Bools:
-    """Whether each event encloses one of some events."""
-    out = np.zeros(len(structure.events), dtype=bool)
-    around = structure.parent[rows]
-    while len(current := distinct(around[around >= 0])):
-        current = current[~out[current]]
-        out[current] = True
-        around = structure.parent[current]
-    return out
-
-
 def _callers(structure: Structure) -> I64:
-    """Operators that give a collective to a backend of the host."""
+    """Operators that give a collective to a backend of the host: they enclose no launch of it."""
     events = structure.events
     elsewhere = structure.is_launch | events.named(events.symbols.searched(NCCL_ANNOTATION))
+    above = np.zeros(len(events), dtype=bool)
+    around = structure.parent[elsewhere]
+    while len(current := distinct(around[around >= 0])):
+        current = current[~above[current]]
+        above[current] = True
+        around = structure.parent[current]
     called = events.named(events.symbols.searched(HOST_CALLER)) & (events.kind == EventKind.OP)
-    return np.flatnonzero(called & ~_above(structure, np.flatnonzero(elsewhere)))
+    return np.flatnonzero(called & ~above)
 
 
 def _operations(structure: Structure, rows: I64) -> Texts:
@@ -86,18 +79,13 @@ def _in_order(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     return calls[:n_pairs], ranges[skipped : skipped + n_pairs]
 
 
-def _ranges(structure: Structure) -> I64:
-    """Host ranges of collectives."""
-    events = structure.events
-    return structure.host[events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]]
-
-
 @once
 def _pairs(structure: Structure) -> tuple[I64, I64]:
     """Calls, and the range of a worker that each one has."""
     events = structure.events
     none = np.empty(0, dtype=np.int64)
-    ranges = _ranges(structure)
+    named = events.named(events.symbols.searched(HOST_COLLECTIVE))
+    ranges = structure.host[named[structure.host]]
     calls = _callers(structure) if len(ranges) else none
     ranges = ranges[~is_in(events.lane[ranges], events.lane[calls])]
     of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
@@ -111,14 +99,6 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     )
 
 
-def _next_but_views(structure: Structure, at: I64) -> I64:
-    """Event that begins or ends next after some boundaries, views of tensors aside."""
-    events, between = structure.events, structure.boundaries
-    views = gather(events.named(events.symbols.searched(HOST_VIEW)), between.node >> 1)
-    others = np.flatnonzero(~(views & between.is_followed))
-    return between.node[others[np.searchsorted(others, at + 1)]] >> 1
-
-
 def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
     """Position of the boundary after which the caller of each range waits for its end, -1 for none.
 
@@ -130,10 +110,14 @@ def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
     at = between.last(events.lane[calls], ended - 1)
     at = np.where(gather(between.is_followed, at, default=False), at, -1)
     uses = events.named(events.symbols.searched(HOST_WAIT))
+    # What begins or ends next, views of tensors aside.
+    views = gather(events.named(events.symbols.searched(HOST_VIEW)), between.node >> 1)
+    others = np.flatnonzero(~(views & between.is_followed))
+    following = between.node[others[np.searchsorted(others, at + 1)]] >> 1
     soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
     waits = between.node[at] == end_node(calls)
     waits |= gather(uses, between.inside[at], default=False)
-    waits |= structure.is_idle[at] & (soon | uses[_next_but_views(structure, at)])
+    waits |= structure.is_idle[at] & (soon | uses[following])
     return np.where(waits, at, -1)
 
 

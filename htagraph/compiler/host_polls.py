@@ -3,9 +3,7 @@
 A kernel writes a counter to memory of the host, which spins on it (DeepEP's ``notify_dispatch``);
 an operator reads a value off the device, and its synchronization was not recorded; the host queries
 an event again and again. ``cudaEventElapsedTime`` needs completed events, so its caller waited for
-them, though some profilers leave ``cudaEventSynchronize`` out.
-
-::
+them, though some profilers leave ``cudaEventSynchronize`` out::
 
     thread 1   [launch]                         [aten::empty]
     stream 7        [notify_dispatch              ]
@@ -15,11 +13,8 @@ A gap that ends with a kernel may be chance. It is a wait only if the kernel was
 any thread, and one of these is known to wait there. Of several kernels, the one with the nearest
 end is waited for.
 
-HIDDEN_SYNC: PyTorch's caching allocator waits for the device before it gives memory back.
-
-An allocation fails. The allocator then frees all memory that it keeps, and tries again. Memory that
-another stream used is free once its work there has ended, so the allocator waits for that first.
-Old profilers recorded no call for this wait::
+PyTorch's caching allocator waits, too, before it gives memory back: what another stream used is
+free once its work there has ended. Old profilers recorded no call for this wait::
 
     thread 1   [cudaMalloc]                         [cudaFree][cudaFree][cudaMalloc]
     stream 20       [ncclDevKernel_SendRecv     ]
@@ -37,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.arrays.codes import gather, is_in
+from htagraph.arrays.codes import gather, is_in, take
 from htagraph.arrays.matching import group_starts, last_before
 from htagraph.compiler.late_starts import ended_before
 from htagraph.compiler.stretches import Stretches, explained_ends, long_stretches, usual_wait_ns
@@ -58,8 +53,8 @@ _POLLED_KERNEL = re.compile(r"(?<!cached_)notify_dispatch")
 """Kernels that write what their host spins on."""
 
 _PART_OF_WAIT = 8
-"""A host that spins continues so near to the end of the kernel, before or after: within as small a
-part of its wait (chosen). The counter is written in the kernel, not at its end (27 to 67 us before
+"""What waits continues so near to the end of the work, before or after: within as small a part of
+its wait (chosen). What a host spins on is written in the kernel, not at its end (27 to 67 us before
 it, where waits of 20 to 28 ms on H800 ended)."""
 
 _FEWEST_QUERIES = 20
@@ -70,15 +65,9 @@ _FEWEST_QUERIES = 20
 class _Beside(NamedTuple):
     """Stretches, each with work of the device that may have ended it; all of shape (n,)."""
 
-    stretch: I64
-    """Row of the stretch."""
+    stretch: I64  # Row of the stretch
     work: I64
-    distance_ns: I64
-    """From the end of the work to the end of the stretch; negative if the work ran on."""
-
-    def take(self, rows: I64 | Bools) -> _Beside:
-        """Some of them, by positions or a mask."""
-        return _Beside(*(column[rows] for column in self))
+    distance_ns: I64  # From end to end; negative if the work ran on
 
 
 def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
@@ -87,7 +76,7 @@ def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
     in_call = gather(events.kind, steps.inside, EventKind.OP) == EventKind.RUNTIME
     queries = events.named(events.symbols.searched(POLLS))
     between = queries[steps.since >> 1] & queries[steps.until >> 1]
-    return steps.take(~in_call & ~between & ~is_in(steps.until, explained_ends(known)))
+    return take(steps, ~in_call & ~between & ~is_in(steps.until, explained_ends(known)))
 
 
 def _query_loops(structure: Structure) -> tuple[Stretches, I64]:
@@ -111,7 +100,7 @@ def _query_loops(structure: Structure) -> tuple[Stretches, I64]:
     since_ns, until_ns = between.ts_ns[ends - 2], between.ts_ns[ends]
     ok = structure.is_idle[ends - 1]
     ok &= until_ns - between.ts_ns[begins] > usual_wait_ns(structure)
-    return found.take(ok), since_ns[ok]
+    return take(found, ok), since_ns[ok]
 
 
 def _beside(structure: Structure, stretches: Stretches) -> _Beside:
@@ -125,8 +114,7 @@ def _beside(structure: Structure, stretches: Stretches) -> _Beside:
     since_ns, until_ns = times[stretches.since], times[stretches.until]
     launches = is_in(events.lane[stretches.until >> 1], events.lane[structure.is_launch])
     bounds = np.append(np.flatnonzero(structure.queue_starts), len(queue))
-    none = np.empty(0, dtype=np.int64)
-    parts = [(none, none)]
+    parts = [(np.empty(0, dtype=np.int64),) * 2]
     for begin, end in pairwise(bounds.tolist()):
         last = np.searchsorted(events.ts_ns[queue[begin:end]], until_ns) - 1
         for position in (last, last - 1):
@@ -184,20 +172,12 @@ def _waits(structure: Structure, known: EdgeTable, quiet: Stretches, beside: _Be
     return waits
 
 
-def _answered(structure: Structure, loops: Stretches, since_ns: I64) -> _Beside:
-    """Loops of queries, with the work that ended between the last two."""
-    found = _beside(structure, loops)
-    ended_ns = structure.events.end_ns[found.work]
-    until_ns = structure.events.end_ns[loops.until >> 1][found.stretch]
-    return found.take((ended_ns >= since_ns[found.stretch]) & (ended_ns <= until_ns))
-
-
 def _edges(structure: Structure, stretches: Stretches, found: _Beside) -> EdgeTable:
     """One edge into the end of each stretch, from the nearest work."""
     events = structure.events
     keys = (events.dur_ns[found.work], np.abs(found.distance_ns), found.stretch)
-    found = found.take(np.lexsort(keys))
-    found = found.take(group_starts(found.stretch))
+    found = take(found, np.lexsort(keys))
+    found = take(found, group_starts(found.stretch))
     until, work = stretches.until[found.stretch], found.work
     runs_on = found.distance_ns < 0
     return EdgeTable.of(
@@ -213,23 +193,24 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from device work to the end of a stretch in which its thread waited for it.
 
     From its end, or from its start if it ran on: the lag is how long it ran until then. Stretches
-    are gaps and own time of operators, and loops of queries. `known`: what ends with a SYNC or
-    HIDDEN_SYNC edge, or of a wait for another thread, is explained.
+    are gaps, own time of operators, and loops of queries; those that `known` edges explain are not.
     """
     if not len(structure.host) or not len(structure.queue):
         return Inferred()
     quiet = _quiet(structure, known)
     beside = _beside(structure, quiet)
+    waits = take(beside, _waits(structure, known, quiet, beside))
     loops, since_ns = _query_loops(structure)
+    polled = _beside(structure, loops)
+    # What a loop waited for ended between its last two queries.
+    ended_ns = structure.events.end_ns[polled.work]
+    answered = ended_ns >= since_ns[polled.stretch]
+    answered &= ended_ns <= structure.events.end_ns[loops.until >> 1][polled.stretch]
     found = [
-        _edges(structure, quiet, beside.take(_waits(structure, known, quiet, beside))),
-        _edges(structure, loops, _answered(structure, loops, since_ns)),
+        _edges(structure, quiet, waits),
+        _edges(structure, loops, take(polled, answered)),
     ]
     return Inferred(EdgeTable.concat(found))
-
-
-_ALLOCATOR_WAITS_PART_OF_WAIT = 8
-"""And within this part of its wait (chosen)."""
 
 
 def _retries(structure: Structure) -> Stretches:
@@ -251,7 +232,7 @@ def _retries(structure: Structure) -> Stretches:
     for call in (freed, again[failed]):
         fits &= (parent[call] == parent[failed]) & (events.lane[call] == events.lane[failed])
     times = events.node_ts_ns
-    return steps.take(fits & (times[steps.until] - times[steps.since] > ALLOCATOR_WALK_NS))
+    return take(steps, fits & (times[steps.until] - times[steps.since] > ALLOCATOR_WALK_NS))
 
 
 def _ended_last(structure: Structure, steps: Stretches) -> I64:
@@ -266,7 +247,7 @@ def _ended_last(structure: Structure, steps: Stretches) -> I64:
         found[ended] = work[ended]
         n_streams += ended
     left_ns = until_ns - gather(events.end_ns, found)
-    waited = (n_streams == 1) & (_ALLOCATOR_WAITS_PART_OF_WAIT * left_ns <= until_ns - since_ns)
+    waited = (n_streams == 1) & (_PART_OF_WAIT * left_ns <= until_ns - since_ns)
     waited &= structure.launched_ns(found) <= since_ns
     return np.where(waited, found, -1)
 

@@ -1,20 +1,13 @@
 """Late starts: device work that begins later than all edges so far explain.
 
-Passes of inference look for what it waited for. What they find makes it late no more, so each sees
-only what those before it left.
-
-Late ends: device work that is recorded as running when what waited for it has begun.
-
-Profilers take the time of an end a little late, by up to about two microseconds, or round it. A
-dependency is then hidden: by the clock, its head starts first. Every rule that needs work to have
-ended allows for a part of the launch latency. The edge hangs on the start of the source, and what
-ran until then is its lag::
+Passes of inference look for what it waited for; each sees only what those before it left. Ends are
+recorded late, too, by up to about two microseconds. By the clock, what waited then starts first, so
+every rule that needs work to have ended allows for a part of the launch latency. The edge hangs on
+the start of the source, and what ran until then is its lag::
 
     stream 7    [A         ]
                 |==========>|          the recorded end of A lies behind the start of B
     stream 20              [B      ]
-
-Places: where in a program a piece of device work is, the same in every step.
 """
 
 from __future__ import annotations
@@ -24,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.compiler.structure import Structure, end_node, start_node
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
@@ -41,16 +34,11 @@ class LateStarts(NamedTuple):
     ready_ns: I64  # Latest arrival of the edges into its start
     wait_ns: I64  # From then to its start; more than is usual for the edge that arrives last
 
-    def take(self, rows: I64 | Bools) -> LateStarts:
-        """Some of them, by positions or a mask."""
-        return LateStarts(self.event[rows], self.ready_ns[rows], self.wait_ns[rows])
-
 
 def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
-    """Device work that began later than usual after the last of the edges into its start.
+    """Device work that began later than usual after the last of the `known` edges into its start.
 
-    Found once for the same edges: most passes find none. `known`: all edges into starts of device
-    work so far; those that run backward count for nothing.
+    Found once for the same edges: most passes find none. Edges that run backward count for nothing.
     """
     made: dict[str, LateStarts] = vars(known)
     if "late_starts" not in made:

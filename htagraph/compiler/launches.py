@@ -1,13 +1,7 @@
-"""LAUNCH: device work starts after the call that enqueued it.
+"""What devices do by themselves: LAUNCH, SPAN, STREAM and QUEUE edges.
 
-SPAN: a device event ends after it has run.
-
-STREAM: work of one stream runs in order.
-
-QUEUE: a launch waits for room in the launch queue.
-
-A device holds about 1,022 launches that have not started. One more blocks its call until some work
-starts.
+Device work starts after the call that enqueued it, ends after it has run, and runs in order on its
+stream; a launch waits for room in the launch queue, which holds about 1,022 that have not started.
 """
 
 from __future__ import annotations
@@ -46,22 +40,10 @@ def launch_edges(structure: Structure) -> EdgeTable:
 
 
 def span_edges(structure: Structure) -> EdgeTable:
-    """Edges from start to end of each device event; their lag is the duration.
-
-    ::
-
-        stream 7   [kernel]
-                   s ====> e
-    """
-    device = structure.queue
-    lag = structure.events.dur_ns[device]
-    return EdgeTable.of(
-        Rule.DURATION,
-        start_node(device),
-        end_node(device),
-        lag_ns=lag,
-        event=device,
-    )
+    """Edges from start to end of each device event; their lag is the duration."""
+    device, dur_ns = structure.queue, structure.events.dur_ns
+    tail, head = start_node(device), end_node(device)
+    return EdgeTable.of(Rule.DURATION, tail, head, lag_ns=dur_ns[device], event=device)
 
 
 def stream_edges(structure: Structure) -> EdgeTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
 from htagraph.compiler.waiting_for_sms import waiting_for_sms
 from htagraph.compiler.worker_calls import worker_call_edges
-from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.events import EventTable
@@ -47,9 +46,7 @@ PASSES = (
 )
 """Passes from structure to edges; `thread_edges` is last, as it needs to know who waits."""
 
-Args = ParamSpec("Args")
-Result = TypeVar("Result")
-
+Step = TypeVar("Step", bound=Callable[..., object])
 Inference = Callable[[Structure, EdgeTable], Inferred]
 
 OF_DEVICES: tuple[Inference, ...] = (
@@ -59,16 +56,8 @@ OF_DEVICES: tuple[Inference, ...] = (
     first_device_work,
 )
 """Passes that look for the cause of late device work by all edges into its start so far."""
-
-OF_HOSTS: tuple[Inference, ...] = (
-    worker_call_edges,
-    host_poll_edges,
-)
+OF_HOSTS: tuple[Inference, ...] = (worker_call_edges, host_poll_edges)
 """Passes that look for what threads wait for, by all edges so far."""
-
-
-def _reject(edges: EdgeTable, skew_ns: I64, rows: Bools) -> RejectedEdges:
-    return RejectedEdges(edges.take(rows), skew_ns[rows])
 
 
 def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, RejectedEdges]:
@@ -77,18 +66,10 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     skew = times[edges.tail] - times[edges.head]
     if not len(skew) or skew.max() <= 0:
         return edges, RejectedEdges(EdgeTable(), skew[:0])
-    return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
+    return edges.take(skew <= 0), RejectedEdges(edges.take(skew > 0), skew[skew > 0])
 
 
-def _span(events: EventTable, is_work: Bools) -> Window:
-    """Window from the first start to the last end of work; empty at 0 without any."""
-    rows = np.flatnonzero(is_work)
-    if not len(rows):
-        return Window(0, 0, "trace")
-    return Window(int(events.ts_ns[rows].min()), int(events.end_ns[rows].max()), "trace")
-
-
-def _reported(step: Callable[Args, Result]) -> Callable[Args, Result]:
+def _reported(step: Step) -> Step:
     """A step of the compilation; its name is reported as progress."""
     report_progress(step.__name__.replace("_", " "))
     return step
@@ -138,11 +119,10 @@ def compile_events(
     infer: bool = True,
     learnt: Learnt | None = None,
 ) -> Dag:
-    """Graph of a trace.
+    """Graph of a trace, in ``O(n log n)``; the sorts dominate.
 
-    ``O(n log n)`` in events and edges; the sorts dominate. `class_rules`: rules that say what a
-    kernel is, tried before the built-in ones. `infer`: whether to add the edges that rest on order
-    and times of events, not on a record. `learnt`: by `learnt_from`, if these events are a part of
+    `class_rules` say what a kernel is, before the built-in ones. `infer`: whether to add the edges
+    that rest on order and times of events, not on a record. `learnt`: if these events are a part of
     a trace.
     """
     events = replace(events)  # what is derived from them ends with the structure, if clocks differ
@@ -164,14 +144,13 @@ def compile_events(
     is_node = np.repeat(events.is_host | events.is_device, 2)
     order, cyclic = _reported(topological_order)(edges.tail, edges.head, times, is_node)
     if cyclic.any():
-        knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
-        backward = RejectedEdges(
-            EdgeTable.concat([backward.edges, knots.edges]),
-            np.concatenate([backward.skew_ns, knots.skew_ns]),
-        )
-        edges = edges.take(~cyclic)
+        skew_ns = np.concatenate([backward.skew_ns, np.zeros(cyclic.sum(), dtype=np.int64)])
+        knots = EdgeTable.concat([backward.edges, edges.take(cyclic)])
+        backward, edges = RejectedEdges(knots, skew_ns), edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, is_node)
     binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
+    work = np.flatnonzero(is_work)
+    bounds = (events.ts_ns[work].min(), events.end_ns[work].max()) if len(work) else (0, 0)
     return Dag(
         events=events,
         edges=edges,
@@ -183,7 +162,7 @@ def compile_events(
         calibration=calibration,
         rejected=backward,
         is_work=is_work,
-        span=_span(events, is_work),
+        span=Window(int(bounds[0]), int(bounds[1]), "trace"),
         notes={
             "n_ambiguous_correlations": n_ambiguous,
             "is_inferred": int(infer),

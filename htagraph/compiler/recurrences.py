@@ -4,8 +4,6 @@ One wait that ends soon after something else may be chance. It is a dependency i
 at that place end soon after something of one sort, and chance would hardly have it so. The chance
 level is counted: the share of random instants of a wait that lie as near behind a thing of that
 sort. That so many waits match is a binomial tail, times the number of pairs of places tried.
-
-How likely it is that so many of so many match by chance.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.arrays.codes import as_narrow, is_in, n_alike
+from htagraph.arrays.codes import as_narrow, is_in, n_alike, take
 from htagraph.arrays.matching import group_starts, last_before
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.edges import Support
@@ -65,29 +63,18 @@ _FALSE_PAIRS = 1e-4
 class Waits(NamedTuple):
     """Waits, each with the number of its place; all of shape (n,), dtype=int64."""
 
-    until: I64
-    """What ends the wait: a node, or a position of one."""
+    until: I64  # What ends the wait: a node, or a position of one
     since_ns: I64
     until_ns: I64
     place: I64
-
-    def take(self, rows: I64 | Bools) -> Waits:
-        """Some of them, by positions or a mask."""
-        return Waits(*(column[rows] for column in self))
 
 
 class Candidates(NamedTuple):
     """What may have ended waits, nodes or positions of nodes; all of shape (n,), dtype=int64."""
 
-    wait: I64
-    """Row of the wait."""
+    wait: I64  # Row of the wait
     source: I64
-    distance_ns: I64
-    """From the source to the end of the wait; negative if the source's time was taken late."""
-
-    def take(self, rows: I64 | Bools) -> Candidates:
-        """Some of them, by positions or a mask."""
-        return Candidates(*(column[rows] for column in self))
+    distance_ns: I64  # To the end of the wait; negative if the source's time was taken late
 
 
 class Sources(NamedTuple):
@@ -95,37 +82,28 @@ class Sources(NamedTuple):
 
     ts_ns: I64
     place: I64
-    reach_ns: I64
-    """How long after it a wait that ends may be matched with it."""
-
-    @classmethod
-    def of(cls, ts_ns: I64, place: I64) -> Sources:
-        """Sources that reach any distance."""
-        return cls(ts_ns, place, np.full(len(ts_ns), np.iinfo(np.int64).max))
+    reach_ns: I64  # How long after it a wait that ends may be matched with it
 
     def only(self, places: I64) -> Sources:
         """Those at some places, by place and time."""
         rows = np.flatnonzero(is_in(self.place, places))
         rows = rows[np.lexsort((self.ts_ns[rows], self.place[rows]))]
-        return Sources(self.ts_ns[rows], self.place[rows], self.reach_ns[rows])
+        return take(self, rows)
 
 
 class _Pairs(NamedTuple):
     """Candidates by pair of places: a place of waits, and one of sources."""
 
     found: Candidates
-    source: I64
-    """Place of the source of each candidate."""
-    number: I64
-    """Number of the pair of each candidate; ascending."""
-    n_all: I64
-    """Waits at the place of each pair, matched or not."""
+    source: I64  # Place of the source of each candidate
+    number: I64  # Number of the pair of each candidate; ascending
+    n_all: I64  # Waits at the place of each pair, matched or not
 
     def only(self, chosen: Bools) -> _Pairs:
         """Some pairs."""
         rows = chosen[self.number]
         number = (np.cumsum(chosen) - 1)[self.number[rows]]
-        return _Pairs(self.found.take(rows), self.source[rows], number, self.n_all[chosen])
+        return _Pairs(take(self.found, rows), self.source[rows], number, self.n_all[chosen])
 
     @property
     def n_matched(self) -> I64:
@@ -162,7 +140,7 @@ def _pairs(waits: Waits, found: Candidates, source: I64, fewest: int) -> _Pairs:
     ]
     starts = group_starts(pair[order])
     number = np.cumsum(starts) - 1
-    pairs = _Pairs(found.take(order), source[order], number, n_waits[at[order][starts]])
+    pairs = _Pairs(take(found, order), source[order], number, n_waits[at[order][starts]])
     n_matched = pairs.n_matched
     return pairs.only((n_matched >= fewest) & (n_matched >= _NEARLY_ALL * pairs.n_all))
 
@@ -286,7 +264,7 @@ def recurring(
                 _key(source, target),
             )
         )
-    return pairs.found.take(rows), tuple(support)
+    return take(pairs.found, rows), tuple(support)
 
 
 def _key(source: str, target: str) -> str:
@@ -306,6 +284,6 @@ def learnt_pairs(
     _, first, number = np.unique(pair, return_index=True, return_inverse=True)
     nodes = zip(found.source[first].tolist(), waits.until[found.wait[first]].tolist(), strict=True)
     recurs = np.array([_key(label(a), label(b)) in keys for a, b in nodes], dtype=bool)
-    found = found.take(recurs[number])
+    found = take(found, recurs[number])
     rows = np.lexsort((np.abs(found.distance_ns), found.wait))
-    return found.take(rows[group_starts(found.wait[rows])])
+    return take(found, rows[group_starts(found.wait[rows])])

@@ -1,37 +1,26 @@
-"""SYNC, inferred from time alone: work starts right after work of another stream ended.
+"""Inferred from time alone: device work starts right after other work, or after unseen work.
 
-::
+SYNC: it starts right after work of another stream ended::
 
     stream 7    [A    ][B    ]
     stream 20                 '->[C    ]     ready since its launch, after that of B
 
 If B is all that the other stream had been given before C was launched, once is enough: waiting for
 an event recorded there has just that effect. C must start within the usual gap after that end, and
-within a small part of its wait: that is the chance level.
+within a small part of its wait: that is the chance level. In a replayed graph the launch is long
+past, so what was given before it is no evidence. But the dependency recurs: whenever C is late, it
+starts right after B (see `htagraph.compiler.recurrences`).
 
-In a replayed graph the launch is long past, so what was given before it is no evidence. But the
-dependency recurs: whenever C is late, it starts right after B
-(see `htagraph.compiler.recurrences`).
-
-SOURCE, inferred: the device still runs work from before the profile.
-
-::
-
-    thread 1   |[launch]                    |[launch] …
-    stream 2   |    [copy]                  |
-    stream 7   |      (nothing recorded)    [first kernel]
-
-The first work recorded on a device starts long after its own launch, and nothing that was recorded
-there explains why. It waits for work that the capture did not see. A few tiny copies on another
-stream do not change that; a wait for the device that returned in between does: the device was idle
-then. Work that was launched late is left out: the host accounts for most of the time before it.
+SOURCE: the first work recorded on a device starts long after its own launch, and nothing recorded
+there explains why. It waits for work from before the profile. A few tiny copies on another stream
+do not change that; a wait for the device that returned in between does: the device was idle then.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, take
 from htagraph.arrays.intervals import union
 from htagraph.compiler.late_starts import (
     LateStarts,
@@ -56,17 +45,6 @@ _PART_OF_WAIT = 8
 """The end must lie in as small a part of the wait: at any other instant it would say nothing."""
 
 
-def _covering(structure: Structure, other: I64, late: I64, ready_ns: I64) -> I64:
-    """The work that ended last before each late work, if it ran for half of the wait, else -1.
-
-    For late work whose launch is not known, so that what the stream had been given then is not
-    known either.
-    """
-    events = structure.events
-    alone_ns = np.maximum(events.ts_ns[other] - ready_ns, 0)
-    return np.where(alone_ns <= (events.ts_ns[late] - ready_ns) // 2, other, -1)
-
-
 def _inside_replay(structure: Structure, late: I64) -> Bools:
     """Whether other work of the same replayed graph began before each late work.
 
@@ -85,7 +63,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges to late work from what ended right before, on the stream where that ended last."""
     events, usual = structure.events, structure.calibration.launch_usual_ns
     late = late_starts(structure, known)
-    late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
+    late = take(late, (late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
     launched_ns = structure.launched_ns(late.event)
     found = np.full(len(late.event), -1, dtype=np.int64)
@@ -96,10 +74,13 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
         rows = np.flatnonzero(start_ns - end_ns <= most)
         work = late.event[rows]
         other = structure.covered_on(queue, launched_ns[rows])
+        # Where the launch is not known, what the stream had been given then is not known either:
+        # what ended last counts if it ran for half of the wait.
         unknown = np.flatnonzero(structure.launch[work] < 0)
-        other[unknown] = _covering(
-            structure, last[rows[unknown]], work[unknown], late.ready_ns[rows[unknown]]
-        )
+        ready_ns, ended = late.ready_ns[rows[unknown]], last[rows[unknown]]
+        alone_ns = np.maximum(events.ts_ns[ended] - ready_ns, 0)
+        runs_long = alone_ns <= (events.ts_ns[work[unknown]] - ready_ns) // 2
+        other[unknown] = np.where(runs_long, ended, -1)
         end_ns = events.end_ns[other]
         gap = start_ns[rows] - end_ns
         fits = (other >= 0) & (gap >= -usual_overlap(structure)) & (gap <= most[rows])
@@ -146,7 +127,8 @@ def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
         return work_label(structure, node >> 1)
 
     if structure.learnt is None:
-        sources = Sources.of(events.end_ns[device], place[device])
+        reach_ns = np.full(len(device), np.iinfo(np.int64).max)
+        sources = Sources(events.end_ns[device], place[device], reach_ns)
         found, support = recurring(rule, waits, found, (sources.only, source), label)
     else:
         found = learnt_pairs(waits, found, source, label, structure.learnt.keys)
@@ -166,11 +148,8 @@ def _busy_before_ns(structure: Structure, event: int) -> int:
     rows = device[
         (events.device[device] == events.device[event]) & (events.ts_ns[device] < start_ns)
     ]
-    busy = union(
-        np.zeros(len(rows), dtype=np.int64),
-        events.ts_ns[rows],
-        np.minimum(events.end_ns[rows], start_ns),
-    )
+    end_ns = np.minimum(events.end_ns[rows], start_ns)
+    busy = union(np.zeros(len(rows), dtype=np.int64), events.ts_ns[rows], end_ns)
     return int((busy.end - busy.start).sum())
 
 
@@ -184,17 +163,10 @@ def _late_launches(structure: Structure, known: EdgeTable) -> LateStarts:
     launch = structure.launch[late.event]
     # A call may stage what it copies; its work can begin later than launches do.
     returned = gather(events.end_ns, launch, np.iinfo(np.int64).max) <= events.ts_ns[late.event]
-    late, launch = late.take(returned), launch[returned]
+    late, launch = take(late, returned), launch[returned]
     since = np.maximum(late.ready_ns, gather(events.end_ns, launch, np.iinfo(np.int64).min))
     _, first = np.unique(events.device[late.event], return_index=True)
-    return LateStarts(late.event, since, events.ts_ns[late.event] - since).take(first)
-
-
-def _drained(structure: Structure, until_ns: int) -> bool:
-    """Whether a wait for a stream or a device returned before a time."""
-    events = structure.events
-    waits = among(structure.meanings, _DRAINS)
-    return bool((events.end_ns[waits] <= until_ns).any())
+    return take(LateStarts(late.event, since, events.ts_ns[late.event] - since), first)
 
 
 def first_device_work(structure: Structure, known: EdgeTable) -> Inferred:
@@ -206,17 +178,18 @@ def first_device_work(structure: Structure, known: EdgeTable) -> Inferred:
         return Inferred()
     first = host[events.ts_ns[host] == events.ts_ns[host].min()]
     begin = first[np.argmax(events.dur_ns[first])]
+    drained_ns = events.end_ns[among(structure.meanings, _DRAINS)]
     waits = [
         2 * wait_ns >= events.ts_ns[event] - events.ts_ns[begin] > 0
         and _busy_before_ns(structure, event) <= _TINY * wait_ns
-        and not _drained(structure, int(events.ts_ns[event]))
+        and not (drained_ns <= events.ts_ns[event]).any()
         for event, wait_ns in zip(late.event.tolist(), late.wait_ns.tolist(), strict=True)
     ]
     work = late.event[np.array(waits, dtype=bool)]
     return Inferred(
         EdgeTable.of(
             Rule.FIRST_DEVICE_WORK,
-            np.full(len(work), start_node(np.array([begin]))[0]),
+            np.full(len(work), 2 * begin),
             start_node(work),
             lag_ns=events.ts_ns[work] - events.ts_ns[begin],
             event=work,

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.arrays.codes import distinct, gather
-from htagraph.compiler.boundaries import Boundaries
-from htagraph.compiler.structure import Structure, once
-from htagraph.model.arrays import I32, I64, Bools
+from htagraph.compiler.structure import Boundaries, Structure, once
+from htagraph.model.arrays import I32, I64
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EdgeKind, among
@@ -28,10 +27,8 @@ class Stretches(NamedTuple):
 
     since: I64
     until: I64
-    inside: I64
-    """Host event that is innermost, -1 for none."""
-    end: I64
-    """Position of `until` among the boundaries of host events."""
+    inside: I64  # Host event that is innermost, -1 for none
+    end: I64  # Position of `until` among the boundaries of host events
 
     @classmethod
     def at(cls, between: Boundaries, first: I64, last: I64 | None = None) -> Stretches:
@@ -39,10 +36,6 @@ class Stretches(NamedTuple):
         end = first + 1 if last is None else last
         columns = (between.node[first], between.node[end], between.inside[end - 1], end)
         return cls(*(column.astype(np.int64) for column in columns))
-
-    def take(self, rows: I64 | Bools) -> Stretches:
-        """Some of them, by positions or a mask."""
-        return Stretches(*(column[rows] for column in self))
 
 
 def usual_wait_ns(structure: Structure) -> int:

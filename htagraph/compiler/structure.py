@@ -2,10 +2,9 @@
 
 How long a launch, or a gap between two kernels, takes at least depends on machine, driver and
 model. So both are measured on the trace itself (`_calibrate`), as low percentiles of delays that
-nothing else can explain: a trace in which everything takes twice as long has the same graph. Where
-the device is hardly ever idle, the durations of launch calls stand in: work starts about two short
-calls after its own call began. A delay of the usual size counts as overhead of its mechanism. What
-exceeds it is an unknown wait, for a dependency that was not recorded may be behind it.
+nothing else can explain. Where the device is hardly ever idle, the durations of launch calls stand
+in. A delay of the usual size counts as overhead of its mechanism. What exceeds it is an unknown
+wait, for a dependency that was not recorded may be behind it.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, wraps
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from htagraph.arrays.codes import distinct, gather, is_in
 from htagraph.arrays.matching import group_starts, last_before, running_latest
 from htagraph.arrays.nesting import nest
-from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I32, I64, Bools
@@ -63,10 +62,10 @@ MAX_STREAMS = 4096
 have some hundreds."""
 
 _NEVER = np.iinfo(np.int64).min // 4
-
-
 FEWEST_IDLE_LAUNCHES = 20
 """Launches onto an idle device that measure the launch latency; of fewer, calls limit it."""
+_AT_ONCE = 1 << 16
+"""Boundaries whose distances are in memory at once. A limit of memory, not of the answer."""
 
 
 def once(examine: Callable[[Structure], Result]) -> Callable[[Structure], Result]:
@@ -91,6 +90,61 @@ def start_node(events: npt.NDArray[np.integer]) -> I64:
 def end_node(events: npt.NDArray[np.integer]) -> I64:
     """Nodes of the ends of events."""
     return 2 * events.astype(np.int64) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Boundaries:
+    """Where host events begin and end, thread by thread and in the order of each thread."""
+
+    events: EventTable
+    node: I32  # By lane, then in the order of the thread
+    inside: I32  # Innermost host event from each boundary to the next of its lane, -1 for none
+    first: I64  # Of shape (n_lanes + 1,). Those of a lane are ``first[lane]:first[lane + 1]``.
+
+    def __len__(self) -> int:
+        """Number of boundaries."""
+        return len(self.node)
+
+    @property
+    def lane(self) -> I64:
+        """Lane of each boundary; ascending."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+    @cached_property
+    def ts_ns(self) -> I64:
+        """Time of each boundary; ascending on each lane."""
+        return gather(self.events.node_ts_ns, self.node)
+
+    @cached_property
+    def is_followed(self) -> Bools:
+        """Whether each boundary has another one after it on its lane."""
+        out = np.ones(len(self), dtype=bool)
+        out[self.first[1:][np.diff(self.first) > 0] - 1] = False
+        return out
+
+    def longer_than(self, least_ns: int) -> I64:
+        """Positions of boundaries from which it takes longer to the next of their lane."""
+        parts = [np.empty(0, dtype=np.int64)]
+        for begin, end in pairwise(self.first.tolist()):
+            for start in range(begin, end, _AT_ONCE):
+                times = self.ts_ns[start : min(start + _AT_ONCE + 1, end)]
+                parts.append(start + np.flatnonzero(np.diff(times) > least_ns))
+        return np.concatenate(parts)
+
+    def of_lane(self, lane: int) -> slice:
+        """Positions of the boundaries of a lane."""
+        return slice(*self.first[lane : lane + 2].tolist())
+
+    def last(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:
+        """Position of the last boundary of a lane at or before each time, -1 for none."""
+        position = np.full(len(lane), -1, dtype=np.int64)
+        order = np.argsort(lane, kind="stable")
+        for one in np.unique(lane).tolist():
+            rows = order[slice(*np.searchsorted(lane, [one, one + 1], sorter=order))]
+            part = self.of_lane(one)
+            found = np.searchsorted(self.ts_ns[part], until_ns[rows], side="right")
+            position[rows] = np.where(found > 0, part.start + found - 1, -1)
+        return position
 
 
 class Learnt(NamedTuple):
@@ -221,17 +275,9 @@ class Structure:
     @cached_property
     def enqueued(self) -> I64:
         """Device events by stream, then in the order in which they were enqueued."""
-        device = self.queue
-        events = self.events
-        order = np.lexsort(
-            (
-                events.end_ns[device],
-                events.ts_ns[device],
-                self.launched_ns(device),
-                self.queue_id[device],
-            )
-        )
-        return device[order]
+        device, end_ns, ts_ns = self.queue, self.events.end_ns, self.events.ts_ns
+        launched_ns, stream = self.launched_ns(device), self.queue_id[device]
+        return device[np.lexsort((end_ns[device], ts_ns[device], launched_ns, stream))]
 
     @cached_property
     def enqueued_ns(self) -> I64:
@@ -318,37 +364,9 @@ def _find_launches(events: EventTable) -> tuple[I32, int]:
     return launch, n_ambiguous
 
 
-def _depth_hint(events: EventTable) -> tuple[I8, I64]:
-    """Rank of host events with equal times, the outer one first: by kind, then by number."""
-    outer_first = np.zeros(len(EventKind), dtype=np.int8)
-    outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
-    return gather(outer_first, events.kind), events.external_id
-
-
-def _sort_device(events: EventTable) -> I64:
-    """Device events by device, stream, start, end."""
-    device = np.flatnonzero(events.is_device)
-    keys = (
-        events.end_ns[device],
-        events.ts_ns[device],
-        events.stream[device],
-        events.device[device],
-    )
-    return device[np.lexsort(keys)]
-
-
 def _percentile(values: I64, percent: int) -> int:
     """A percentile that is one of the values, 0 of none."""
     return int(np.percentile(values, percent, method="lower")) if len(values) else 0
-
-
-def _usual_launch(floor_ns: int, typical_ns: int) -> int:
-    """Delay up to which a launch is called overhead; beyond, it is an unknown wait.
-
-    It is capped, for where most launches are late, most waits are unknown.
-    """
-    usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
-    return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
 
 
 def _idle_launch_delays(events: EventTable, launch: I32, queue: I64) -> I64:
@@ -388,8 +406,11 @@ def _calibrate(events: EventTable, launch: I32, queue: I64) -> Calibration:
     delays = _idle_launch_delays(events, launch, queue)
     calls = distinct(launch[launch >= 0])
     launch_latency = _launch_latency(delays, events.dur_ns[calls])
-    enough = len(delays) >= FEWEST_IDLE_LAUNCHES
-    typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_latency
+    typical = launch_latency
+    if len(delays) >= FEWEST_IDLE_LAUNCHES:
+        typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE)
+    # It is capped, for where most launches are late, most waits are unknown.
+    usual = max(_LAUNCH_USUAL_FACTOR * launch_latency, _LAUNCH_TYPICAL_FACTOR * typical)
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
     follows = np.flatnonzero(~starts & (launch[queue] >= 0))
@@ -399,7 +420,7 @@ def _calibrate(events: EventTable, launch: I32, queue: I64) -> Calibration:
     queued = gap[(gap >= 0) & (launched + launch_latency < earlier_end)]
     return Calibration(
         launch_latency_ns=launch_latency,
-        launch_usual_ns=_usual_launch(launch_latency, typical),
+        launch_usual_ns=min(usual, _LAUNCH_CAP_FACTOR * launch_latency),
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
         stream_usual_ns=_STREAM_USUAL_FACTOR * launch_latency,
         n_idle_launches=len(delays),
@@ -436,26 +457,31 @@ def _outside_transfers(events: EventTable, parent: I32) -> I32:
 def examine(events: EventTable) -> Structure:
     """Structure of a trace, with device times as they are (see `compiler.device_clock`)."""
     launch, n_ambiguous = _find_launches(events)
-    host = np.flatnonzero(events.is_host)
-    queue = _sort_device(events)
+    host, queue = np.flatnonzero(events.is_host), np.flatnonzero(events.is_device)
+    keys = (events.end_ns, events.ts_ns, events.stream, events.device)
+    queue = queue[np.lexsort(tuple(column[queue] for column in keys))]
     n_streams = int(group_starts(events.device[queue], events.stream[queue]).sum())
     if n_streams > MAX_STREAMS:
         raise TraceLimitError(
             f"{n_streams:,} streams run work; a graph has at most {MAX_STREAMS:,}.",
             hint="are streams or devices numbered by something else?",
         )
+    # Of host events with equal times, the outer one is first: by kind, then by number.
+    outer_first = np.zeros(len(EventKind), dtype=np.int8)
+    outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
     nesting = nest(
         events.lane,
         events.ts_ns,
         events.end_ns,
-        _depth_hint(events),
+        (gather(outer_first, events.kind), events.external_id),
         is_call=events.kind == EventKind.RUNTIME,
         rows=host,
     )
+    known = np.minimum(np.arange(len(events.lanes) + 1), len(nesting.first) - 1)
     return Structure(
         events=events,
         host=host,
-        boundaries=Boundaries.of(events, nesting),
+        boundaries=Boundaries(events, nesting.boundary, nesting.innermost, nesting.first[known]),
         parent=_outside_transfers(events, nesting.parent),
         launch=launch,
         queue=queue,

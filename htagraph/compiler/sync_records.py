@@ -1,6 +1,4 @@
-"""The profiler's own records of waits (``cuda_sync``, off by default), with their calls.
-
-SYNC: a stream waits for work of another stream.
+"""SYNC: a stream waits for work of another stream.
 
 ::
 
@@ -8,11 +6,10 @@ SYNC: a stream waits for work of another stream.
     stream 7       [kernel A     ]
     stream 20                    '------------>[kernel B]
 
-Profilers record these waits only if configured to. Without them a path goes wrong silently: it
-takes a gap on one stream for overhead, where the stream waited for another. So there are kinds of
-evidence, the weaker only where the stronger is missing: a record of the profiler; the order of
-event records and stream waits among the calls of one thread, which is inferred, and labelled so
-(`Rule.evidence`); and time alone (`htagraph.compiler.right_before`).
+Profilers record these waits only if configured to (``cuda_sync``). Without them a path takes a gap
+on one stream for overhead, where the stream waited for another. So weaker evidence stands in where
+a record is missing: the order of event records and stream waits among the calls of one thread, and
+time alone (`htagraph.compiler.right_before`). Edges by it are labelled inferred (`Rule.evidence`).
 """
 
 from __future__ import annotations
@@ -140,7 +137,6 @@ def _inferred_stream_waits(structure: Structure, meanings: I8, known: I64) -> tu
     streams forward in time are kept.
     """
     events = structure.events
-    launches = np.flatnonzero(structure.is_launch)
 
     def sequence(rows: I64) -> I64:
         return rows[np.lexsort((events.ts_ns[rows], events.lane[rows]))]
@@ -148,7 +144,7 @@ def _inferred_stream_waits(structure: Structure, meanings: I8, known: I64) -> tu
     waits = np.flatnonzero(meanings == CallMeaning.STREAM_WAIT)
     waits = sequence(waits[~is_in(waits, known)])
     marks = sequence(np.flatnonzero(meanings == CallMeaning.EVENT_RECORD))
-    launches = sequence(launches)
+    launches = sequence(np.flatnonzero(structure.is_launch))
     lane = events.lane
     mark = last_before(lane[marks], events.ts_ns[marks], lane[waits], events.ts_ns[waits])
     waits, mark = waits[mark >= 0], marks[mark[mark >= 0]]

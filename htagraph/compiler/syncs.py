@@ -1,10 +1,8 @@
 """SYNC: a host call waits for device work.
 
-Records of the profiler (``cuda_sync``, off by default) name what is waited for. Without them the
-semantics of the call say what it may have waited for, and the times which of it it did: device work
-that was enqueued before the call and ended while it ran.
-
-::
+Without records of the profiler (``cuda_sync``), the semantics of the call say what it may have
+waited for, and the times which of it it did: device work that was enqueued before the call and
+ended while it ran::
 
     thread 1   [launch][cudaDeviceSynchronize]
     stream 7           [kernel         ]  |
@@ -150,12 +148,9 @@ class _Copies(NamedTuple):
 
     work: I64
     call: I64
-    is_staged: Bools
-    """Whether all of the copy is staged at once, so that its call does not wait."""
-    is_held: Bools
-    """Whether the call had to wait for the copy, which began before the call returned."""
-    is_certain: Bools
-    """Whether the call had to wait for the end of the copy."""
+    is_staged: Bools  # All of the copy is staged at once, so that its call does not wait
+    is_held: Bools  # The call had to wait for the copy, which began before the call returned
+    is_certain: Bools  # The call had to wait for the end of the copy
 
 
 @once
@@ -246,15 +241,9 @@ def sync_edges(structure: Structure) -> EdgeTable:
     """
     if not len(structure.queue):
         return EdgeTable()
-    meanings = structure.meanings
-    records = sync_records(structure)
-    may_wait = (
-        CallMeaning.DEVICE_SYNC,
-        CallMeaning.STREAM_SYNC,
-        CallMeaning.EVENT_SYNC,
-        CallMeaning.FREE,
-    )
-    calls = np.flatnonzero(among(meanings, may_wait))
+    meanings, records = structure.meanings, sync_records(structure)
+    may_wait = ("DEVICE_SYNC", "STREAM_SYNC", "EVENT_SYNC", "FREE")
+    calls = np.flatnonzero(among(meanings, [CallMeaning[name] for name in may_wait]))
     calls = calls[~is_in(calls, records.call)]
     by_semantics = _Waits(_nearest_end(structure, calls, _all_queues(structure, calls)), calls)
     return EdgeTable.concat(

@@ -1,11 +1,7 @@
 """THREAD: a host thread does one thing after another.
 
-Threads of a pool: they do the same work, and are idle until something gives one of them work.
-
-A server has pools of threads that do the same work. Between two pieces of it a thread runs nothing,
-and what hands it the next one (a request) is often not recorded. Such a gap is not its own time.
-
-::
+Threads of a pool do the same work, and are idle until something gives one of them work (a request).
+That is often not recorded, and such a gap is not the thread's own time::
 
     exec#1   [request]            [request]          a gap: waits for work
     exec#2             [request]
@@ -75,19 +71,6 @@ def pool_lanes(structure: Structure) -> Bools:
     return is_member
 
 
-def waits_for_work(structure: Structure, tail: I32, head: I32) -> Bools:
-    """Whether between two boundaries of a thread, with nothing around, it waits for work.
-
-    `tail`, `head`: nodes of one thread each.
-    """
-    times = structure.events.node_ts_ns
-    waits: Bools = times[head] - times[tail] > usual_wait_ns(structure)
-    rows = np.flatnonzero(waits)
-    if len(rows):
-        waits[rows] = pool_lanes(structure)[structure.events.lane[head[rows] >> 1]]
-    return waits
-
-
 _BLOCKING_CALL = int(Rule.BLOCKING_CALL)
 
 
@@ -104,28 +87,35 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
                    |====>|===>|==>|=====>|==>|
                      op   call  op  (gap) op
 
-    `waits`: SYNC, QUEUE, HIDDEN_SYNC and FLOW edges; those into host nodes say who waits. `infer`:
-    whether gaps of threads of a pool are told from time of their own.
+    `waits`: SYNC, QUEUE, HIDDEN_SYNC and FLOW edges. `infer`: whether gaps of threads of a pool are
+    told from time of their own.
     """
-    between = structure.boundaries
+    events, between = structure.events, structure.boundaries
     rule = np.full(len(between), Rule.PROGRAM_ORDER, dtype=np.int8)
-    blocked = _is_blocked(structure, waits)
-    _fill_rules(
-        (between.node, between.inside, between.first), _rules_into(structure, waits), blocked, rule
-    )
+    into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
+    into_end = into_end[into_end & 1 == 1] >> 1
+    blocked = np.zeros(len(events), dtype=bool)
+    blocked[into_end[events.is_host[into_end]]] = True
+    waits_there = among(waits.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
+    waits_there |= waits.kind == EdgeKind.HIDDEN_SYNC
+    rule_into = np.full(2 * len(events), Rule.PROGRAM_ORDER, dtype=np.int8)
+    rule_into[waits.head[waits_there]] = Rule.BLOCKING_CALL
+    _fill_rules((between.node, between.inside, between.first), rule_into, blocked, rule)
     rule[_arrives(structure, waits)] = Rule.BLOCKING_CALL
     if infer:
         gaps = np.flatnonzero(
             (between.inside < 0) & (rule == Rule.PROGRAM_ORDER) & between.is_followed
         )
-        waiting = waits_for_work(structure, between.node[gaps], between.node[gaps + 1])
-        rule[gaps[waiting]] = Rule.WAITS_FOR_WORK
+        gap_ns = between.ts_ns[gaps + 1] - between.ts_ns[gaps]
+        gaps = gaps[gap_ns > usual_wait_ns(structure)]
+        if len(gaps):
+            rule[gaps[pool_lanes(structure)[between.lane[gaps]]]] = Rule.WAITS_FOR_WORK
     return InOrder(
         between.node,
         between.inside,
         rule,
         between.first,
-        structure.events.node_ts_ns,
+        events.node_ts_ns,
         kind=int(EdgeKind.THREAD),
         waits=_BLOCKING_CALL,
     )
@@ -156,24 +146,3 @@ def _arrives(structure: Structure, waits: EdgeTable) -> I64:
     arrived = sent_ns[between.node[at + 1]] >= between.ts_ns[at]
     arrives: I64 = at[(kind == EventKind.ANNOTATION) & arrived]
     return arrives
-
-
-def _is_blocked(structure: Structure, waits: EdgeTable) -> Bools:
-    """Whether each event is a call in which a thread waits."""
-    is_blocked = np.zeros(len(structure.events), dtype=bool)
-    into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
-    into_end = into_end[into_end & 1 == 1] >> 1
-    is_blocked[into_end[structure.events.is_host[into_end]]] = True
-    return is_blocked
-
-
-def _rules_into(structure: Structure, waits: EdgeTable) -> I8:
-    """Rule of the edge into each node in a gap: whether a thread waits there, and for what.
-
-    It waits for the device, or for another thread.
-    """
-    rule = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
-    waits_there = among(waits.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
-    waits_there |= waits.kind == EdgeKind.HIDDEN_SYNC
-    rule[waits.head[waits_there]] = Rule.BLOCKING_CALL
-    return rule

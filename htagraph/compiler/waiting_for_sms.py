@@ -1,20 +1,16 @@
 """CONTENTION: ready work waits for the device itself, until a kernel that fills it drains.
 
-Nothing in the program makes it wait, but no multiprocessor is free. A kernel of many more blocks
-than fit runs in waves; as its last blocks end, there is room, and the ready work starts a little
-before the kernel ends.
-
-::
+A kernel of many more blocks than fit runs in waves; as its last blocks end, there is room, and the
+ready work starts a little before the kernel ends::
 
     stream 7    [A: far more blocks than fit     ]
                 |==========================>|
     stream 20        ready since here       [B  ]
 
-One start near the end of another kernel may be chance. So late starts are counted by the kernel
-that ran meanwhile: if nearly all of them fall into the last part of its runs, far more than by
-chance, it fills the device. Where the launch geometry is recorded, a kernel of fewer blocks than
-multiprocessors fills nothing, and one of more threads than the device runs at once needs fewer such
-starts.
+One such start may be chance. So late starts are counted by the kernel that ran meanwhile: if nearly
+all of them fall into the last part of its runs, far more than by chance, it fills the device. Where
+the launch geometry is recorded, a kernel of fewer blocks than multiprocessors fills nothing, and
+one of more threads than the device runs at once needs fewer such starts.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, take
 from htagraph.arrays.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import (
@@ -65,23 +61,6 @@ class _Meetings(NamedTuple):
     filler: I64  # The kernel; of several, the one that ends first
     left_ns: I64  # What is left of the kernel's run at the late start
 
-    def take(self, rows: I64 | Bools) -> _Meetings:
-        """Some of them, by positions or a mask."""
-        return _Meetings(self.work[rows], self.filler[rows], self.left_ns[rows])
-
-
-class _Traits(NamedTuple):
-    """What each event is where room on the device is concerned; shape (n_events,), dtype=bool."""
-
-    may_fill: Bools
-    fills: Bools
-    needs_room: Bools
-
-    @classmethod
-    def of(cls, structure: Structure) -> _Traits:
-        """Traits of the events of a trace."""
-        return cls(_may_fill(structure), _fills(structure), _needs_room(structure))
-
 
 def _may_fill(structure: Structure) -> Bools:
     """Whether each event is a kernel that computes and is not known to leave room."""
@@ -108,16 +87,8 @@ def _fills(structure: Structure) -> Bools:
     return out
 
 
-def _needs_room(structure: Structure) -> Bools:
-    """Whether each event runs on multiprocessors, and not on a copy engine."""
-    events = structure.events
-    on_device = events.symbols.searched(r"DtoD|DeviceToDevice")
-    needs: Bools = (events.kind != EventKind.MEMCPY) | on_device[events.name]
-    return needs
-
-
-def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meetings:
-    """Late starts, each with the kernel that runs meanwhile and ends first."""
+def _meetings(structure: Structure, late: LateStarts, may_fill: Bools) -> _Meetings:
+    """Late starts that need room, each with the kernel that runs meanwhile and ends first."""
     events = structure.events
     start_ns = events.ts_ns[late.event]
     device = events.device[structure.queue[structure.queue_starts]]
@@ -128,9 +99,12 @@ def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meeti
         rows = np.flatnonzero(end_ns < ends)
         running, end_ns, work = running[rows], end_ns[rows], late.event[rows]
         fits = (structure.queue_id[work] != queue) & (events.device[work] == device[queue])
-        fits &= traits.may_fill[running] & (events.ts_ns[running] < start_ns[rows])
+        fits &= may_fill[running] & (events.ts_ns[running] < start_ns[rows])
         best[rows[fits]], ends[rows[fits]] = running[fits], end_ns[fits]
-    found = np.flatnonzero((best >= 0) & traits.needs_room[late.event])
+    # A copy runs on a copy engine, unless it is within the device.
+    within = events.symbols.searched(r"DtoD|DeviceToDevice")[events.name[late.event]]
+    needs_room = (events.kind[late.event] != EventKind.MEMCPY) | within
+    found = np.flatnonzero((best >= 0) & needs_room)
     left_ns = np.maximum(ends[found] - start_ns[found], 0)
     return _Meetings(late.event[found], best[found], left_ns)
 
@@ -139,7 +113,7 @@ def _fillers(
     structure: Structure,
     met: _Meetings,
     place: npt.NDArray[np.integer],
-    traits: _Traits,
+    is_larger: Bools,
     look: _Look,
 ) -> Iterator[tuple[_Meetings, Support]]:
     """Late starts that waited for room, by the kernel that they meet as it drains.
@@ -166,7 +140,7 @@ def _fillers(
         drains = met.left_ns[rows] <= drain_ns
         n_matched = drains.sum(axis=1)
         shares = np.minimum((drain_ns + resolution) / np.maximum(dur_ns, 1), 1).mean(axis=1)
-        is_large = bool(traits.fills[met.filler[rows]].all())
+        is_large = bool(is_larger[met.filler[rows]].all())
         chances = log_chance(n_matched, len(rows), shares)
         chances[1] *= is_large
         chances[n_matched < _ALL_BUT * len(rows)] = 0
@@ -178,7 +152,7 @@ def _fillers(
             best = int(keys[1] in learnt.keys)
             fills = keys[best] in learnt.keys
         if fills and drains[best].any():
-            found = met.take(rows[drains[best]])
+            found = take(met, rows[drains[best]])
             support = Support(
                 Rule.NO_FREE_SMS,
                 work_label(structure, int(found.filler[0])),
@@ -225,7 +199,7 @@ def waiting_for_sms(structure: Structure, known: EdgeTable) -> Inferred:
     if not len(left.event):
         return Inferred()
     places = (work_places(structure), work_label), (structure.queue_id, stream_label)
-    traits = _Traits.of(structure)
+    may_fill, fills = _may_fill(structure), _fills(structure)
     is_late = np.zeros(len(structure.events), dtype=bool)
     is_late[left.event] = True
     parts: list[EdgeTable] = []
@@ -235,10 +209,10 @@ def waiting_for_sms(structure: Structure, known: EdgeTable) -> Inferred:
     if by_time.any() or structure.learnt is not None:
         turns.insert(0, (0, late_starts(structure, known.take(~by_time))))
     for turn, late in turns:
-        met = _meetings(structure, late, traits)
+        met = _meetings(structure, late, may_fill)
         for place, label in places:
-            for found, learnt in _fillers(structure, met, place, traits, (turn, label)):
-                new = found.take(is_late[found.work])
+            for found, learnt in _fillers(structure, met, place, fills, (turn, label)):
+                new = take(found, is_late[found.work])
                 is_late[new.work] = False
                 parts.append(_edges(structure, new))
                 support += [learnt] if len(new.work) else []

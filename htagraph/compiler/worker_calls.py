@@ -1,10 +1,8 @@
 """FLOW: a thread does nothing until another thread gives it work, or the answer to its own.
 
-Threads of a pool (stages of a server) and workers (pinned memory) record bursts. Between two of
-them a worker waits to be called, so its gap is not its own Python time: it belongs to its caller,
-or to what the caller waited for. A caller that waits for the answer does nothing either.
-
-::
+Threads of a pool (stages of a server) and workers (pinned memory) record bursts. The gap between
+two belongs to the caller of the worker, or to what the caller waited for. A caller that waits for
+the answer does nothing either::
 
     thread 1   [take request][            ][take request]     the caller: until it called, and since
                              |-.       .-->                   the answer
@@ -23,9 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.arrays.codes import as_narrow, gather, is_in
+from htagraph.arrays.codes import as_narrow, gather, is_in, take
 from htagraph.arrays.matching import group_starts, last_before
-from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import (
     MOST_CHANCE,
@@ -42,7 +39,7 @@ from htagraph.compiler.stretches import (
     plain_names,
     usual_wait_ns,
 )
-from htagraph.compiler.structure import Structure
+from htagraph.compiler.structure import Boundaries, Structure
 from htagraph.model.arrays import I32, I64
 from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.rules import Rule
@@ -63,29 +60,24 @@ _BOUNDARIES_OF_PLACE = 4
 """Boundaries after a wait that tell its place: stages of a server begin the same way."""
 
 
-def _openings(structure: Structure) -> Stretches:
-    """From the first host event of the trace to the first of each thread."""
-    between = structure.boundaries
-    first = between.openings
-    node = between.node[first].astype(np.int64)
-    begin = node[np.argmin(between.ts_ns[first])]
-    return Stretches(np.full(len(first), begin), node, np.full(len(first), -1), first)
-
-
 def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
     """Long stretches in no operator that nothing explains, of threads that do not step.
 
     Other rules find who calls autograd threads; where they do not, the gaps are the threads' own.
     """
-    events, times = structure.events, structure.events.node_ts_ns
-    openings = _openings(structure)
-    is_long = times[openings.until] - times[openings.since] > usual_wait_ns(structure)
-    both = zip(long_stretches(structure), openings.take(is_long), strict=True)
+    events, between = structure.events, structure.boundaries
+    # From the first host event of the trace to the first of each thread.
+    first = between.first[:-1][np.diff(between.first) > 0]
+    begin = first[np.argmin(between.ts_ns[first])]
+    first = first[between.ts_ns[first] - between.ts_ns[begin] > usual_wait_ns(structure)]
+    since, until = (between.node[rows].astype(np.int64) for rows in ([begin], first))
+    openings = (np.repeat(since, len(first)), until, np.full(len(first), -1), first)
+    both = zip(long_stretches(structure), openings, strict=True)
     quiet = Stretches(*(np.concatenate(columns) for columns in both))
     others = np.array([*worker_lanes(structure)], np.int32)
     fits = ~is_in(events.lane[quiet.until >> 1], others)
     fits &= ~is_in(quiet.until, explained_ends(known))
-    return quiet.take(fits & gather(structure.may_idle, quiet.inside, default=True))
+    return take(quiet, fits & gather(structure.may_idle, quiet.inside, default=True))
 
 
 def _places(structure: Structure, quiet: Stretches, names: I32) -> I64:
@@ -130,7 +122,7 @@ def _longest(structure: Structure, quiet: Stretches, n_threads: int) -> Stretche
         return quiet
     times = structure.events.node_ts_ns
     dur_ns = times[quiet.until] - times[quiet.since]
-    return quiet.take(np.sort(np.argsort(-dur_ns, kind="stable")[:most]))
+    return take(quiet, np.sort(np.argsort(-dur_ns, kind="stable")[:most]))
 
 
 def _elsewhere(structure: Structure, quiet: Stretches, threads: list[int]) -> Candidates:
@@ -170,11 +162,6 @@ class _Done(NamedTuple):
     names: I32
     n_places: int
 
-    @classmethod
-    def of(cls, structure: Structure, names: I32) -> _Done:
-        """What the threads of a trace did."""
-        return cls(structure.boundaries, names, 2 * (int(names.max(initial=-1)) + 1))
-
     def place(self, position: I64) -> I64:
         """Place of boundaries."""
         as_last, row = np.divmod(position, len(self.between))
@@ -190,7 +177,7 @@ class _Done(NamedTuple):
 
     def and_last(self, found: Candidates) -> Candidates:
         """Candidates, and again those that are the last that their thread did so far."""
-        last = found.take(self.until_next_ns(found.source) >= found.distance_ns)
+        last = take(found, self.until_next_ns(found.source) >= found.distance_ns)
         last = last._replace(source=last.source + len(self.between))
         return Candidates(*(np.concatenate(columns) for columns in zip(found, last, strict=True)))
 
@@ -224,19 +211,11 @@ def _looks(dur_ns: I64) -> Iterator[tuple[int, int]]:
         scale_ns *= _NEXT_SCALE
 
 
-def _late_ones(found: Candidates, pair: I64, learnt: I64) -> Candidates:
-    """Of each wait the nearest candidate of a pair that was learnt, however far."""
-    late = found.take(np.isin(pair, learnt))
-    late = late.take(np.lexsort((late.distance_ns, late.wait)))
-    return late.take(group_starts(late.wait))
-
-
 def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from what another thread did to where a thread that waited for it continues.
 
     Where a thread nearly always continues soon after another one, it waited for that one also when
-    it continued late. `known`: what ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another
-    thread, is explained.
+    it continued late. Waits that `known` edges explain are left out.
     """
     events, host = structure.events, structure.host
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():
@@ -249,7 +228,8 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     times, names = events.node_ts_ns, plain_names(events)
     thread = events.lane[quiet.until >> 1]
     since_ns, until_ns = times[quiet.since], times[quiet.until]
-    done, node = _Done.of(structure, names), structure.boundaries.node
+    node, n_places = structure.boundaries.node, 2 * (int(names.max(initial=-1)) + 1)
+    done = _Done(structure.boundaries, names, n_places)
     waits = Waits(quiet.end, since_ns, until_ns, _places(structure, quiet, names))
     dur_ns = until_ns - since_ns
 
@@ -258,17 +238,17 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
         text = NUMBER.sub("#", events.symbols.texts[events.name[place >> 1]])
         return f"{'end' if place & 1 else 'start'} of {text}"
 
-    near = done.and_last(found.take(found.distance_ns < dur_ns[found.wait]))
+    near = done.and_last(take(found, found.distance_ns < dur_ns[found.wait]))
     caller = np.full(len(dur_ns), -1)
     support: tuple[Support, ...] = ()
     for least_ns, most_ns in _looks(dur_ns):
         is_open = (caller < 0) & (dur_ns >= least_ns)
         left = np.flatnonzero(is_open)
-        near = near.take(is_open[near.wait])
-        prompt = near.take(near.distance_ns <= most_ns)
+        near = take(near, is_open[near.wait])
+        prompt = take(near, near.distance_ns <= most_ns)
         calls, more = recurring(
             Rule.WORKER_CALLED,
-            waits.take(left),
+            take(waits, left),
             prompt._replace(wait=(np.cumsum(is_open) - 1)[prompt.wait]),
             (done.at, done.place(prompt.source)),
             label,
@@ -276,18 +256,22 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
             thread=thread[left],
         )
         if more:
-            found = found.take(caller[found.wait] < 0)
+            found = take(found, caller[found.wait] < 0)
             is_near = found.distance_ns <= MOST_CHANCE * dur_ns[found.wait]
-            late = done.and_last(found.take(is_near | is_open[found.wait]))
+            late = done.and_last(take(found, is_near | is_open[found.wait]))
+            calls = calls._replace(wait=left[calls.wait])
             pair, learnt = (
-                2 * done.n_places * waits.place[wait] + done.place(source)
-                for wait, source in (late[:2], (left[calls.wait], calls.source))
+                2 * n_places * waits.place[some.wait] + done.place(some.source)
+                for some in (late, calls)
             )
-            for some in (_late_ones(late, pair, learnt), calls._replace(wait=left[calls.wait])):
+            # Of each wait the nearest candidate of a pair that was learnt, however far.
+            late = take(late, np.isin(pair, learnt))
+            late = take(late, np.lexsort((late.distance_ns, late.wait)))
+            for some in (take(late, group_starts(late.wait)), calls):
                 caller[some.wait] = node[some.source % len(node)]
             support += more
         if not least_ns:
-            near = near.take(near.distance_ns <= MOST_CHANCE * dur_ns[near.wait])
+            near = take(near, near.distance_ns <= MOST_CHANCE * dur_ns[near.wait])
     called = caller >= 0
     edges = EdgeTable.of(Rule.WORKER_CALLED, caller[called], quiet.until[called])
     return Inferred(edges, support)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, take
 from htagraph.arrays.intervals import States, states, union
 from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError
@@ -95,7 +95,7 @@ def replay_time(dag: Dag, window: Window) -> ReplayTime:
     """
     events, nodes = dag.events, graph_nodes(dag)
     work = device_work(dag, window)
-    nodes = nodes.take(np.isin(nodes.event, work.event))
+    nodes = take(nodes, np.isin(nodes.event, work.event))
     if not len(nodes.event):
         return ReplayTime()
     device = events.device[nodes.event].astype(np.int64)

@@ -1,7 +1,4 @@
-"""Which operator, annotation and track an event belongs to.
-
-Names of where an event belongs: its operator, its annotation, its Python frame.
-"""
+"""Where an event belongs: its operator, annotation, track and Python frame, and their names."""
 
 from __future__ import annotations
 
@@ -81,8 +78,7 @@ def track_labels(dag: Dag, events: Rows) -> Texts:
     With several devices, streams are named with theirs: ``gpu 0 stream 7``.
     """
     codes, texts = track_codes(dag, events)
-    labels: Texts = texts[codes]
-    return labels
+    return np.asarray(texts[codes])
 
 
 def track_codes(dag: Dag, events: Rows) -> tuple[Rows, Texts]:

@@ -1,19 +1,13 @@
-"""Sizes of collectives in bytes, as NCCL's tests define them: of the larger side, on one rank.
+"""Collectives: their sizes, those of libraries that record nothing, readiness, and the host's own.
 
-Collectives of libraries that record nothing: DeepEP, NVSHMEM, custom all-reduces.
-
-Only the names and the order of their kernels are known. Kernels belong together if they are of one
-library, on streams that run the same operations of it. A low-latency dispatch or combine is one
-kernel, or two of one name: one sends, another receives later::
+Of DeepEP, NVSHMEM and custom all-reduces, only the names and the order of kernels are known. They
+belong together if they are of one library, on streams that run the same operations of it. A
+low-latency dispatch or combine is one kernel, or two of one name: one sends, another receives::
 
     one kernel    dispatch  combine  dispatch  combine            each waits for the other ranks
     two halves    dispatch dispatch  combine combine  dispatch …  the second of each pair does
 
 In any other order it is unknown which half a kernel is, and it does not count as a collective.
-
-When collectives could have started, and which one a node follows.
-
-Collectives that the host runs: their ranges, and the calls that passed them to a worker.
 """
 
 from __future__ import annotations
@@ -41,41 +35,16 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS, among
 from htagraph.model.rules import Rule
 
-_NCCL_BYTES = {
-    "Char": 1,
-    "Byte": 1,
-    "Bool": 1,
-    "Float8_e4m3fn": 1,
-    "Float8_e5m2": 1,
-    "Short": 2,
-    "Half": 2,
-    "BFloat16": 2,
-    "Int": 4,
-    "Float": 4,
-    "Long": 8,
-    "Double": 8,
-}
+_NCCL_TYPES = {1: "Char Byte Bool Float8_e4m3fn Float8_e5m2", 2: "Short Half BFloat16"}
+_NCCL_TYPES |= {4: "Int Float", 8: "Long Double"}
+_NCCL_BYTES = {one: n for n, names in _NCCL_TYPES.items() for one in names.split()}
 """Bytes of the element types that the metadata of collectives have: `c10::ScalarType`."""
 _OF_OUTPUT = "all_gather"
 """The operation whose size is that of its output."""
-_BUS_FACTORS = {
-    "all_reduce": 2,
-    "all_gather": 1,
-    "reduce_scatter": 1,
-    "all_to_all": 1,
-    "gather": 1,
-    "scatter": 1,
-}
+_BUS_FACTORS = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1)
+_BUS_FACTORS |= {"all_reduce": 2}
 """Operations in which each link carries this times (n - 1) / n of the size, for n ranks; in all
 others, the size. NCCL's tests, `PERFORMANCE.md`."""
-
-
-class Recorded(NamedTuple):
-    """What metadata say of each collective: elements sent and received, -1 for none, and type."""
-
-    n_in: I64
-    n_out: I64
-    dtype: Texts
 
 
 def bus_factors(operation: Texts, n_ranks: I64) -> F64:
@@ -85,14 +54,18 @@ def bus_factors(operation: Texts, n_ranks: I64) -> F64:
     return np.where(times > 0, times * (ranks - 1) / ranks, 1.0)
 
 
-def collective_sizes(dag: Dag, kernels: I64, operation: Texts, recorded: Recorded) -> I64:
-    """Bytes of each collective; -1 if not recorded.
+def collective_sizes(
+    dag: Dag, kernels: I64, operation: Texts, recorded: tuple[I64, I64, Texts]
+) -> I64:
+    """Bytes of each collective as NCCL's tests define them: of the larger side, on one rank.
 
-    From the metadata; else from the shapes of the operator above the launch, whose tensors are the
-    output, and then the input.
+    From metadata: elements sent and received, -1 for none, and their type. Else from the shapes of
+    the operator above the launch, whose tensors are the output, and then the input. -1 if neither
+    is recorded.
     """
-    n = np.where(operation == _OF_OUTPUT, recorded.n_out, recorded.n_in)
-    width = np.array([_NCCL_BYTES.get(str(one), 0) for one in recorded.dtype], dtype=np.int64)
+    n_in, n_out, dtype = recorded
+    n = np.where(operation == _OF_OUTPUT, n_out, n_in)
+    width = np.array([_NCCL_BYTES.get(str(one), 0) for one in dtype], dtype=np.int64)
     sizes = np.where((n >= 0) & (width > 0), n * width, -1)
     unknown = np.flatnonzero(sizes < 0)
     if not len(unknown):
@@ -143,14 +116,14 @@ def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
     codes, at = np.unique(events.name[kernels], return_inverse=True)
     names = [events.symbols.texts[code] for code in codes.tolist()]
     labels = [_library(name) for name in names]
-    known = {
-        "label": labels,
-        "operation": [
-            library_operation(name) if label else ""
-            for name, label in zip(names, labels, strict=True)
-        ],
-        "is_half": [_may_be_half(name) for name in names],
-    }
+    operations = [library_operation(name) for name in names]
+    # A kernel may be one half of a dispatch or combine.
+    is_half = [
+        done in ("dispatch", "combine") and MAY_BE_HALVES.search(name) is not None
+        for name, done in zip(names, operations, strict=True)
+    ]
+    done = [one if label else "" for one, label in zip(operations, labels, strict=True)]
+    known = {"label": labels, "operation": done, "is_half": is_half}
     table = pd.DataFrame(known).iloc[at].reset_index(drop=True)
     table = table.assign(device=events.device[kernels], stream=events.stream[kernels])
     table = table[table["operation"] != ""]
@@ -173,12 +146,6 @@ def _library(name: str) -> str:
     label = next((label for label, regex in LIBRARIES.items() if regex.search(name)), "")
     n_ranks = ranks_in_name(name) if label else 0
     return f"{label} of {n_ranks} ranks" if n_ranks else label
-
-
-def _may_be_half(name: str) -> bool:
-    """Whether a kernel may be one half of a dispatch or combine."""
-    is_exchange = library_operation(name) in ("dispatch", "combine")
-    return is_exchange and MAY_BE_HALVES.search(name) is not None
 
 
 _EVER = np.iinfo(np.int64).min

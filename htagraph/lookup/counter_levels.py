@@ -1,7 +1,4 @@
-"""Counters over time: their changes, and the level from one change to the next.
-
-Bandwidth of copies and fills: bytes by duration, or the recorded value where it is better.
-"""
+"""Counters over time, from one change to the next; bandwidth of copies and fills."""
 
 from __future__ import annotations
 

@@ -2,12 +2,6 @@
 
 Where device work or launches are lost, the path runs along what is left. Of a window with such
 holes, the longest part between two of them is judged.
-
-Clocks that were set during a capture: what caused something is recorded after it.
-
-Steps of the profiler that are missing between others: their numbers tell.
-
-What the reader of a file could not read, or had to set: the repairs that are not harmless.
 """
 
 from __future__ import annotations

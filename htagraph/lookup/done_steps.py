@@ -88,11 +88,6 @@ class DoneSteps(NamedTuple):
         within = (self.start_ns >= start_ns) & (self.end_ns <= end_ns)
         return np.asarray(within & (self.end_ns > self.start_ns))
 
-    def n_tiling(self, start_ns: int, end_ns: int) -> int:
-        """Number of steps that fill a window exactly; 0 if they do not."""
-        rows = self.inside(start_ns, end_ns)
-        return int(rows.sum()) if self.lengths_ns[rows].sum() == end_ns - start_ns else 0
-
     def of_window(self, start_ns: int, end_ns: int) -> slice | None:
         """The steps that stand for a window: at least two whole ones, of at least half of it.
 
@@ -107,7 +102,9 @@ class DoneSteps(NamedTuple):
                 continue
             first, last = int(some[0]), int(some[-1])
             begin_ns, done_ns = int(self.start_ns[first]), int(self.end_ns[last])
-            is_tiled = self.n_tiling(begin_ns, done_ns) == len(some)
+            whole = self.inside(begin_ns, done_ns)
+            is_tiled = self.lengths_ns[whole].sum() == done_ns - begin_ns
+            is_tiled &= whole.sum() == len(some)
             if is_tiled and done_ns - begin_ns >= _HALF * (end_ns - start_ns):
                 return slice(first, last + 1)
         return None
@@ -194,7 +191,9 @@ def alike_steps(steps: DoneSteps, inside: Bools) -> Alike:
     If their work varies, so does their length. The first of the trace is left out if enough others
     are typical: its device starts idle, and no gap between steps precedes it.
     """
-    varies, lengths_ns = _all_differ(steps.kind[inside]), steps.lengths_ns
+    _, n_alike = np.unique(steps.kind[inside], return_counts=True)
+    n_recur, n_all = int(n_alike[n_alike > 1].sum()), int(n_alike.sum())
+    varies, lengths_ns = n_all >= FEWEST_ALIKE and 2 * n_recur < n_all, steps.lengths_ns
     kind = np.zeros_like(steps.kind) if varies else steps.kind
     kept, is_first_left_out = np.zeros_like(inside), False
     kinds, n_of_kind = np.unique(kind[inside], return_counts=True)
@@ -208,9 +207,3 @@ def alike_steps(steps: DoneSteps, inside: Bools) -> Alike:
     numbers, n_alike = np.unique(kind[kept], return_counts=True)
     recur = 2 * int(n_alike[n_alike > 1].sum()) >= inside.sum()
     return Alike(kept, kind, varies, is_first_left_out, numbers[(n_alike == 1) & recur])
-
-
-def _all_differ(kind: I64) -> bool:
-    """Whether most steps do what no other one does, as where the work depends on the data."""
-    _, n_alike = np.unique(kind, return_counts=True)
-    return len(kind) >= FEWEST_ALIKE and 2 * int(n_alike[n_alike > 1].sum()) < len(kind)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.programs import graph_launches
@@ -25,10 +24,6 @@ class GraphNodes(NamedTuple):
     replay: I64  # Number of the replay in the trace, in order of time
     node: I64  # Number of the node in its graph, in order of first starts
     is_recorded: Bools  # Whether the profiler recorded the node's id
-
-    def take(self, rows: npt.NDArray[np.integer] | Bools) -> GraphNodes:
-        """Some of the work, by positions or a mask."""
-        return GraphNodes._make(column[rows] for column in self)
 
 
 def graph_nodes(dag: Dag) -> GraphNodes:

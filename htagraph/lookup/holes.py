@@ -9,19 +9,13 @@
 A profiler that loses a buffer leaves no other sign. Without the lost work the device seems idle,
 and the host to blame. On whole traces every kernel launch has its work, but for those that are
 captured as a graph; and what follows linked work on its stream has its launch, as streams run in
-order.
-
-Replays of captured graphs that lack kernels which other replays of the same graph have.
-
-All replays of a graph do the same work. Where records are lost at random, most replays lack others
-of its nodes::
+order. All replays of a captured graph do the same work. Where records are lost at random, most
+replays lack others of its nodes::
 
     stream 7   [a][b][c][d]   [a][b]   [d]   [a]   [c][d]   [a][b][c][d]   [a][b][c][d]
 
 A graph that runs once may be a part of another one, such as the last layer of a model. So only
 several replays count that each lack something else.
-
-Device work and launches that the profiler lost: holes of a trace, in words.
 """
 
 from __future__ import annotations
@@ -156,57 +150,30 @@ def without_work(dag: Dag) -> list[Hole]:
 
 def _without_work(dag: Dag, calls: I64, lost: Bools, fewest: int) -> list[Hole]:
     """Holes among calls that all launch work."""
-    events, stretches = dag.events, _stretches(lost, fewest)
+    events, stretches, found = dag.events, _stretches(lost, fewest), []
     if not stretches:
         return []
-    of_calls = _Work.of(dag, calls)
-    longest_ns = int(events.dur_ns[events.is_device].max())
-    found = []
+    place = np.full(len(events), -1, dtype=np.int64)
+    place[calls] = np.arange(len(calls))
+    work = np.flatnonzero(events.is_device)
+    longest_ns = int(events.dur_ns[work].max())
+    position = gather(place, gather(dag.launch, work))
+    work, position = work[position >= 0], position[position >= 0]
+    queue, work_end_ns = queues(dag, "stream").of_event[work], events.end_ns[work]
     for first, last, n in stretches:
         start_ns, end_ns = int(events.ts_ns[calls[first]]), dag.span.end_ns
         if last + 1 < len(calls):
-            start_ns = max(start_ns, of_calls.end_of(first - 1))
-            end_ns = max(start_ns, of_calls.start_of(last + 1))
+            before_ns = work_end_ns[position == first - 1].max(initial=_NEVER)
+            start_ns = max(start_ns, int(before_ns))
+            end_ns = max(start_ns, int(events.ts_ns[work[position == last + 1]].min()))
         else:
-            start_ns = max(start_ns, of_calls.end_of_streams(first))
+            # On streams of which no work was launched from the hole on.
+            stopped = ~is_in(queue, queue[position >= first])
+            start_ns = max(start_ns, int(work_end_ns[stopped].max(initial=_NEVER)))
             if end_ns - start_ns <= longest_ns:
                 continue
         found.append(Hole(n, last + 1 - first, start_ns, end_ns))
     return found
-
-
-class _Work(NamedTuple):
-    """Device work of some calls: the call's position, the stream's number, and the times."""
-
-    position: I64
-    queue: I64
-    start_ns: I64
-    end_ns: I64
-
-    @classmethod
-    def of(cls, dag: Dag, calls: I64) -> _Work:
-        """All that some calls launched."""
-        events = dag.events
-        place = np.full(len(events), -1, dtype=np.int64)
-        place[calls] = np.arange(len(calls))
-        work = np.flatnonzero(events.is_device)
-        position = gather(place, gather(dag.launch, work))
-        work, position = work[position >= 0], position[position >= 0]
-        queue = queues(dag, "stream").of_event[work]
-        return cls(position, queue, events.ts_ns[work], events.end_ns[work])
-
-    def start_of(self, position: int) -> int:
-        """First start of what a call launched."""
-        return int(self.start_ns[self.position == position].min())
-
-    def end_of(self, position: int) -> int:
-        """Last end of what a call launched; long ago for a position before the first."""
-        return int(self.end_ns[self.position == position].max(initial=_NEVER))
-
-    def end_of_streams(self, position: int) -> int:
-        """Last end on the streams of which no work was launched from a position on."""
-        stopped = ~is_in(self.queue, self.queue[self.position >= position])
-        return int(self.end_ns[stopped].max(initial=_NEVER))
 
 
 def without_launch(dag: Dag) -> list[Hole]:

@@ -1,20 +1,15 @@
 """The launch geometry of kernels: their blocks, how many fit at once, and in how many waves.
 
 A kernel of more blocks than fit on the device at once runs in waves. All its blocks are taken to
-last equally long, so that each wave takes an equal part of the kernel's time. The blocks of a wave
-are spread over as many multiprocessors as there are.
-
-::
+last equally long, and spread over as many multiprocessors as there are::
 
     kernel   [wave 1   ][wave 2   ][last wave]     22 blocks on 4 multiprocessors, 2 fit on each
     blocks    8          8          6
 
-How many blocks of a kernel fit on a multiprocessor at once, and what limits them.
-
-The rules of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit,
-``cudaOccMaxActiveBlocksPerMultiprocessor``): warps, registers (allocated to warps in units of 256,
-from four equal parts), shared memory (in units of 128 or 256 bytes, with what the system reserves),
-and blocks. What a profiler did not record limits nothing.
+How many fit follows NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit):
+warps, registers (allocated to warps in units of 256, from four equal parts), shared memory (in
+units of 128 or 256 bytes, with what the system reserves), and blocks. What a profiler did not
+record limits nothing.
 """
 
 from __future__ import annotations
@@ -48,13 +43,6 @@ class Limit(IntEnum):
     SHARED_MEMORY = 2
 
 
-class Residency(NamedTuple):
-    """How many blocks of each kernel fit on one multiprocessor at once."""
-
-    blocks: I64  # At least one, as each has run
-    limit: I64  # Codes of `Limit`; ties go to the first
-
-
 def _up_to(values: I64, unit: int) -> I64:
     """Values rounded up to multiples of a unit."""
     return -(-values // unit) * unit
@@ -62,11 +50,11 @@ def _up_to(values: I64, unit: int) -> I64:
 
 def residency(
     device: DeviceProperties, threads: I64, registers: I64, shared_memory: I64
-) -> Residency:
-    """How many blocks of some kernels fit on one multiprocessor of a device at once.
+) -> tuple[I64, I64]:
+    """How many blocks of some kernels fit on one multiprocessor at once, and their `Limit`.
 
     `threads`: of a block. `registers`: of a thread; 0 or less for unknown. `shared_memory`: of a
-    block, static and dynamic; less than 0 for unknown.
+    block, static and dynamic; less than 0 for unknown. At least one block fits, as each has run.
     """
     warps = -(-np.maximum(threads, 1) // device.warp_size)
     by_warps = np.minimum(device.warps_per_sm // warps, device.most_blocks_per_sm)
@@ -88,7 +76,7 @@ def residency(
     fits = np.stack([by_warps, by_registers, by_shared])
     limit = fits.argmin(axis=0)
     blocks = np.take_along_axis(fits, limit[None], axis=0)[0]
-    return Residency(np.maximum(blocks, 1), limit)
+    return np.maximum(blocks, 1), limit
 
 
 _AXES = ("x", "y", "z")
@@ -117,19 +105,6 @@ class LaunchGeometry(NamedTuple):
         """Waves of each kernel that fill the device before the last one, which may not."""
         return np.maximum(self.n_blocks - 1, 0) // (n_sms * self.resident)
 
-    def take(self, rows: I64 | Bools) -> LaunchGeometry:
-        """Some of them, by positions or a mask."""
-        return LaunchGeometry(*(column[rows] for column in self))
-
-
-class _Columns(NamedTuple):
-    """What is recorded of the launches of kernels, -1 where nothing is."""
-
-    blocks: I64
-    threads: I64
-    registers: I64
-    shared_memory: I64
-
 
 def _recorded(dag: Dag, kernels: I64, name: str) -> I64:
     """A column of some kernels, or of the calls that launched them, -1 where neither has it."""
@@ -144,20 +119,6 @@ def _product(dag: Dag, kernels: I64, what: str) -> I64:
     first, *others = (_recorded(dag, kernels, f"{what}_{axis}") for axis in _AXES)
     size: I64 = np.prod(np.maximum(others, 1), axis=0) * first
     return size
-
-
-def _columns(dag: Dag, kernels: I64) -> _Columns:
-    """What is recorded of the launches of some kernels."""
-    blocks, threads = _product(dag, kernels, "grid"), _product(dag, kernels, "block")
-    in_threads = np.append(dag.events.named(dag.events.symbols.searched(_IN_THREADS)), False)
-    blocks = np.where(in_threads[dag.launch[kernels]], -(-blocks // np.maximum(threads, 1)), blocks)
-    known = (blocks > 0) & (threads > 0)
-    return _Columns(
-        np.where(known, blocks, 0),
-        np.where(known, threads, 1),
-        _recorded(dag, kernels, "registers"),
-        _recorded(dag, kernels, "shared_memory"),
-    )
 
 
 def geometry_devices(dag: Dag) -> Mapping[int, DeviceProperties]:
@@ -200,17 +161,20 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
     if device is None:
         nothing = np.zeros(len(kernels), dtype=np.int64)
         return LaunchGeometry(nothing, nothing, nothing + 1, nothing)
-    recorded = _columns(dag, kernels)
-    is_described = device.threads_per_sm > 0 and device.warp_size > 0
-    limits = (
-        device
-        if is_described
-        else replace(device, threads_per_sm=MOST_THREADS_PER_SM, warp_size=_USUAL_WARP)
-    )
-    fit = residency(limits, recorded.threads, recorded.registers, recorded.shared_memory)
-    warps = -(-recorded.threads // limits.warp_size)
-    has_warps = (recorded.blocks > 0) & (recorded.registers >= 0) & is_described
-    return LaunchGeometry(recorded.blocks, np.where(has_warps, warps, 0), fit.blocks, fit.limit)
+    blocks, threads = _product(dag, kernels, "grid"), _product(dag, kernels, "block")
+    in_threads = np.append(dag.events.named(dag.events.symbols.searched(_IN_THREADS)), False)
+    blocks = np.where(in_threads[dag.launch[kernels]], -(-blocks // np.maximum(threads, 1)), blocks)
+    known = (blocks > 0) & (threads > 0)
+    blocks, threads = np.where(known, blocks, 0), np.where(known, threads, 1)
+    registers = _recorded(dag, kernels, "registers")
+    shared_memory = _recorded(dag, kernels, "shared_memory")
+    is_described, limits = device.threads_per_sm > 0 and device.warp_size > 0, device
+    if not is_described:
+        limits = replace(device, threads_per_sm=MOST_THREADS_PER_SM, warp_size=_USUAL_WARP)
+    resident, limit = residency(limits, threads, registers, shared_memory)
+    warps = -(-threads // limits.warp_size)
+    has_warps = (blocks > 0) & (registers >= 0) & is_described
+    return LaunchGeometry(blocks, np.where(has_warps, warps, 0), resident, limit)
 
 
 class KernelWaves(NamedTuple):

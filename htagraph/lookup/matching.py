@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from htagraph.arrays.ancestors import depths
-from htagraph.arrays.codes import ranges
+from htagraph.arrays.codes import ranges, take
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.patterns import ANY, CHILD, Hop, Pattern
 from htagraph.lookup.selecting import tree_parent
@@ -34,10 +34,6 @@ class Links(NamedTuple):
     tail: I64
     head: I64
     edge: I64
-
-    def take(self, rows: I64 | Bools) -> Links:
-        """Some of the pairs."""
-        return Links(self.tail[rows], self.head[rows], self.edge[rows])
 
     @classmethod
     def concat(cls, parts: Iterable[Links]) -> Links:
@@ -123,7 +119,7 @@ class _ByTail:
 
     def __init__(self, dag: Dag, links: Links) -> None:
         order = np.argsort(dag.events.ts_ns[links.head], kind="stable")
-        self.links = links.take(order[np.argsort(links.tail[order], kind="stable")])
+        self.links = take(links, order[np.argsort(links.tail[order], kind="stable")])
         self.counts = np.bincount(links.tail, minlength=len(dag.events))
         self.first = np.cumsum(self.counts) - self.counts
 
@@ -131,9 +127,8 @@ class _ByTail:
         """Position in `at` and link of every pair whose tail is there; so many were before."""
         counts = self.counts[at]
         _limited(n_before + counts.sum(), _MOST_JOINED, "pairs of events")
-        return np.repeat(np.arange(len(at)), counts), self.links.take(
-            ranges(self.first[at], counts)
-        )
+        links = take(self.links, ranges(self.first[at], counts))
+        return np.repeat(np.arange(len(at)), counts), links
 
 
 def _repeated(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
@@ -154,22 +149,13 @@ def _repeated(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
         # From a pair that was already found with fewer edges, all that is ahead was followed.
         key, first = np.unique(front.tail * n + front.head, return_index=True)
         new = ~np.isin(key, known, assume_unique=True)
-        front = front.take(first[new])
+        front = take(front, first[new])
         if taken >= hop.at_least:
             known = np.concatenate([known, key[new]])
-            found.append(front.take(heads[front.head]))
+            found.append(take(front, heads[front.head]))
         if not len(front.head):
             break
     return Links.concat(found)
-
-
-def _hop_links(dag: Dag, hop: Hop, tails: Bools, heads: Bools) -> Links:
-    """Pairs of events that a hop leads from and to."""
-    if (hop.at_least, hop.at_most) != (1, 1):
-        return _repeated(dag, hop, tails, heads)
-    if hop.backward:
-        return linked_events(dag, hop.kinds, heads, tails).reversed
-    return linked_events(dag, hop.kinds, tails, heads)
 
 
 def find_matches(
@@ -196,11 +182,17 @@ def find_matches(
     masks = [pattern.mask(dag, rows, path) for pattern in patterns]
     links: list[Links] = []
     for place, hop in enumerate(hops):
-        links.append(_hop_links(dag, hop, *masks[place : place + 2]))
+        tails, heads = masks[place : place + 2]
+        if (hop.at_least, hop.at_most) != (1, 1):
+            links.append(_repeated(dag, hop, tails, heads))
+        elif hop.backward:
+            links.append(linked_events(dag, hop.kinds, heads, tails).reversed)
+        else:
+            links.append(linked_events(dag, hop.kinds, tails, heads))
         masks[place + 1] = np.bincount(links[-1].head, minlength=n) > 0
     ways = masks[-1].astype(float)
     for place in reversed(range(len(links))):
-        links[place] = links[place].take(ways[links[place].head] > 0)
+        links[place] = take(links[place], ways[links[place].head] > 0)
         ways = np.bincount(links[place].tail, ways[links[place].head], minlength=n).astype(float)
     _limited(ways.sum(), min(_MOST_CELLS // (_CELLS * len(patterns)), _MOST_JOINED), "matches")
     first = np.flatnonzero(ways)

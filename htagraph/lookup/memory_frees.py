@@ -6,9 +6,9 @@ asked for memory::
     thread 1   [aten::cat [cudaMalloc] [cudaFree][cudaFree][cudaMalloc]   [cudaLaunchKernel]]
 
 The call that failed may be missing: at a limit that the program set, none is made. Libraries free
-inside operators, too: cuBLAS and cuDNN once when they are set up, and cuDNN after it has tried
-several kernels (``torch.backends.cudnn.benchmark``). So several frees count, with an allocation
-right after them, in an operator that has enqueued nothing yet.
+inside operators, too: when they are set up, and cuDNN after it has tried several kernels. So
+several frees count, with an allocation right after them, in an operator that has enqueued nothing
+yet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The roof of each operator call: the least time that its device needs for its work.
+"""The operator calls that device work belongs to, what they have to do, and their roofs.
 
-Device work joined with the operator calls that have a model, and what those have to do.
+A roof is the least time that the device needs for the work.
 """
 
 from __future__ import annotations
@@ -146,17 +146,10 @@ def _steps(dag: Dag, calls: I64) -> I64:
     return gather(events.name.astype(np.int64), nearest(dag.parent, calls, named))
 
 
-def _lengths(dag: Dag, step: int) -> Lengths | None:
-    """The summed lengths of a step."""
-    found = _LENGTHS.search(dag.events.symbols.texts[step]) if step >= 0 else None
-    sums = [int(one) for one in found.groups()] if found else []
-    return Lengths(*(a + b for a, b in zip(sums[:4], sums[4:], strict=True))) if sums else None
-
-
 def _kinds(dag: Dag, calls: I64, step: I64) -> tuple[I64, list[Work | None]]:
     """The kind of each call, by operator and inputs, and what a call of each kind has to do.
 
-    Attention with pages has the lengths of its step.
+    Attention with pages has the summed lengths of its step.
     """
     events = dag.events
     is_paged = events.named(events.symbols.mask(PAGED.__contains__))[calls]
@@ -175,7 +168,10 @@ def _kinds(dag: Dag, calls: I64, step: I64) -> tuple[I64, list[Work | None]]:
     for row in first.tolist():
         call = call_of(dag, int(calls[row]))
         if call and step[row] >= 0:
-            call = replace(call, lengths=_lengths(dag, int(step[row])))
+            found = _LENGTHS.search(events.symbols.texts[int(step[row])])
+            sums = [int(one) for one in found.groups()] if found else [0] * 8
+            sums = [a + b for a, b in zip(sums[:4], sums[4:], strict=True)]
+            call = replace(call, lengths=Lengths(*sums) if found else None)
         works.append(work_of(call) if call else None)
     return kind.reshape(-1).astype(np.int64), works
 

@@ -1,13 +1,4 @@
-"""The batches that a run loads, and where PyTorch's DataLoader spends its time.
-
-What recorded a trace: PyTorch, another program with device work, or a tracer of functions.
-
-User ranges: annotations that the program made itself (``record_function``, NVTX).
-
-Steps, and the ranges of PyTorch and its libraries, are annotations too: they are left out by name.
-
-Whether work comes from compiled code, or from a captured graph.
-"""
+"""What recorded a trace, where it loads data, its user ranges, and its compiled code."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 Frames nest like operators. Users can change their own code, so the line is the call under way in
 the innermost frame of user code. Newer profilers record the line of each call (``CallFrom``); else
-the frame itself is named, by the line where its function begins.
-
-::
+the frame itself is named, by the line where its function begins::
 
     train.py(9): <module>     [                                   ]
     train.py(4): hook            [              ]                     CallFrom torch/…/graph.py:7
@@ -48,22 +46,11 @@ _NONE, _FRAME_ITSELF, _CALL, _AFTER_CALL = range(4)
 class CodePieces(NamedTuple):
     """Parts of stretches of host time in which one line runs; they tile the stretches."""
 
-    stretch: I64  # Of shape (k,). Row of the stretch of each piece.
+    stretch: I64  # Row of the stretch of each piece
     start_ns: I64
     end_ns: I64
-    line: Texts  # Of shape (k,). ``train.py:5 in hook``; empty if unknown.
-    topic: I8  # Of shape (k,). Topic of the innermost frame that has one, -1 for none.
-
-
-class _Frames(NamedTuple):
-    """Frames, and what names the code that runs while each is innermost."""
-
-    event: I64
-    parent: I64
-    named: I64
-    call: I64
-    is_user: Bools
-    topic: I8
+    line: Texts  # ``train.py:5 in hook``; empty if unknown
+    topic: I8  # Topic of the innermost frame that has one, -1 for none
 
 
 def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
@@ -78,31 +65,24 @@ def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
     return at, below
 
 
-def _is_user_code(dag: Dag) -> Bools:
-    """Whether each symbol names a frame of user code: of a file, and not of a library."""
-    searched = dag.events.symbols.searched
-    return searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
+def _frames(
+    dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]
+) -> tuple[I64, I64, Bools, I64]:
+    """Of each frame: what names its code, the call under way, whether it is the user's; topics.
 
-
-def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]) -> _Frames:
-    """Frames with the frame of user code that each belongs to, and the call that is under way."""
+    User code is of a file, and not of a library; its innermost frame names all that it calls.
+    """
+    name, searched = dag.events.name[event], dag.events.symbols.searched
     name = dag.events.name[event]
-    is_user = _is_user_code(dag)[name]
+    is_user = (searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD)))[name]
     user, call = _up(parent, is_user)
-    known, _ = _up(parent, ~dag.events.symbols.searched(_NOT_CODE)[name])
+    known, _ = _up(parent, ~searched(_NOT_CODE)[name])
     named = np.where(user >= 0, user, np.where(known >= 0, known, np.arange(len(event))))
-    topic = np.full(len(event), -1, dtype=np.int8)
+    topic = np.full(len(event), -1, dtype=np.int64)
     for number, pattern in topics.items():
-        topic[dag.events.symbols.searched(pattern)[name]] = number
+        topic[searched(pattern)[name]] = number
     about, _ = _up(parent, topic >= 0)
-    return _Frames(
-        event,
-        parent,
-        named,
-        np.where(user >= 0, call, -1),
-        is_user,
-        gather(topic, about, -1).astype(np.int8),
-    )
+    return named, np.where(user >= 0, call, -1), is_user, gather(topic, about)
 
 
 def _text(frame: str, call_from: str, how: int) -> str:
@@ -155,7 +135,8 @@ def code_pieces(
     every = np.arange(len(lane))
     event = np.flatnonzero(events.kind == EventKind.PYTHON)
     found = nest(events.lane[event], events.ts_ns[event], events.end_ns[event])
-    frames = _frames(dag, event, found.parent.astype(np.int64), topics)
+    parent = found.parent.astype(np.int64)
+    named, under_way, is_user, topics_of = _frames(dag, event, parent, topics)
     owner = event[found.boundary >> 1]
     of = events.lane[owner].astype(np.int64)
     time = events.node_ts_ns[2 * owner + (found.boundary & 1)]
@@ -182,12 +163,12 @@ def code_pieces(
     before = gather(found.boundary, row)
     returned = (before >= 0) & ((before & 1) == 1)
     returned &= gather(found.parent, before >> 1, -2) == innermost
-    own = gather(frames.is_user, innermost, False)
-    call = np.where(own, np.where(returned, before >> 1, -1), gather(frames.call, innermost))
+    own = gather(is_user, innermost, False)
+    call = np.where(own, np.where(returned, before >> 1, -1), gather(under_way, innermost))
     how = np.where(own, np.where(returned, _AFTER_CALL, _FRAME_ITSELF), _CALL)
     how = np.where((innermost < 0) | encloses, _NONE, how)
-    line = _lines(dag, gather(event, gather(frames.named, innermost)), gather(event, call), how)
-    topic = gather(frames.topic, innermost, -1).astype(np.int8)
+    line = _lines(dag, gather(event, gather(named, innermost)), gather(event, call), how)
+    topic = gather(topics_of, innermost).astype(np.int8)
     end = np.append(start[1:], 0)
     closes = np.append(stretch[1:] != stretch[:-1], True)[: len(stretch)]
     end = np.where(closes, end_ns[stretch], end[: len(stretch)])

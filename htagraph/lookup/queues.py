@@ -1,9 +1,4 @@
-"""Devices or streams with work, numbered, and which work comes next in each.
-
-Which classes of work run at once on each device: stretches of time that tile the window.
-
-Host calls that wait for the device, and whether the graph has what they waited for.
-"""
+"""The devices or streams with work: what comes next, what runs at once, and who waits for it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Samples as levels: each moment has the value of the nearest sample.
-
-Use of devices that other instruments sampled, to compare with htagraph's estimates.
-
-Clocks that devices ran at while they worked, as another tool sampled them.
-"""
+"""Samples of other instruments as levels: each moment has the value of the nearest sample."""
 
 from __future__ import annotations
 
@@ -122,8 +117,7 @@ def sampled_use(
 ) -> dict[str, F64]:
     """Means of the samples of a device over some ranges, weighted by time, as shares of 1.
 
-    By the names of `SAMPLED`; NaN without samples. Of several series, the one with most samples
-    counts. If the trace has one device, a series without a device is of that one.
+    By the names of `SAMPLED`; NaN without samples.
     """
     found = {}
     for name, pattern in SAMPLED.items():

@@ -1,9 +1,7 @@
 """Events of a kind, with a name, in a window, under others, or for which a condition holds.
 
-Conditions on rows, in a small language of their own.
-
-`DataFrame.query` can call functions, write files and reach modules, and a condition may come from
-an agent that read names out of a trace. So only the grammar below exists.
+Conditions are a small language of their own. `DataFrame.query` can call functions, write files and
+reach modules, and a condition may come from an agent that read names out of a trace.
 """
 
 from __future__ import annotations
@@ -219,7 +217,16 @@ def _known(value: Any) -> Bools:  # noqa: ANN401  a column, an array or one valu
 Kinds = str | EventKind | Iterable[str | EventKind]
 
 
-KIND_GROUPS = ("launch", "collective", "device", "host")
+_GROUPS: Mapping[str, Callable[[Dag], Bools]] = {
+    "launch": lambda dag: np.bincount(dag.launch[dag.launch >= 0], minlength=len(dag.events)) > 0,
+    "collective": lambda dag: (
+        (dag.classification.kernel_class == KernelClass.COMMUNICATION)
+        & (dag.events.kind == EventKind.KERNEL)
+    ),
+    "device": lambda dag: dag.events.is_device,
+    "host": lambda dag: dag.events.is_host,
+}
+KIND_GROUPS = tuple(_GROUPS)
 """Kinds beyond `EventKind`: calls that launched device work, communication kernels, all events of
 the device, all of the host."""
 
@@ -236,19 +243,6 @@ def events_in(dag: Dag, window: Window) -> I64:
     return np.flatnonzero(inside)
 
 
-def _group_mask(dag: Dag, group: str) -> Bools:
-    """Whether each event is of one of `KIND_GROUPS`."""
-    if group == "launch":
-        launches: Bools = np.zeros(len(dag.events), dtype=bool)
-        launches[dag.launch[dag.launch >= 0]] = True
-        return launches
-    if group == "collective":
-        communicates: Bools = dag.classification.kernel_class == KernelClass.COMMUNICATION
-        communicates &= dag.events.kind == EventKind.KERNEL
-        return communicates
-    return dag.events.is_device if group == "device" else dag.events.is_host
-
-
 def kind_mask(dag: Dag, kinds: Kinds) -> Bools:
     """Whether each event is of some kinds: of `EventKind` or its labels, or of `KIND_GROUPS`."""
     mask = np.zeros(len(dag.events), dtype=bool)
@@ -256,7 +250,7 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bools:
         if isinstance(kind, EventKind):
             mask |= dag.events.kind == kind
         elif kind.lower() in KIND_GROUPS:
-            mask |= _group_mask(dag, kind.lower())
+            mask |= _GROUPS[kind.lower()](dag)
         elif kind.lower() in EventKind.labels():
             mask |= dag.events.kind == EventKind.parse(kind)
         else:

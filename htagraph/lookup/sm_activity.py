@@ -3,8 +3,6 @@
 Profilers do not record it; it is estimated from the waves of kernels (`kernel_waves`). Concurrent
 kernels add up, to the whole device at most. Empty parts are charged to the kernels that run then:
 multiprocessors without a block in equal parts, warp slots by the room that each leaves.
-
-Sums over what runs at once, as steps over time, and their integrals: a sweep line.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.arrays.codes import take
 from htagraph.errors import GraphError
 from htagraph.lookup.launch_geometry import (
     KernelWaves,
@@ -38,10 +37,7 @@ from htagraph.model.window import Window
 
 
 class RunningSums:
-    """Sums over intervals that run at once.
-
-    `start`, `end`: ``start <= end``.
-    """
+    """Sums over what runs at once, as steps over time, and their integrals: a sweep line."""
 
     def __init__(self, start: F64, end: F64) -> None:
         both = np.concatenate([start, end])
@@ -67,16 +63,7 @@ class RunningSums:
         return integral[last] - integral[first]
 
 
-_LIMITED_BY = np.array(
-    [
-        {
-            Limit.BLOCK_SIZE: SlotUse.BLOCK_SIZE,
-            Limit.REGISTERS: SlotUse.REGISTERS,
-            Limit.SHARED_MEMORY: SlotUse.SHARED_MEMORY,
-        }[limit]
-        for limit in Limit
-    ]
-)
+_LIMITED_BY = np.array([SlotUse[limit.name] for limit in Limit])
 _WITHIN_DEVICE = r"DtoD|DeviceToDevice|Device -> Device"
 _MEASURED = f"{NCU}sm__warps_active.avg.pct_of_peak_sustained_active"
 _PERCENT = 100
@@ -188,7 +175,11 @@ def _of_device(
     def copying() -> Curve:
         copies = mine & (events.kind == EventKind.MEMCPY)
         copies &= ~events.named(events.symbols.searched(_WITHIN_DEVICE))
-        return _covered(clipped(dag, np.flatnonzero(copies), window), window)
+        found = clipped(dag, np.flatnonzero(copies), window)
+        bounds = (times - window.start_ns for times in (found.start_ns, found.end_ns))
+        sums = RunningSums(*(times.astype(np.float64) for times in bounds))
+        n_running = sums.of(np.ones(len(found.event), dtype=np.int64))
+        return sums.time, sums.integral(n_running > 0)
 
     curves: dict[str, Callable[[], Curve]] = {
         **full.curves,
@@ -215,19 +206,7 @@ def _measured(
         parts = np.rint(np.where(has, value, 0) * _MILLION).astype(np.int64)[of_wave]
         return full.curve(full.sums.of(parts) / (_MILLION * _PERCENT))
 
-    return {
-        "measured": lambda: full.count(has),
-        "measured_warps": weighted,
-    }
-
-
-def _covered(work: Clipped, window: Window) -> Curve:
-    """Time in which any of some work runs, as a curve."""
-    start, end = (
-        (times - window.start_ns).astype(np.float64) for times in (work.start_ns, work.end_ns)
-    )
-    sums = RunningSums(start, end)
-    return sums.time, sums.integral(sums.of(np.ones(len(start), dtype=np.int64)) > 0)
+    return {"measured": lambda: full.count(has), "measured_warps": weighted}
 
 
 class _Fullness:
@@ -240,7 +219,7 @@ class _Fullness:
         communicates: Bools,
         device: DeviceProperties | None,
     ) -> None:
-        of = geometry.take(waves.kernel)
+        of = take(geometry, waves.kernel)
         self.waves, self.geometry = waves, of
         self.sums = sums = RunningSums(waves.start, waves.end)
         self.n_sms = max(device.n_sms, 1) if device else 1
@@ -286,30 +265,27 @@ class _Fullness:
         """The integrals of `SmActivity.within`."""
         return {
             "busy": lambda: self.curve(self.n_all > 0),
-            "communication": lambda: self.curve((self.n_communicate > 0) & (self._n_others == 0)),
+            "communication": lambda: self.curve((self.n_communicate > 0) & (self.n_others == 0)),
             "known": lambda: self.curve(self.known),
             "sms": lambda: self.curve(np.where(self.known, self.active, 0)),
             "counted": lambda: self.curve(np.where(self.counted, self.active, 0)),
             "warps": lambda: self.curve(np.where(self.counted, self.used, 0)),
-            "small": lambda: self._left_by(self._is_small),
+            "small": lambda: self._left_by(
+                ~self.waves.is_tail & (self.waves.sms < self.n_sms) & ~self.is_communication
+            ),
             "tail": lambda: self._left_by(self.waves.is_tail & ~self.is_communication),
         }
 
     @property
-    def _n_others(self) -> I64:
+    def n_others(self) -> I64:
         """Number of kernels that run and do not communicate."""
         return self.n_all - self.n_communicate
 
     def _left_by(self, waves: Bools) -> Curve:
         """Integral of multiprocessors without a block, the part of some of the waves that run."""
-        others = self._n_others
+        others = self.n_others
         free = np.where(self.known & (others > 0), 1 - self.active, 0) / np.maximum(others, 1)
         return self.curve(free * self.sums.of(waves.astype(np.int64)))
-
-    @property
-    def _is_small(self) -> Bools:
-        """Whether a stretch is of a kernel with fewer blocks than multiprocessors."""
-        return ~self.waves.is_tail & (self.waves.sms < self.n_sms) & ~self.is_communication
 
     def _charged(self, level: F64, mine: Bools, weights: I64 | None = None) -> F64:
         """A level over time, divided among the stretches of some kind that run then."""

@@ -82,9 +82,8 @@ def event_table(dag: Dag, rows: I64) -> pd.DataFrame:
     """The events of `frames.EVENTS`, texts as categories: no text is made for each event."""
     events = dag.events
     at = slice(None) if len(rows) == len(events) else rows  # of the whole trace, without copies
-    lanes = events.lane[at]
     ids = {
-        name: _categories([str(one) for one in getattr(events.lanes, name)], lanes)
+        name: _categories([str(one) for one in getattr(events.lanes, name)], events.lane[at])
         for name in ("pid", "tid")
     }
     return pd.DataFrame(
@@ -188,16 +187,13 @@ def _rows(connection: DuckDBPyConnection, query: str) -> pd.DataFrame:
     """The rows of a query. Sums of whole numbers have 128 bits, which pandas would round."""
     found = connection.sql(query)
     columns = [
-        f"#{place}::BIGINT AS {_quoted(name)}" if str(kind) == "HUGEINT" else f"#{place}"
+        f'#{place}::BIGINT AS "{name.replace(chr(34), 2 * chr(34))}"'
+        if str(kind) == "HUGEINT"
+        else f"#{place}"
         for place, (name, kind) in enumerate(zip(found.columns, found.types, strict=True), 1)
     ]
     rows: pd.DataFrame = found.project(", ".join(columns)).limit(_MOST_ROWS + 1).df()
     return rows
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
 
 
 @contextmanager

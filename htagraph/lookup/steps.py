@@ -1,7 +1,4 @@
-"""Steps of a trace: all, those in a window, and the step at a time.
-
-Host ranges by their names, and their windows.
-"""
+"""Steps of a trace, and host ranges by their names, with their windows."""
 
 from __future__ import annotations
 
@@ -128,15 +125,6 @@ def _device_window(dag: Dag, event: int) -> Window:
     )
 
 
-def range_window(dag: Dag, event: int) -> Window:
-    """Window of a host range: from its start to its end, which is the window's anchor."""
-    events = dag.events
-    name = events.symbols.texts[events.name[event]]
-    is_step = bool((step_events(events)[0] == event).any())
-    times = int(events.ts_ns[event]), int(events.end_ns[event])
-    return Window(*times, name, anchor=2 * event + 1, n_steps=int(is_step))
-
-
 def instance_window(
     dag: Dag, rows: I64, wanted: str, *, on: WindowClock = "host", instance: int = 0
 ) -> Window:
@@ -156,15 +144,15 @@ def instance_window(
         steps = find_steps(dag.events)["name"].tolist()
         if len(rows):
             raise WindowNotFoundError(f"{wanted}, instance {instance} of {len(rows)}", steps)
-        raise WindowNotFoundError(wanted, steps, similar=_range_names(dag))
+        kinds = (EventKind.ANNOTATION, EventKind.OP)  # annotations first
+        names = [np.unique(dag.events.name[dag.events.kind == kind]) for kind in kinds]
+        similar = [dag.events.symbols.texts[code] for code in np.concatenate(names).tolist()]
+        raise WindowNotFoundError(wanted, steps, similar=similar)
     event = int(rows[instance])
-    return _device_window(dag, event) if on == "device" else range_window(dag, event)
-
-
-def _range_names(dag: Dag) -> list[str]:
-    """Names of all host ranges, annotations first."""
+    if on == "device":
+        return _device_window(dag, event)
     events = dag.events
-    codes = [
-        np.unique(events.name[events.kind == kind]) for kind in (EventKind.ANNOTATION, EventKind.OP)
-    ]
-    return [events.symbols.texts[code] for code in np.concatenate(codes).tolist()]
+    is_step = bool((step_events(events)[0] == event).any())
+    times = int(events.ts_ns[event]), int(events.end_ns[event])
+    name = events.symbols.texts[events.name[event]]
+    return Window(*times, name, anchor=2 * event + 1, n_steps=int(is_step))

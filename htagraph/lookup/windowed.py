@@ -1,9 +1,4 @@
-"""The graph of a window, closed by one source and one sink.
-
-Events cut at the bounds of a window.
-
-Edges as a table, and as the arrows of a timeline.
-"""
+"""What of a graph is in a window: its edges with a source and a sink, and its events, cut."""
 
 from __future__ import annotations
 
@@ -78,17 +73,13 @@ def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
         tail=np.concatenate(
             [
                 np.where(from_inside, place[edges.tail[rows]], source),
-                np.full(len(roots), source),
+                np.full_like(roots, source),
                 ends,
             ]
         ),
         head=np.concatenate([place[edges.head[rows]], roots, np.full(len(ends), sink)]),
         kind=np.concatenate(
-            [
-                edges.kind[rows],
-                np.full(len(roots), EdgeKind.SOURCE),
-                np.full(len(ends), EdgeKind.SINK),
-            ]
+            [edges.kind[rows], [EdgeKind.SOURCE] * len(roots), [EdgeKind.SINK] * len(ends)]
         ).astype(np.int8),
         lag_ns=np.concatenate(
             [arrival - tail_time, np.zeros(len(roots) + len(ends), dtype=np.int64)]

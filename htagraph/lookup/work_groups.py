@@ -1,7 +1,4 @@
-"""Work grouped by where it ran or was launched: shapes, module, annotation, step, phase.
-
-The phase of training that device work belongs to, by the operators around its launch.
-"""
+"""Work grouped by where it ran or was launched: shapes, module, annotation, step, phase."""
 
 from __future__ import annotations
 

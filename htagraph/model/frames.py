@@ -22,37 +22,6 @@ from htagraph.model.schema import (
     text,
 )
 
-__all__ = [
-    "ATTACHED",
-    "ATTRIBUTED_TIME",
-    "BREAKDOWN",
-    "CAPTURES",
-    "CATALOGUE",
-    "DIFF",
-    "EDGES",
-    "EVENTS",
-    "FAILURES",
-    "FIRST_CHANGES",
-    "HANGS",
-    "JOB_ATTRIBUTED_TIME",
-    "JOB_SEGMENTS",
-    "LAST_COLLECTIVES",
-    "PATH_DIFF",
-    "PIPELINE_ACTIONS",
-    "RANK_LENGTHS",
-    "RANK_SEGMENTS",
-    "READINGS",
-    "REPAIRS",
-    "SEGMENTS",
-    "SHAPE_DIFF",
-    "SIZES",
-    "STEPS",
-    "STEP_DIFF",
-    "STEP_SHARES",
-    "WHY",
-]
-
-
 EVENTS = schema(
     "EVENTS",
     {

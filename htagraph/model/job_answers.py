@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from htagraph.model.frames import PIPELINE_ACTIONS
+from htagraph.model import frames
 from htagraph.model.schema import (
     EVENT,
     count,
@@ -21,22 +21,6 @@ from htagraph.model.schema import (
     share,
     text,
 )
-
-__all__ = [
-    "BANDWIDTHS",
-    "CLOCKS",
-    "DELAY_COSTS",
-    "EXPERTS",
-    "LAYOUT",
-    "MATCHED_COLLECTIVES",
-    "PIPELINE",
-    "PIPELINE_BUBBLES",
-    "PIPELINE_SAVINGS",
-    "PIPELINE_SCHEDULE",
-    "PIPELINE_WHAT_IF",
-    "PROCESS_GROUPS",
-    "STRAGGLERS",
-]
 
 _PARTS = ("host", "replica", "shard", "stage", "expert", "context")
 
@@ -241,7 +225,7 @@ PIPELINE_SAVINGS = schema(
 PIPELINE_SCHEDULE = schema(
     "PIPELINE_SCHEDULE",
     {
-        **PIPELINE_ACTIONS.columns,
+        **frames.PIPELINE_ACTIONS.columns,
         "is_critical": flag("the step would be longer if this were"),
     },
     first="step rank stage phase micro_batch begin_ns end_ns waited_ns is_critical",

@@ -1,13 +1,4 @@
-"""Names of what the autograd engine runs.
-
-Categories of events and flow points that mean something of their own.
-
-Names of sampled series that are clocks of a device.
-
-Metrics of kernels that another profiler measured: columns of events whose name begins so.
-
-Names that mark the steps of a trace: those of the profiler, and those of serving engines.
-"""
+"""Names and categories that mean something of their own: autograd, clocks, metrics, steps."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Perfetto's protobuf schema by name, as far as traces are read and written without its classes.
+"""Perfetto's protobuf schema by name, and what the slices of a trace cannot hold, as a packet.
 
-Those take 9 us per packet. Compiled code needs plain integers; a test compares each of them with
-the schema.
-
-What the slices of a Perfetto trace cannot hold, as one more packet, so that it can be read back.
-
-Events have a place in their file, lanes have ids that no process can have, a device has properties.
-All of that is in one field of one packet, which viewers ignore::
+Protobuf's classes take 9 us per packet. Compiled code needs plain integers; a test compares each of
+them with the schema. Places of events in their file, ids of lanes that no process can have, and
+properties of devices are in one field of one packet, so that a trace can be read back::
 
     zlib( length of the facts | facts as JSON | columns, one after the other )
 
@@ -114,11 +110,15 @@ class Supplement:
     columns: Mapping[str, I64] = field(default_factory=dict)
 
     def packed(self) -> bytes:
-        """All of it as bytes."""
+        """The facts and the columns in the layout of the packet."""
         lengths = {name: len(column) for name, column in self.columns.items()}
         facts = {"version": _VERSION, "columns": lengths, **self.facts}
         text = json.dumps(facts, separators=(",", ":"), default=str).encode()
-        parts = [_LENGTH.pack(len(text)), text, *map(_planes, self.columns.values())]
+        parts = [_LENGTH.pack(len(text)), text]
+        for column in self.columns.values():
+            steps = np.diff(np.concatenate([[0], column]).astype(np.int64))
+            zigzag = np.bitwise_xor(np.left_shift(steps, 1), np.right_shift(steps, 63))
+            parts.append(zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes())
         return zlib.compress(b"".join(parts))
 
     @classmethod
@@ -149,10 +149,7 @@ class Supplement:
 
 
 def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") -> dict[str, object]:
-    """What is known of a recording besides its events.
-
-    `run`: which of several runs it is.
-    """
+    """What is known of a recording besides its events; `run` is one of several."""
     return {
         "rank": rank,
         "run": run,
@@ -163,16 +160,8 @@ def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") ->
     }
 
 
-def _planes(values: I64) -> bytes:
-    """Differences of values: all lowest bytes, then all second ones, and so on."""
-    steps = np.diff(np.concatenate([[0], values]).astype(np.int64))
-    zigzag = np.bitwise_xor(np.left_shift(steps, 1), np.right_shift(steps, 63))  # of either sign
-    planes: bytes = zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes()
-    return planes
-
-
 def _values(planes: bytes, n: int) -> I64:
-    """What `_planes` was given."""
+    """Values by their differences: all lowest bytes, then all second ones, and so on."""
     if n < 0 or len(planes) != 8 * n:
         raise ValueError("it is cut off")
     rows = np.ascontiguousarray(np.frombuffer(planes, dtype=np.uint8).reshape(8, n).T)

@@ -58,15 +58,8 @@ Listener = Callable[[Progress], None]
 Item = TypeVar("Item")
 
 
-@dataclass
-class _Audience:
-    """The listener of this context, and the stage it was told last."""
-
-    listener: Listener
-    stage: str = ""
-
-
-_AUDIENCE: ContextVar[_Audience | None] = ContextVar("audience", default=None)
+_AUDIENCE: ContextVar[tuple[Listener, list[str]] | None] = ContextVar("audience", default=None)
+"""The listener of this context, and the stage that it was told last, in a list."""
 
 
 @contextmanager
@@ -75,12 +68,12 @@ def listening(listener: Listener | None) -> Iterator[None]:
     if listener is None:
         yield
         return
-    with _heard_by(_Audience(listener)):
+    with _heard_by((listener, [""])):
         yield
 
 
 @contextmanager
-def _heard_by(audience: _Audience | None) -> Iterator[None]:
+def _heard_by(audience: tuple[Listener, list[str]] | None) -> Iterator[None]:
     token = _AUDIENCE.set(audience)
     try:
         yield
@@ -92,15 +85,15 @@ def begin_stage(stage: str) -> None:
     """Report that the next stage of the work begins."""
     audience = _AUDIENCE.get()
     if audience is not None:
-        audience.stage = stage
-        audience.listener(Progress(stage))
+        audience[1][:] = [stage]
+        audience[0](Progress(stage))
 
 
 def report_progress(part: str, done: int = 0, total: int = 0, awaited: str = "") -> None:
     """Report progress within the present stage; see `Progress`."""
     audience = _AUDIENCE.get()
     if audience is not None:
-        audience.listener(Progress(audience.stage, part, done, total, awaited))
+        audience[0](Progress(audience[1][-1], part, done, total, awaited))
 
 
 def counted(part: str, items: Collection[Item]) -> Iterator[Item]:

@@ -1,7 +1,4 @@
-"""Recording: what a reader of any format returns, and what a graph keeps of it.
-
-Damage: what a recording lacks or has wrong, and what that does to the answers.
-"""
+"""Recording: what a reader of any format returns, what a graph keeps of it, and its damage."""
 
 from __future__ import annotations
 
@@ -115,13 +112,6 @@ class Reader(Protocol):
         window: tuple[int, int] | None,
     ) -> Recording:
         """The recording in a file, or in its content; see `htagraph.load`."""
-
-
-class Companion(Protocol):
-    """Reader of a file next to a trace: it adds what another instrument recorded of the run."""
-
-    def __call__(self, recording: Recording, path: Path) -> Recording:
-        """The recording with the content of the file, and with one more `Attachment`."""
 
 
 class DamageKind(StrEnum):

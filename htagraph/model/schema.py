@@ -3,11 +3,6 @@
 A schema is a contract: same columns, same dtypes, same order, also for an empty answer. It is the
 only description of a column: the terminal, the page, Markdown and the reference read there how
 values are formatted, what the heading is, what the column means and whether it is shown first.
-
-The schema of the question `idle_time` is `htagraph.model.answers.IDLE_TIME`, that of the job's
-question `stragglers` is `htagraph.model.job_answers.STRAGGLERS`, and those of the tables of objects
-(events, edges, segments) are in `htagraph.model.frames`. `htagraph.model.columns` finds the
-description of a column by its name.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Fused attention, forward and backward. What a causal mask leaves out is not counted.
 
-Attention of serving engines, whose keys and values are in pages: at most, by summed lengths.
-
-Shapes give heads only. vLLM and SGLang name the sums of a step's lengths in its range (`Lengths`).
-A sliding window sees less, and sequences may share pages; neither is recorded. So the least is each
-query with its own key, and the most is each query with all keys before it.
+Keys and values of serving engines are in pages, and shapes give heads only: vLLM and SGLang name
+the sums of a step's lengths in its range (`Lengths`). A sliding window sees less, and sequences may
+share pages; neither is recorded. So the least is each query with its own key, and the most is each
+query with all keys before it.
 """
 
 from __future__ import annotations
@@ -75,11 +74,10 @@ def _scores(call: Call, at: _Arguments) -> tuple[int, list[Tensor], list[Tensor]
     n_queries, n_keys = query.dims[sequence], key.dims[sequence]
     kind = (call.integers(at.mask) or [0])[0] if at.mask >= 0 else 0
     causal = call.flag(at.causal) if at.causal >= 0 else kind > 0
-    per_head = (
-        cells(n_queries, n_keys, is_bottom_right=at.is_bottom_right or kind == 2)
-        if causal
-        else n_queries * n_keys
-    )
+    per_head = n_queries * n_keys
+    if causal:
+        is_bottom_right = at.is_bottom_right or kind == 2
+        per_head = cells(n_queries, n_keys, is_bottom_right=is_bottom_right)
     scores = query.dims[0] * query.dims[at.heads] * per_head
     bias = call.tensor(at.bias) if at.bias >= 0 else None
     out = Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
@@ -131,14 +129,9 @@ def paged(call: Call) -> Work | None:
         return None
     (_, heads, width), key_heads = query.dims, key.dims[-2]
     tokens = Tensor((lengths.queries, heads, width), query.dtype)
-    least = traffic(
-        Family.ATTENTION,
-        [tokens],
-        [tokens],
-        flops=4 * heads * width * lengths.queries,
-        dtype=query.dtype,
-    )
+    flops = 4 * heads * width
+    ends, of_query = [tokens], flops * lengths.queries
+    least = traffic(Family.ATTENTION, ends, ends, flops=of_query, dtype=query.dtype)
     cached = 2 * lengths.keys * key_heads * width * bytes_of(key.dtype)[1]
-    return least._replace(
-        bytes_high=least.bytes_high + cached, flops_high=4 * heads * width * lengths.scores
-    )
+    most = least.bytes_high + cached
+    return least._replace(bytes_high=most, flops_high=flops * lengths.scores)

@@ -1,10 +1,7 @@
-"""Elementwise operators: all inputs are read, the broadcast result is written.
+"""Elementwise operators, copies, optimizers and reads at indices: each element moves once.
 
-Copies and fills. A copy between host and device is judged by its own bytes and direction.
-
-Updates of lists of parameters; the profiler records no type of tensors in a list.
-
-Reads and writes at indices: at most as many rows as asked for, and as there are.
+All inputs are read, the broadcast result is written. A copy between host and device is judged by
+its own bytes and direction. At indices, at most as many rows move as asked for, and as there are.
 """
 
 from __future__ import annotations
@@ -102,9 +99,9 @@ def rotary(call: Call) -> Work | None:
     if positions is None or query is None:
         return None
     turned = [query, *([key] if key else [])]
-    rows = (
-        [Tensor((min(positions.n, cache.dims[0]), *cache.dims[1:]), cache.dtype)] if cache else []
-    )
+    rows = []
+    if cache:
+        rows = [Tensor((min(positions.n, cache.dims[0]), *cache.dims[1:]), cache.dtype)]
     return traffic(Family.ELEMENTWISE, [positions, *turned, *rows], turned)
 
 
@@ -200,9 +197,8 @@ def embedding_backward(call: Call) -> Work | None:
     gradient, indices, n = call.tensor(0), call.tensor(1), call.integers(2)
     if gradient is None or indices is None or not n or not gradient.dims:
         return None
-    return traffic(
-        Family.GATHER, [gradient, indices], [Tensor((n[0], gradient.dims[-1]), gradient.dtype)]
-    )
+    out = Tensor((n[0], gradient.dims[-1]), gradient.dtype)
+    return traffic(Family.GATHER, [gradient, indices], [out])
 
 
 @models("aten::index_select")
@@ -257,9 +253,8 @@ def index_put(call: Call) -> Work | None:
     adds = [touched] if call.flag(3) else []
     least = traffic(Family.GATHER, [values, *adds], [touched])
     most = x if values.n == 1 else touched
-    return least._replace(
-        bytes_high=traffic(Family.GATHER, [values, index, *adds], [most]).bytes_high
-    )
+    high = traffic(Family.GATHER, [values, index, *adds], [most]).bytes_high
+    return least._replace(bytes_high=high)
 
 
 _READ = {

@@ -1,7 +1,4 @@
-"""Softmax and normalizations: each element is read and written once; training may read it again.
-
-Reductions: the input is read, what is left of it is written; and what is sorted.
-"""
+"""Softmax, normalizations and reductions: each element is read and written once, or read again."""
 
 from __future__ import annotations
 

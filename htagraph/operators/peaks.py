@@ -200,13 +200,8 @@ _GIVEN: dict[str, DevicePeaks] = {}
 _HOST_GBPS = 64.0
 """Bandwidth to the host unless it is given: PCIe 5.0 with 16 lanes."""
 
-_RATES = {
-    "memory_tbps": 0.0,
-    "fp32_tflops": 0.0,
-    "cache_mb": 0.0,
-    "link_gbps": 0.0,
-    "host_gbps": _HOST_GBPS,
-}
+_RATES = dict.fromkeys(("memory_tbps", "fp32_tflops", "cache_mb", "link_gbps"), 0.0)
+_RATES |= {"host_gbps": _HOST_GBPS}
 """What peaks have besides element types, and what they are unless given."""
 
 _MULTIPLIED = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8")

@@ -1,7 +1,4 @@
-"""Matrix products. Biases are not counted as operations: they are added in the epilogue.
-
-Convolutions, forward and backward, also grouped and transposed.
-"""
+"""Matrix products and convolutions. Biases, added in the epilogue, are no operations."""
 
 from __future__ import annotations
 
@@ -92,9 +89,8 @@ def grouped_mm(call: Call) -> Work | None:
     n_batch = left.dims[0] if len(left.dims) == len(right.dims) == 3 else 1
     k = left.dims[-1]
     out = Tensor((n_batch, m, n), "bf16" if left.dtype == "fp8" else left.dtype)
-    found = traffic(
-        Family.GEMM, [left, right], [out], flops=2 * n_batch * m * n * k, dtype=left.dtype
-    )
+    flops = 2 * n_batch * m * n * k
+    found = traffic(Family.GEMM, [left, right], [out], flops=flops, dtype=left.dtype)
     return found._replace(bytes_low=0)
 
 
@@ -180,13 +176,8 @@ def forward(call: Call) -> Work | None:
     out = Tensor((x.dims[0], channels, *spatial), x.dtype)
     bias = call.tensor(at.bias) if at.bias >= 0 else None
     n_filters_applied = x.dims[0] * prod(x.dims[2:] if is_transposed else spatial)
-    return traffic(
-        Family.CONVOLUTION,
-        [x, weight, *([bias] if bias else [])],
-        [out],
-        flops=2 * n_filters_applied * weight.n,
-        dtype=x.dtype,
-    )
+    reads, flops = [x, weight, *([bias] if bias else [])], 2 * n_filters_applied * weight.n
+    return traffic(Family.CONVOLUTION, reads, [out], flops=flops, dtype=x.dtype)
 
 
 @models("aten::convolution_backward", "aten::convolution_backward_overrideable")
@@ -205,11 +196,8 @@ def backward(call: Call) -> Work | None:
     reads = [gradient, *([weight] if of_input else []), *([x] if of_weight else [])]
     writes = [*([x] if of_input else []), *([weight] if of_weight else [])]
     writes += [Tensor((weight.dims[0],), weight.dtype)] if of_bias else []
+    flops = each * (of_input + of_weight)
+    again = [gradient] if of_input and of_weight else []
     return traffic(
-        Family.CONVOLUTION,
-        reads,
-        writes,
-        flops=each * (of_input + of_weight),
-        dtype=gradient.dtype,
-        again=[gradient] if of_input and of_weight else [],
+        Family.CONVOLUTION, reads, writes, flops=flops, dtype=gradient.dtype, again=again
     )

@@ -29,7 +29,6 @@ from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import Cover, sum_by_code, union
 from htagraph.lookup.attribution import names_or_empty, op_names
 from htagraph.lookup.collectives import (
-    Recorded,
     bus_factors,
     collective_sizes,
     first_anchor,
@@ -236,7 +235,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     label = np.where(is_library, libraries.group, label)
     n_in, n_out = (_column_above(dag, kernels, name) for name in ("msg_in", "msg_out"))
     dtype = gather(events.symbols.array, _column_above(dag, kernels, "dtype"), "")
-    n_bytes = collective_sizes(dag, kernels, operation, Recorded(n_in, n_out, dtype))
+    n_bytes = collective_sizes(dag, kernels, operation, (n_in, n_out, dtype))
     n_ranks = _n_ranks(dag, kernels, operation, group)
     rate = np.where(n_bytes >= 0, n_bytes, np.nan) / np.maximum(events.dur_ns[kernels], 1)
     anchor = first_anchor(dag, kernels)[2 * kernels]

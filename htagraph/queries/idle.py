@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.arrays.codes import gather
-from htagraph.arrays.distribution import distribution
+from htagraph.arrays.codes import distribution, gather
 from htagraph.arrays.intervals import Intervals, sum_by_code
 from htagraph.arrays.matching import group_starts, running_latest
 from htagraph.errors import GraphError

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from htagraph.arrays.distribution import distribution
+from htagraph.arrays.codes import distribution, take
 from htagraph.errors import GraphError
 from htagraph.lookup.attribution import (
     innermost,
@@ -177,7 +177,7 @@ def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     before = np.concatenate([[0], ended[:-1]])[: len(ended)]
     gap = np.where(offset > 0, np.maximum(offset - before, 0), 0)
     inside = np.isin(nodes.event, device_work(dag, window).event)
-    nodes, offset, gap = nodes.take(inside), offset[inside], gap[inside]
+    nodes, offset, gap = take(nodes, inside), offset[inside], gap[inside]
     node = pd.DataFrame({"graph": nodes.graph, "node": nodes.node}).groupby(["graph", "node"])
     group = np.asarray(node.ngroup(), dtype=np.int64)
     of = np.unique(group, return_index=True)[1]

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.arrays.ancestors import depths, nearest, sums_under
-from htagraph.arrays.codes import gather
-from htagraph.arrays.distribution import distribution
+from htagraph.arrays.codes import distribution, gather
 from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.explain.self_time import self_time

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.arrays.distribution import distribution
+from htagraph.arrays.codes import distribution
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10**12)), min_size=1, max_size=30))

@@ -16,15 +16,15 @@ AMPERE = replace(FOUR_SMS, compute_major=8)
 
 def test_registers_whose_product_is_beyond_64_bits_fit_once() -> None:
     """The kernel has run: one block fits."""
-    fit = residency(AMPERE, np.array([128]), np.array([1 << 60]), np.array([0]))
+    blocks, limit = residency(AMPERE, np.array([128]), np.array([1 << 60]), np.array([0]))
 
-    assert (fit.blocks.tolist(), fit.limit.tolist()) == ([1], [Limit.REGISTERS])
+    assert (blocks.tolist(), limit.tolist()) == ([1], [Limit.REGISTERS])
 
 
 def test_shared_memory_whose_sum_is_beyond_64_bits_fits_once() -> None:
-    fit = residency(AMPERE, np.array([128]), np.array([16]), np.array([(1 << 63) - 1]))
+    blocks, limit = residency(AMPERE, np.array([128]), np.array([16]), np.array([(1 << 63) - 1]))
 
-    assert (fit.blocks.tolist(), fit.limit.tolist()) == ([1], [Limit.SHARED_MEMORY])
+    assert (blocks.tolist(), limit.tolist()) == ([1], [Limit.SHARED_MEMORY])
 
 
 def test_a_p100_allocates_registers_from_two_parts_and_others_from_four() -> None:
@@ -35,5 +35,5 @@ def test_a_p100_allocates_registers_from_two_parts_and_others_from_four() -> Non
     kernel = np.array([32]), np.array([88]), np.array([0])
 
     for minor, n_blocks in ((0, 22), (1, 20)):
-        fit = residency(replace(device, compute_minor=minor), *kernel)
-        assert (fit.blocks.tolist(), fit.limit.tolist()) == ([n_blocks], [Limit.REGISTERS])
+        blocks, limit = residency(replace(device, compute_minor=minor), *kernel)
+        assert (blocks.tolist(), limit.tolist()) == ([n_blocks], [Limit.REGISTERS])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htagraph.compiler.boundaries import Boundaries
-from htagraph.compiler.structure import examine
+from htagraph.compiler.structure import Boundaries, examine
 from htagraph.synth import timeline
 
 
@@ -36,7 +35,6 @@ def test_boundaries_are_in_the_order_of_their_threads(between):
 def test_the_last_boundary_of_a_thread_is_followed_by_none(between):
     """What comes next in the table is another thread's."""
     assert np.flatnonzero(~between.is_followed).tolist() == [5, 7]
-    assert between.openings.tolist() == [0, 6]
 
 
 def test_a_lane_without_host_events_has_no_boundaries(between):

@@ -185,7 +185,11 @@ def test_a_source_whose_time_was_taken_late_may_come_after_its_wait():
     places = np.array([0] * 8 + [1] * 4)
     found = Candidates(np.tile(np.arange(4), 3), np.arange(12), np.tile(ends, 3) - times)
     calls, support = recurring(
-        Rule.RECURRING_IN_REPLAYS, waits, found, (Sources.of(times, places).only, places), str
+        Rule.RECURRING_IN_REPLAYS,
+        waits,
+        found,
+        (Sources(times, places, np.full(12, 1 << 62)).only, places),
+        str,
     )
 
     assert calls.wait.tolist() == [0, 1, 2, 3]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from htagraph.errors import TraceFormatError
-from htagraph.model.recording import Companion, Recording
+from htagraph.model.recording import Recording
 from htagraph.readers.beside.execution_trace import is_execution_trace, with_execution_trace
 from htagraph.readers.beside.graph_capture import is_chrome_trace, with_graph_captures
 from htagraph.readers.beside.monitoring import is_monitoring, with_monitoring
@@ -14,7 +14,9 @@ from htagraph.readers.beside.ncu import is_ncu, with_ncu
 from htagraph.readers.formats import is_other_format, refuse_other_format
 from htagraph.readers.storage import exists, not_found, path_of
 
-_COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
+_Reader = Callable[[Recording, Path], Recording]
+
+_COMPANIONS: tuple[tuple[Callable[[Path], bool], _Reader], ...] = (
     (is_execution_trace, with_execution_trace),
     (is_ncu, with_ncu),
     (is_monitoring, with_monitoring),
