@@ -47,8 +47,8 @@ def places() -> list[Path]:
     folders = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}
     own = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
     with suppress(RuntimeError):  # no home
-        of_user = Path.home().joinpath(*folders.get(sys.platform, (".cache",)))
-        found.append(Path(os.environ.get(own) or of_user) / "htagraph")
+        default = folders.get(sys.platform, (".cache",))
+        found.append(Path(os.environ.get(own) or Path.home().joinpath(*default)) / "htagraph")
     temporary = _temporary()
     return [*found, temporary] if temporary else found
 
