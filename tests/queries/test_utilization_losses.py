@@ -14,8 +14,8 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization, utilization_losses
 from htagraph.synth import timeline
-from htagraph.synth.rows import Row, event_table
 from tests.queries.gridded import FOUR_SMS, gridded
+from tests.synth.rows import Row, event_table
 
 
 def uses(dag: Dag) -> dict[tuple[str, str], float]:

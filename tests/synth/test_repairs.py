@@ -9,9 +9,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.synth.rows import Row
 from tests.synth.program import Program
 from tests.synth.repairs import KINDS, Change, Repair, ask, dur_ns, repair
+from tests.synth.rows import Row
 from tests.synth.shaped import GEMM, SHAPES, shaped_program
 from tests.synth.simulated import SimulatedRank
 from tests.synth.simulator import simulate, simulate_job
