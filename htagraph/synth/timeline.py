@@ -401,15 +401,12 @@ def _lane_names(rows: Sequence[_Row]) -> dict[Lane, dict[str, str | int]]:
     names: dict[Lane, dict[str, str | int]] = {}
     for row in rows:
         device, stream, lane = row["device"], row["stream"], row["lane"]
-        if device < 0:
-            name = {"thread": f"thread {lane[1]} (python)", "process_sort": _HOST_PID}
-        else:
-            thread = f"stream {stream}" if stream >= 0 else f"Device {device}"
-            name = {
-                "thread": thread,
-                "process_sort": 5_000_000 + device,
-                "thread_sort": stream,
-            }
-        labels = "CPU" if device < 0 else f"GPU {device}"
-        names[lane] = {"process": "python", "process_labels": labels, **name}
+        on_stream = f"stream {stream}" if stream >= 0 else f"Device {device}"
+        names[lane] = {
+            "process": "python",
+            "thread": f"thread {lane[1]} (python)" if device < 0 else on_stream,
+            "process_labels": "CPU" if device < 0 else f"GPU {device}",
+            "process_sort": _HOST_PID if device < 0 else 5_000_000 + device,
+            "thread_sort": 0 if device < 0 else stream,
+        }
     return names
