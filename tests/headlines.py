@@ -100,23 +100,7 @@ Headline = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a report says first.
-
-    Parameters
-    ----------
-    first : Headline or None
-        None if there is no verdict.
-    near : frozenset of Headline
-        The headline, and its near-ties.
-    is_balanced : bool
-        Whether no cause stands out.
-    withheld : str
-        Why there is no verdict, or the error.
-    said : frozenset of str
-        Sentences that data are damaged or missing.
-    in_tables : frozenset of str
-        Checks and repairs that a reader may find further below.
-    """
+    """What a report says first."""
 
     first: Headline | None
     near: frozenset[Headline]

@@ -42,10 +42,7 @@ def test_heads_of_very_many_edges_are_sorted_as_others():
 
 
 def test_edges_of_chains_need_no_columns():
-    """Nodes 0, 2, 5 in order and 1, 3: edges after those of tables, with the time between as lag.
-
-    The second edge waits, so its lag is 0.
-    """
+    """Nodes 0, 2, 5 in order and 1, 3: later edges last, with the time between as lag."""
     rule, first, times = np.array([7, 9, 0, 7, 0], np.int8), np.array([0, 3, 5]), 10 * np.arange(6)
     nodes, events = np.array([0, 2, 5, 1, 3], np.int32), np.array([4, -1, 0, 6, 0], np.int32)
 

@@ -1,7 +1,4 @@
-"""Every question is complete: a file, a method, a schema, laws, a test, and a line of `ask list`.
-
-A question that lacks one of these fails here, with a message that says what is missing and where.
-"""
+"""Each question is complete: a file, a method, a schema, laws, a test, and a line of `ask list`."""
 
 from __future__ import annotations
 

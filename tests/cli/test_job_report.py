@@ -144,10 +144,7 @@ def test_ranks_that_cannot_have_met_are_judged_by_themselves():
 
 
 def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
-    """The others still answer; with one rank gone, nobody knows for whom they waited.
-
-    The report names the file itself: with `--quiet`, no warning says it before.
-    """
+    """The others still answer; with one rank gone, nobody knows for whom they waited."""
     broken = tmp_path / "traces"
     broken.mkdir()
     for file in sorted(folder.glob("*.gz")):

@@ -12,10 +12,7 @@ _NAMES = {"F": "cudaMalloc", "R": "cudaFree", "M": "cudaMalloc"}
 
 
 def retry(left_us: int = 40, silent_us: int = 400, *, inside: str = "", again: str = "[M ]") -> str:
-    """An allocation that fails (F), silence, two calls that free (R), an allocation (M).
-
-    A kernel on stream 20 ends some time before the first call that frees.
-    """
+    """An allocation that fails (F), silence, two calls that free (R), an allocation (M)."""
     silence = f"{inside:^{silent_us}}"
     runs = " " * (9 + silent_us - left_us)
     return f"""

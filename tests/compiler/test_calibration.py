@@ -134,11 +134,7 @@ def test_damaged_times_of_a_century_are_no_usual_launch():
 
 @pytest.mark.parametrize(("ends_us", "kind"), [(12, EdgeKind.LAUNCH), (14, EdgeKind.STREAM)])
 def test_of_launch_and_stream_the_later_arrival_binds(ends_us, kind):
-    """By the floors of the trace: launches take 14 us, and kernels follow after 1 us.
-
-    The last kernel starts 16 us after its call began and 4 us after that returned; the kernel
-    before it ends shortly before. The end of a call bounds nothing: others start within theirs.
-    """
+    """By the floors of the trace: launches take 14 us, and kernels follow after 1 us."""
     idle = range(20)
     cpu = "".join(f"[launch >{at:02d}]{'':20}" for at in idle) + "[launch >aa][launch >bb]"
     work = "".join(f"{'':14}[k <{at:02d}]{'':11}" for at in idle)

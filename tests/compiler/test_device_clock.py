@@ -196,10 +196,7 @@ def test_a_wait_returned_a_tenth_of_a_millisecond_before_its_work_ended_at_most(
     [(2, False, 0, 0), (3, False, -196, 0), (2, True, 0, 0), (3, True, 0, 196)],
 )
 def test_three_waits_show_that_the_device_clock_is_ahead(n, is_held, shift_us, apart_us):
-    """All end 196 us before their work. Work that begins with its launch forbids a shift.
-
-    Then the waits bound nothing, but are known to be apart.
-    """
+    """All end 196 us before their work. Work that begins with its launch forbids a shift."""
     every = "abc"[:n]
     cpu = "".join(f"[L >{letter}][streamsync @7 ]{'':240}" for letter in every)
     work = "".join(f"{'':200}[k <{letter}            ]{'':44}" for letter in every)

@@ -14,10 +14,7 @@ STALLS = traces_in(CAPTURES / "single")
 
 @pytest.mark.parametrize("path", STALLS, ids=lambda path: path.name.split(".")[0])
 def test_nothing_is_inferred_of_a_host_that_stalls_by_itself(path):
-    """A collection, a lock, JSON, a sleep, a loader: planted, and each its own thread's time.
-
-    Backward passes run on the thread that steps, so there is no worker either.
-    """
+    """A collection, a lock, JSON, a sleep, a loader: planted, and each its own thread's time."""
     dag = load(path).compile().dag
 
     assert not np.isin(dag.edges.rule, Rule.on(Evidence.INFERRED)).any()

@@ -44,10 +44,7 @@ def _queue_edges(
 
 
 def test_a_launch_onto_a_full_queue_waits_for_a_kernel_to_start():
-    """With a thousand launches outstanding, the next call returns only when some work starts.
-
-    Before the last of 1,012, eleven kernels have started.
-    """
+    """With a thousand launches outstanding, the next call returns only when some work starts."""
     assert _queue_edges(1_012) == 1
 
 

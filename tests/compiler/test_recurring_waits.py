@@ -31,10 +31,7 @@ MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=800, stream_wait_ns=1_1
 
 
 def replayed(*, waits: bool, machine: Machine = MACHINE, seed: int = 0) -> Dag:
-    """Replays of six kernels on stream 7, and two on stream 20, the second of which may wait.
-
-    Nothing but the graph says so: the trace has no records of nodes, events or waits.
-    """
+    """Replays of six kernels on stream 7, and two on stream 20, the second of which may wait."""
     draw = random.Random(seed)  # noqa: S311  no secret
 
     def graph() -> Graph:
@@ -90,10 +87,7 @@ def test_kernels_that_wait_for_nothing_have_no_learnt_dependency():
 
 @pytest.mark.parametrize(("calls", "n_learnt"), [(("a", "j"), 8), (("j", "a"), 0)])
 def test_no_stream_waits_for_what_was_launched_later(calls, n_learnt):
-    """An event is recorded before it is waited for: what came to the queue later is no source.
-
-    Join starts 2 us after each A; z is also given to A's stream before join is.
-    """
+    """An event is recorded before it is waited for: what came to the queue later is no source."""
     lines = dict.fromkeys(["cpu 1", "stream 7", "stream 20"], "")
     for i in range(8):
         first, second = calls
@@ -118,10 +112,7 @@ def test_without_inference_nothing_is_learnt():
 
 
 def _after_each(n_replays: int, distance_us: int, wait_us: int, *, others: str = "") -> Dag:
-    """Replays in which join always starts so long after A, ready since p ended 30 us after launch.
-
-    Others begin on A's stream after 30 us.
-    """
+    """Join always starts so long after A, ready since p ended 30 us after launch."""
     lines = {"cpu 1": "", "stream 7": "", "stream 20": ""}
     start = 30 + wait_us
     for i in range(n_replays):
@@ -175,10 +166,7 @@ def test_a_source_that_comes_twice_in_each_wait_is_near_twice_as_often():
 
 
 def test_a_source_whose_time_was_taken_late_may_come_after_its_wait():
-    """Of two kinds of sources, the second comes 1 ns after each wait: the first wait has none yet.
-
-    Each is as near by chance in a fiftieth of a wait, and four of four are.
-    """
+    """Of two kinds of sources, the second comes 1 ns after each wait."""
     ends = np.array([50, 150, 250, 350])
     waits = Waits(ends, ends - 50, ends, np.zeros(4, dtype=np.int64))
     times = np.concatenate([ends - 2, ends - 1, ends + 1])

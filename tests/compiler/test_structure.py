@@ -14,10 +14,7 @@ from htagraph.synth import timeline
 
 @pytest.fixture
 def given() -> Structure:
-    """Three kernels on stream 7, the last of which ends first, and one on stream 9.
-
-    Launches begin every 11 us.
-    """
+    """Three kernels on stream 7, the last of which ends first, and one on stream 9."""
     return examine(
         timeline("""
             us       |0         10        20        30        40        50        60

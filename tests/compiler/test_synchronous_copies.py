@@ -121,11 +121,7 @@ def test_copies_from_pageable_memory_say_nothing_about_clocks(compiled):
 
 @pytest.mark.parametrize(("starts", "shift_ns"), [(7, -5_000), (0, 0)])
 def test_copies_held_by_kernels_are_charged_to_the_kernels(starts, shift_ns):
-    """Five steps of 200 ms, as of owlv2 on MI300: the copy of a batch waits for a kernel.
-
-    By the record, the copies of 1 ms end 5 us after their calls of 35 ms. The clock is off, or, if
-    the kernels start with their launches, it is not known why.
-    """
+    """Five steps of 200 ms, as of owlv2 on MI300: the copy of a batch waits for a kernel."""
     host, stream = "", ""
     for step in range(5):
         host += f"[L >k{step}][aten::conv2d".ljust(299) + "]"

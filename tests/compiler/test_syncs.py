@@ -171,10 +171,7 @@ def test_an_event_passes_on_what_its_stream_waits_for(compiled, arrows):
 
 
 def test_a_wait_is_followed_through_as_many_streams_as_there_are(compiled, arrows):
-    """Each of twelve streams has only waited for the one before it since its first work.
-
-    The last one begins too long after the end of k1 for that alone to say anything.
-    """
+    """Each of twelve streams has only waited for the one before it since its first work."""
     calls = "".join(f"[launch >z{k}]" for k in range(1, 12)) + "[launch >a]"
     calls += "".join(f"[record !r{k} @{k}][wait ?r{k} @{k + 1}]" for k in range(11))
     first = "\n".join(f"stream {k} |{'':{13 * k}}[z <z{k}]" for k in range(1, 12))

@@ -101,11 +101,7 @@ def test_work_whose_own_stream_was_busy_waits_from_there_on(arrows):
 
 
 def drawn(left_us: Sequence[int], *, n_streams: int = 1, threads: int = 0) -> Dag:
-    """Starts of ready work when so much is left of a kernel of 1 ms on another stream.
-
-    The kernels run on some streams in turn and, if recorded, so many of their threads fit on a
-    multiprocessor.
-    """
+    """Starts of ready work when so much is left of a kernel of 1 ms on another stream."""
     streams = [f"stream {7 + k}" for k in range(n_streams)]
     lines = dict.fromkeys([*streams, "cpu 1", "stream 20"], "")
     for i, left in enumerate(left_us):

@@ -30,11 +30,7 @@ def _calls(dag: Dag) -> list[tuple[str, str]]:
 
 
 def _server(seed: int, n_requests: int) -> EventTable:
-    """A server: a thread takes requests, one of a pool runs the stage, a third one computes.
-
-    The stage begins soon after its request was taken, the computation soon after the stage
-    began, and the stage goes on soon after the computation ended. Requests come when they come.
-    """
+    """A server: a thread takes requests, one of a pool runs the stage, a third one computes."""
     source = random.Random(seed)  # noqa: S311 - no secret
     rows: list[Row] = []
 
@@ -108,10 +104,7 @@ def test_threads_that_do_their_own_work_side_by_side_call_nobody(seed):
 
 
 def _rounds(more: str = "[x]", around: str = "{}", runs: str = "[run]") -> list[tuple[str, str]]:
-    """Calls found where a worker is idle for 1 ms before each of nine, and runs soon after it.
-
-    After the call, its thread does more, with other names (for x and y) each time.
-    """
+    """Calls found where a worker is idle for 1 ms before each of nine, and runs soon after it."""
     calls, work = "", ""
     for name in "abcdefghij":
         calls += ("[call]" + more.replace("x", name).replace("y", name.upper())).ljust(1_000)
@@ -242,11 +235,7 @@ def _op(name: str, thread: int, begin: int, end: int) -> Row:
 def _requests(
     seed: int, n_requests: int, *, late: tuple[int, ...] = (), step: str = "", in_call: bool = False
 ) -> EventTable:
-    """A thread passes requests to another one, which runs 8 to 16 layers of one operator.
-
-    All pauses of the worker are before an operator of that name; between layers they take 10 to
-    30 us. The caller continues 40 to 170 us after the last layer, 3 ms after that of some requests.
-    """
+    """A thread passes requests to another one, which runs 8 to 16 layers of one operator."""
     source = random.Random(seed)  # noqa: S311 - no secret
     rows, now = [], 0
     for number in range(n_requests):
@@ -314,10 +303,7 @@ def test_who_is_waited_for_nearly_always_is_waited_for_where_the_thread_continue
 
 
 def _rhythms(seed: int, n_times: int, jitter_us: tuple[int, int, int]) -> EventTable:
-    """Two threads that work every 10 ms, the second about 0.2 ms after the first.
-
-    The first one is late by up to so much of its own, both by the second, the other by the third.
-    """
+    """Two threads that work every 10 ms, the second about 0.2 ms after the first."""
     source = random.Random(seed)  # noqa: S311 - no secret
     own_us, common_us, other_us = jitter_us
     rows = []

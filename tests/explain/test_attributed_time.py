@@ -71,10 +71,7 @@ def test_reading_a_value_of_a_host_tensor_waits_for_nothing(operator):
 
 
 def test_a_host_without_a_device_computes_calls_and_runs_code():
-    """What is short is the price of calling; a gap, or the time of an autograd function, is code.
-
-    Of the operators, `aten::mm` computes for 40 us, three others take 3 us each after 4 us each.
-    """
+    """What is short is the price of calling; a gap, or an autograd function's time, is code."""
     assert attributed(
         """
         us       |0         10        20        30        40        50        60

@@ -1,7 +1,4 @@
-"""Every cause is complete: a title, advice, and a fault that it names when planted.
-
-A cause that lacks one of these fails here, with a message that says what is missing and where.
-"""
+"""Every cause is complete: a title, advice, and a fault that it names when planted."""
 
 from __future__ import annotations
 

@@ -29,12 +29,7 @@ def test_findings_share_the_window():
 
 
 def test_a_host_on_the_path_costs_what_a_replay_of_the_run_says():
-    """The host launches all the time, the device runs right behind: 52 of 73 us are computed.
-
-    A kernel starts 15 us after its launch does, which is the host's time, and no gap between queued
-    kernels was measured, so that one of three is taken to be 1 us. A graph launch is taken to cost
-    10 us, and its first kernel starts as long after as before.
-    """
+    """The host launches all the time, the device runs right behind: 52 of 73 us are computed."""
     path = (
         Trace.from_events(
             timeline("""

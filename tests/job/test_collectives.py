@@ -1,7 +1,4 @@
-"""Matched collectives and their waits, in jobs of three ranks with times worked out by hand.
-
-Each rank spends some time, then 1 us in an operator, launches (5 us), and the transfer takes 10 us.
-"""
+"""Matched collectives and their waits, in jobs of three ranks with times worked out by hand."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:
 def test_nobody_is_blamed_where_a_member_that_is_missing_may_have_been_last(
     came_ns: int, is_blamed: bool
 ) -> None:
-    """Rank 1 does not know of the first all-reduce, and rank 2 comes last of the others.
-
-    If that ended as soon after rank 2 had come as the second one, rank 2 was the last.
-    """
+    """Rank 1 does not know of the first all-reduce, and rank 2 comes last of the others."""
     simulated = three(
         (meet(), Spend(400_000), meet()),
         (Op("aten::work", (Spend(came_ns),)), meet(), Spend(390_000), meet()),

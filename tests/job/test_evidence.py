@@ -1,8 +1,4 @@
-"""Ranks that recorded different collectives, matched by what the rest shows.
-
-Each rank runs steps: work, an all-reduce on a worker thread, the optimizer. All-reduces end at
-once on all ranks, and rank 1 comes late to each.
-"""
+"""Ranks that recorded different collectives, matched by what the rest shows."""
 
 from __future__ import annotations
 
@@ -168,10 +164,7 @@ def test_a_rank_whose_recording_ended_does_not_keep_others_from_blame(tmp_path: 
 def test_a_rank_that_lacks_some_may_have_been_last(
     tmp_path: Path, came_us: int, n_last: int
 ) -> None:
-    """In two steps rank 2 lacks its all-reduce: rank 1 is blamed if these end once it has come.
-
-    If it comes 0.6 ms earlier than usual, they end as much later after it: a seventh of the wait.
-    """
+    """In two steps rank 2 lacks its all-reduce: rank 1 is blamed if these end once it has come."""
     steps = ranks(late_us=(1_000, 6_000, 1_000))
     for number in (2, 3):
         begin = BEGINS_US[number]

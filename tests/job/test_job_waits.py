@@ -1,8 +1,4 @@
-"""Who waits for whom, as it is drawn above the ranks in Perfetto; times worked out by hand.
-
-All ranks leave a first collective together, which tells their clocks. Then each spends some time
-before the second, whose transfer takes 10 us.
-"""
+"""Who waits for whom, as it is drawn above the ranks in Perfetto; times worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A rank that comes late by the same amount in every step: the length of kernels needs no clock.
-
-One all-reduce a step is the commonest shape of DDP. No clock that its collectives fit is sure to
-less than what the ranks wait, so only the lengths of the kernels tell who waited.
-"""
+"""A rank that comes late by the same amount in every step: the length of kernels needs no clock."""
 
 from __future__ import annotations
 

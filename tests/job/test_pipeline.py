@@ -17,13 +17,7 @@ def usual(stage: int, phase: str, number: int) -> float:
 
 
 def test_the_parts_of_a_step_add_up() -> None:
-    """Stage 1 of two with two micro-batches: it begins 10 ms later, and ends 20 ms earlier.
-
-    ::
-
-        stage 0  [F0][F1]       [B0    ]      [B1    ]
-        stage 1      [F0][B0    ][F1][B1     ]
-    """
+    """Stage 1 of two with two micro-batches: it begins 10 ms later, and ends 20 ms earlier."""
     table = drawn(2, 2, usual).table()
     row = table.query("rank == 1 and step == 0").iloc[0]
     parts = ("forward", "backward", "weight", "transfer", "between", "warm_up", "stall", "drain")

@@ -76,10 +76,7 @@ def test_an_uneven_micro_batch_is_no_slow_stage() -> None:
 
 
 def test_noise_on_uneven_micro_batches_is_no_slow_stage() -> None:
-    """Stages are compared micro-batch by micro-batch: one of four takes 40% longer on stage 3.
-
-    One of the four is three times as long everywhere, so their median on stage 3 lies between.
-    """
+    """Stages are compared micro-batch by micro-batch: one of four takes 40% longer on stage 3."""
 
     def dur(stage: int, phase: str, number: int) -> float:
         size = 3 if number == 2 else 1

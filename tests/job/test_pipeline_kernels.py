@@ -135,10 +135,7 @@ def test_without_peers_there_are_no_stages() -> None:
 
 
 def test_stages_that_wait_for_their_host_are_not_compared() -> None:
-    """The first stage has no input to wait for, during which the host gets ahead of the device.
-
-    All stages run the same kernels, a few microseconds each, as fast as the host launches them.
-    """
+    """The first stage has no input to wait for, during which the host gets ahead of the device."""
     job = loaded(simulate_job(planted(FOUR, fault="small_kernels")))
     assert job.pipeline().empty
     assert Cause.PIPELINE not in {one.cause for one in job.verdict().findings}

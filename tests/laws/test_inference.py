@@ -1,7 +1,4 @@
-"""An inferred edge that binds is right, on random programs whose causes are known.
-
-``python -m tests.benchmarks.bench_inference`` measures more of them, and what the rules miss.
-"""
+"""An inferred edge that binds is right, on random programs whose causes are known."""
 
 from __future__ import annotations
 

@@ -72,11 +72,7 @@ from tests.synth.strategies import programs
 
 @dataclass(frozen=True)
 class Question:
-    """A question, what it answers with, and what its answer depends on.
-
-    `cutoffs` are options in units of time. An answer that `scales` is in units of time throughout.
-    A question that `always_answers` has rows for an empty trace, too.
-    """
+    """A question, what it answers with, and what its answer depends on."""
 
     ask: Callable[..., pd.DataFrame]
     schema: Schema

@@ -1,7 +1,4 @@
-"""A path is the same without the records of waits, but for a stated share.
-
-``python -m tests.benchmarks.bench_sync_records`` states the share on more programs.
-"""
+"""A path is the same without the records of waits, but for a stated share."""
 
 from __future__ import annotations
 

@@ -51,10 +51,7 @@ def test_waits_that_end_long_before_their_work_are_damage(early_us, kinds):
     has_records=st.booleans(),
 )
 def test_a_device_clock_that_was_set_forward_is_moved_back_or_damage(ahead_ns, since, has_records):
-    """Law: by any time, from any part of the run on, no bound changes silently.
-
-    The program reads numbers from the device, whether or not such waits have records.
-    """
+    """Law: by any time, from any part of the run on, no bound changes silently."""
     events = simulate(training_rank(steps=4, layers=2, fault="sync_in_loop")).events
     events = taken(events, np.flatnonzero(has_records | (events.kind != EventKind.SYNC)))
     is_ahead = among(events.kind, DEVICE_CLOCK_KINDS)

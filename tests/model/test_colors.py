@@ -1,11 +1,4 @@
-"""Colors that everyone can tell apart, as each kind of color vision sees them, on light and dark.
-
-Color vision: Machado, Oliveira and Fernandes 2009, "A physiologically-based model for simulation of
-color vision deficiency", the matrices of dichromats (severity 1.0) on linear RGB. Difference of
-colors: CIEDE2000, as Sharma, Wu and Dalal 2005, "The CIEDE2000 color-difference formula", write it.
-Lightness and contrast: IEC 61966-2-1 (sRGB), and WCAG 2.2. Colors of Perfetto: `hash` and
-`proceduralColorScheme` of its UI, in HSLuv (https://www.hsluv.org).
-"""
+"""Colors that everyone can tell apart, with each kind of color vision, on light and dark."""
 
 from __future__ import annotations
 

@@ -84,15 +84,7 @@ def bench(paths: list[str], traces: list[Path]) -> Iterator[Trial]:
 
 @dataclass
 class _Bench:
-    """The copy in which changes are tried, and what is known of its tests.
-
-    Parameters
-    ----------
-    folder : Path
-        Holds the copy, and the notes of the forked processes.
-    traces : list of Path
-        Real traces whose answers are compared if no test fails.
-    """
+    """The copy in which changes are tried, and what is known of its tests."""
 
     folder: Path
     traces: list[Path]

@@ -23,10 +23,7 @@ def test_a_device_without_known_peaks_has_none():
 
 
 def test_a_host_that_runs_ahead_does_not_shorten_its_steps():
-    """Steps of 999 us on the host launch 3 ms each: the first is done at 3.02 ms, the next at 6.02.
-
-    A product of 138.9 us in each.
-    """
+    """Steps of 999 us on the host launch 3 ms each: they end at 3.02 and 6.02."""
     slow = PRODUCT._replace(kernels=[("gemm", 3_000)])
     found = recorded(slow, slow).mfu()
 

@@ -54,10 +54,7 @@ def test_host_time_of_a_step_is_its_own():
 
 
 def test_another_run_may_differ_by_three_deviations_of_the_steps():
-    """Steps of 56.85 us and one of 62.85 deviate by 3 us, 5.14%: 8.77 us of the first kind.
-
-    What a change is expected to save is no other for it, and without a change nothing differs.
-    """
+    """Steps of 56.85 us and one of 62.85 deviate by 3 us, 5.14%: 8.77 us of the first kind."""
     graph = stepping(30, 30, 30, 36).window("median")
     saves = hg.what_if(graph, hg.scale("gemm", by=0.5)).saves_ns
 

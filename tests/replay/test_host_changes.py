@@ -17,10 +17,7 @@ from tests.synth.simulator import simulate
 
 
 def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_took():
-    """The first is waited for. Steps of 8 us hide that much of the other two.
-
-    Or nothing, where it costs as much to take a batch over from another process.
-    """
+    """The first is waited for. Steps of 8 us hide that much of the other two."""
     graph = drawn("""
         cpu 1 |{data_loading}[work  ]{data_loading}[work  ]{data_loading}[work  ]
     """)
@@ -47,10 +44,7 @@ BATCHES = "cpu 1 |" + "{data_loading     }[work ]" * 12
     ("workers", "left_us"), [(1, 12 * 19 + 7), (2, 19 + 5 * 19 + 2 * 7), (3, 19 + 12 * 7)]
 )
 def test_workers_load_in_turn_and_begin_together(workers, left_us):
-    """One loads all twelve one after the other; of two, each loads six.
-
-    Three load faster than steps run: then only the first batch is waited for.
-    """
+    """One loads all twelve one after the other; of two, each loads six."""
     graph = drawn(BATCHES)
 
     assert graph.dur_ns == 12 * (19 + 7) * 1_000

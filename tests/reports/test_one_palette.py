@@ -1,8 +1,4 @@
-"""Every output shows a bound in the color and hatch of one table.
-
-So do Perfetto (``tests/perfetto/test_critical_path.py``) and terminals
-(``tests/cli/test_commands.py``).
-"""
+"""Every output shows a bound in the color and hatch of one table."""
 
 from __future__ import annotations
 

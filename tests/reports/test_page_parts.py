@@ -141,10 +141,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
 
 
 def test_what_is_unexplained_is_never_called_recorded() -> None:
-    """The kernel starts 51 us after its launch was done, and nothing says why.
-
-    Its launch is recorded, and so is that it ran; what it waited for meanwhile is not.
-    """
+    """The kernel starts 51 us after its launch was done, and nothing says why."""
     path = drawn("""
         cpu 1    |[launch >w]  [launch >a]
         stream 7 |    [w <w ]                                                                [k <a ]

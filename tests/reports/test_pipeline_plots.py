@@ -17,13 +17,7 @@ pytest.importorskip("plotly")
 
 
 def test_a_box_is_an_action_and_critical_ones_have_outlines() -> None:
-    """Two actions of stage 0 may come later, all others hold up the step.
-
-    ::
-
-        stage 0  [F0][F1]       [B0    ]      [B1    ]
-        stage 1      [F0][B0    ][F1][B1     ]
-    """
+    """Two actions of stage 0 may come later, all others hold up the step."""
     schedule = drawn(2, 2, lambda _, phase, __: 10.0 if phase == "F" else 20.0).timetable()
     figure = plots.pipeline_schedule(schedule)
     forward, backward, waited_for = figure.data

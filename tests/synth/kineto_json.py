@@ -57,17 +57,6 @@ def kineto_json(
 
     Timestamps are decimal microseconds with three digits, relative to ``baseTimeNanoseconds``,
     which is exact.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        In the order of the file; times are absolute.
-    program : Program
-        For the header.
-
-    Returns
-    -------
-    bytes
     """
     header = json.dumps(_header(program), indent=1)[:-2]
     base_time_ns = program.base_time_ns

@@ -53,17 +53,7 @@ def ask(change: Change) -> Any:
 
 @dataclass(frozen=True)
 class Repair:
-    """A program, the same with a change made for real, and the change.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    shape : str
-        One of `SHAPES`, or ``job``.
-    before, after : Program or JobProgram
-    change : Change
-    """
+    """A program, the same with a change made for real, and the change."""
 
     kind: str
     shape: str
@@ -190,18 +180,7 @@ KINDS = (*_OF_ONE, *_OF_JOBS)
 
 
 def repair(kind: str, seed: int) -> Repair:
-    """A random program and the same with a change, the same for the same seed.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    seed : int
-
-    Returns
-    -------
-    Repair
-    """
+    """A random program and the same with a change, the same for the same seed."""
     draw = Draw.of(f"{kind} {seed}", grid_ns=GRID_NS)
     if kind in _OF_JOBS:
         return _of_job(kind, draw, seed)
