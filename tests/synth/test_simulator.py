@@ -1,11 +1,18 @@
-"""What the simulated machine does; all times are worked out by hand."""
+"""The simulator, its programs and its truth."""
 
 from __future__ import annotations
 
-import pytest
+import gzip
 
+import pandas as pd
+import pytest
+from hypothesis import Phase, find, given, settings
+
+import htagraph as hg
+from htagraph import Trace
+from htagraph.cli.demo import PLANTED
 from htagraph.errors import QueryError
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import Bound, EventKind
 from tests.synth.program import (
     Action,
     Annotation,
@@ -21,8 +28,12 @@ from tests.synth.program import (
     Synchronize,
     Work,
 )
+from tests.synth.shipped_traces import DEMO, NOTEBOOKS, ROOT, shipped_traces
 from tests.synth.simulated import SimulatedRank
-from tests.synth.simulator import simulate
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.strategies import expert_jobs, jobs, programs
+from tests.synth.training import Fault, training_rank
+from tests.synth.truth import Mark, tiles
 
 MACHINE = Machine(
     launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000
@@ -304,3 +315,181 @@ def test_negative_durations_are_refused(body: tuple[Action, ...]) -> None:
     """Time does not go back; a truth that did would be none."""
     with pytest.raises(QueryError, match="negative"):
         run(*body)
+
+
+FAULTS = (
+    "none",
+    "dataloader",
+    "sync_in_loop",
+    "small_kernels",
+    "exposed_allreduce",
+    "synchronous_copy",
+)
+
+
+def joined(path: pd.DataFrame) -> list[tuple[int, int, str]]:
+    """Start, end and bound of tiles; neighbors of one bound are joined."""
+    out: list[tuple[int, int, str]] = []
+    for start, dur, bound in zip(
+        path["start_ns"], path["dur_ns"], path["bound"].astype(str), strict=True
+    ):
+        if out and out[-1][1:] == (start, bound):
+            out[-1] = (out[-1][0], start + dur, bound)
+        else:
+            out.append((start, start + dur, bound))
+    return out
+
+
+def test_a_walk_is_cut_at_the_start_of_its_window() -> None:
+    """The launch began at 100, the window at 104."""
+    launch = Mark(107, Mark(100, None, Bound.HOST), Bound.LAUNCH, "gemm")
+
+    assert [tile[:3] for tile in tiles(Mark(130, launch, Bound.COMPUTE), 104)] == [
+        (104, 107, Bound.LAUNCH),
+        (107, 130, Bound.COMPUTE),
+    ]
+
+
+def test_a_rank_alone_sees_its_own_kernel_where_the_job_sees_the_late_one() -> None:
+    """The collective started at 10 here and at 40 on the late rank, and ended at 50."""
+    here, late = (
+        Mark(10, Mark(0, None, Bound.HOST), Bound.LAUNCH),
+        Mark(40, Mark(0, None, Bound.HOST), Bound.HOST, rank=1),
+    )
+    end = Mark(50, late, Bound.COMMUNICATION, local_cause=here)
+
+    assert [tile[:3] for tile in tiles(end, 0)] == [
+        (0, 10, Bound.LAUNCH),
+        (10, 50, Bound.COMMUNICATION),
+    ]
+    assert [tile[:3] for tile in tiles(end, 0, is_local=False)] == [
+        (0, 40, Bound.HOST),
+        (40, 50, Bound.COMMUNICATION),
+    ]
+
+
+def test_time_before_any_known_cause_is_unexplained() -> None:
+    """The window begins before the first mark."""
+    assert [tile[:3] for tile in tiles(Mark(50, None, Bound.HOST), 20)] == [
+        (20, 50, Bound.UNKNOWN_WAITS)
+    ]
+
+
+@given(program=programs())
+def test_the_truth_tiles_the_trace(program: Program) -> None:
+    """From the first start to the last end, without gap or overlap, in integers."""
+    rank = simulate(program)
+    truth, graph_events = rank.truth, rank.events.is_host | rank.events.is_device
+    starts, ends = truth["start_ns"], truth["start_ns"] + truth["dur_ns"]
+
+    assert starts[1:].tolist() == ends[:-1].tolist()
+    assert starts.iloc[0] == rank.events.ts_ns[graph_events].min()
+    assert ends.iloc[-1] == rank.events.end_ns[graph_events].max()
+    assert (truth["dur_ns"] > 0).all()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "full_queue", "recompile"])
+def test_the_path_of_a_training_run_is_the_true_one(fault: Fault) -> None:
+    """Whatever is wrong with the run."""
+    rank = simulate(training_rank(steps=2, layers=3, fault=fault))
+    found = Trace.from_events(rank.events).compile().window("trace").critical_path()
+
+    assert rank.n_ties == 0
+    assert joined(found.segments) == joined(rank.truth)
+
+
+QUICK = settings(max_examples=500, phases=(Phase.generate,), deadline=None, database=None)
+BOUNDS = (
+    "compute",
+    "communication",
+    "memory",
+    "launch",
+    "kernel_gap",
+    "host",
+    "data_loading",
+    "untraced_code",
+    "sync",
+)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_some_program_is_bound_by_it(bound: str) -> None:
+    """After the warm-up, which has compute, launch and sync itself."""
+    found = find(
+        programs(),
+        lambda program: bound in set(simulate(program).truth["bound"][12:]),
+        settings=QUICK,
+    )
+
+    assert bound in set(simulate(found).truth["bound"])
+
+
+def test_some_job_waits_across_ranks() -> None:
+    """The path of the job is on more than one rank."""
+    found = find(
+        jobs(),
+        lambda program: simulate_job(program).truth["rank"].nunique() > 2,
+        settings=settings(QUICK, max_examples=5_000),
+    )
+
+    assert simulate_job(found).collectives["wait_ns"].max() > 0
+
+
+@pytest.mark.parametrize("half", ["", "receive"])
+def test_some_expert_parallel_job_waits_across_ranks(half: str) -> None:
+    """In dispatches of one kernel, and in those of two halves."""
+    found = find(
+        expert_jobs(max_ranks=2, max_layers=2),
+        lambda program: (
+            len(set(simulate_job(program).truth["rank"])) > 1
+            and f"half={half!r}" in repr(program.ranks[0].body)
+        ),
+        settings=QUICK,
+    )
+
+    assert simulate_job(found).collectives["wait_ns"].max() > 0
+
+
+def test_they_are_what_the_simulator_writes():
+    """Otherwise run `python -m tests.synth.shipped_traces`."""
+    stale = [
+        path.as_posix()
+        for path, rank in shipped_traces().items()
+        if gzip.decompress((ROOT / path).read_bytes()) != rank.to_json()
+    ]
+
+    assert stale == []
+
+
+def test_the_captured_one_is_a_capture_of_the_tests():
+    captured = ROOT / "tests/data/captures/single/loader0.pt.trace.json.gz"
+
+    assert hg.demo_trace("captured").read_bytes() == captured.read_bytes()
+
+
+def test_the_notebooks_have_no_others():
+    kept = {path.relative_to(ROOT) for path in (ROOT / NOTEBOOKS).rglob("*.gz")}
+
+    assert kept == {path for path in shipped_traces() if NOTEBOOKS in path.parents}
+
+
+def test_they_are_small():
+    sizes = [path.stat().st_size for path in (ROOT / DEMO).rglob("*.gz")]
+
+    assert sum(sizes) < 1_000_000
+
+
+@pytest.mark.parametrize("name", [*PLANTED, "serving", "compiled"])
+def test_a_demo_trace_can_be_loaded_by_its_name(name):
+    assert hg.load(hg.demo_trace(name)).compile().dur_ns > 0
+
+
+def test_the_demo_job_has_four_ranks():
+    assert len(hg.load_job(hg.demo_trace("job"))) == 4
+
+
+def test_an_unknown_name_is_answered_with_all():
+    with pytest.raises(
+        hg.errors.QueryError, match=r"'dataloder'.*did you mean 'dataloader'.*, job"
+    ):
+        hg.demo_trace("dataloder")
