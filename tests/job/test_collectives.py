@@ -169,10 +169,6 @@ def _changed(document: dict, change) -> dict:
     return document | {"traceEvents": [*filter(None, map(change, document["traceEvents"]))]}
 
 
-def test_a_whole_job_lacks_nothing(tmp_path):
-    assert _told(read_job(JOB), tmp_path) == []
-
-
 def test_a_collective_that_one_rank_lost_is_told(tmp_path):
     """The second of three all-reduces of rank 1."""
     name, files = "rank1.pt.trace.json.gz", read_job(JOB)
@@ -245,8 +241,3 @@ def test_ranks_that_do_not_agree_have_no_verdict() -> None:
 
     assert verdict.findings == ()
     assert "rank 0: GPU compute 100%; rank 1: CPU work 100%." in verdict.withheld
-
-
-def test_ranks_that_meet_are_one_job() -> None:
-    """Nothing is judged rank by rank, and nothing is said of that."""
-    assert processes(_COMPUTE).alone == {}

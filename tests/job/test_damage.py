@@ -281,13 +281,6 @@ def damaged(whole: Path, tmp_path: Path, *, ranks: Collection[int], first: float
     return folder
 
 
-def test_a_whole_job_is_judged(whole: Path) -> None:
-    """Nothing is lost."""
-    verdict = load_job(whole).verdict()
-
-    assert (bool(verdict.findings), verdict.damage) == (True, ())
-
-
 def test_a_path_through_lost_device_work_is_not_judged(whole: Path, tmp_path: Path) -> None:
     """Both ranks lost a hundred kernels in a row."""
     verdict = load_job(damaged(whole, tmp_path, ranks=(0, 1), first=0.3, n=100)).verdict()

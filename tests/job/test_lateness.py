@@ -10,7 +10,7 @@ from hypothesis import given
 
 from htagraph.findings.verdict import Finding
 from htagraph.job.job import Job
-from htagraph.job.lateness import late_arrivals, waits_counted_once
+from htagraph.job.lateness import waits_counted_once
 from htagraph.job.loading import load_job
 from htagraph.job.perfetto import job_waits
 from htagraph.job.stragglers import slow_device
@@ -96,13 +96,6 @@ def test_a_late_arrival_says_who_was_last_and_whom_it_kept_waiting() -> None:
             "is_blamed": True,
         }
     ]
-
-
-def test_before_the_first_meeting_of_two_ranks_there_is_none_that_both_left() -> None:
-    """The collective before was not recorded."""
-    found = loaded(three(after(), after(own("load", 30)), after())).timeline.collectives
-
-    assert late_arrivals(found[found["match"] == 1])["shared"].tolist() == [-1]
 
 
 def test_where_nobody_waits_nothing_is_late() -> None:
@@ -252,26 +245,6 @@ def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
     assert (top["rank"], top["cause_name"], top["cause_ns"]) == (1, "load", 30_000)
 
 
-def test_attributed_time_tiles_the_window_of_a_job() -> None:
-    """Adjacent, disjoint, together the window; each inside its segment."""
-    path = loaded(three(after(), after(Op("load", (Spend(30_000),))), after())).critical_path()
-    attributed_time, segments = (
-        path.attributed_time,
-        path.segments.iloc[path.attributed_time["segment"]].reset_index(drop=True),
-    )
-
-    assert (attributed_time["start_ns"].iloc[0], int(attributed_time["dur_ns"].sum())) == (
-        path.start_ns,
-        path.dur_ns,
-    )
-    assert (
-        attributed_time["start_ns"].to_numpy()[1:]
-        == (attributed_time["start_ns"] + attributed_time["dur_ns"]).to_numpy()[:-1]
-    ).all()
-    assert (attributed_time["start_ns"] >= segments["start_ns"]).all()
-    assert (attributed_time["rank"] == segments["rank"]).all()
-
-
 @FEW
 @given(program=jobs())
 def test_attributed_time_tiles_the_window_of_every_job(program: JobProgram) -> None:
@@ -345,10 +318,6 @@ def test_a_rank_that_is_late_by_the_same_in_every_step_is_the_first_cause(
     assert (first["rank"], first["n_certain"]) == (1, _STEPS)
     waited_ns = _STEPS * (n_ranks - 1) * 1_000 * late_us
     assert first["caused_wait_ns"] == pytest.approx(waited_ns, rel=0.05)
-
-
-def test_ranks_that_come_together_blame_no_rank() -> None:
-    assert ddp(0).stragglers()["n_certain"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("late_us", "n_certain"), [(200, 0), (320, _STEPS)])
@@ -477,10 +446,3 @@ def test_a_wait_within_the_error_of_the_clocks_blames_no_rank() -> None:
     waits = job_waits(loaded(three((meet(),), (Spend(30_000), meet()), (meet(),))).timeline, [0])
 
     assert waits["last_rank"].tolist() == [-1, -1]
-
-
-def test_a_job_without_collectives_has_no_waits() -> None:
-    """Its ranks only synchronize with their devices."""
-    job = loaded(three(*((Spend(1_000), Synchronize()),) * 3))
-
-    assert job_waits(job.timeline, [0, 1, 2]).empty
