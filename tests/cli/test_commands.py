@@ -18,9 +18,6 @@ import htagraph as hg
 from htagraph.cli.exports import readable
 from htagraph.cli.main import main
 from htagraph.demo_traces import demo_trace
-from htagraph.model.colors import COLORS
-from htagraph.model.kinds import bound_in_words
-from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -59,20 +56,6 @@ def test_report_says_what_bounds_the_run(run, trace):
         "",
         "Data loading costs 72% of this run: 7.92 ms a step would be 2.22 ms without it.",
     ]
-
-
-def test_report_names_lines_of_python_where_the_file_has_them(run):
-    """A small capture with stacks: read unless refused, and never called unrecorded."""
-    file = located("captures/single/json_stack.pt.trace.json.gz")
-    said = {
-        option: run("report", file, "--no-files", "-q", *option)[1]
-        for option in ((), ("--stacks",), ("--no-stacks",))
-    }
-
-    assert "single.py:44 in parse_features 81.8 ms" in said[()]
-    assert said[()] == said[("--stacks",)]
-    assert "Python not read (--stacks) after aten::layer_norm" in said[("--no-stacks",)]
-    assert not any("untraced code" in text for text in said.values())
 
 
 def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):
@@ -119,16 +102,6 @@ def test_path_as_csv_adds_up_to_the_window(run, trace):
 
     assert rows[0]["bound"] == "data_loading"
     assert sum(int(row["dur_ns"]) for row in rows) == 23_968_985
-
-
-def test_path_lists_its_segments(run, trace):
-    """One row per segment, in order of time."""
-    _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
-    rows = json.loads(out)
-
-    assert [row["start_ns"] for row in rows[1:]] == [
-        row["start_ns"] + row["dur_ns"] for row in rows[:-1]
-    ]
 
 
 def test_path_writes_the_format_that_the_name_asks_for(run, trace, tmp_path):
@@ -179,12 +152,6 @@ def test_all_edges_are_arrows_for_perfetto(run, trace, tmp_path):
     assert (code, "pairs of events have an arrow" in err) == (0, True)
     assert run(*all_edges, "--out", tmp_path / "x.dot")[0] == 1
     assert run(*all_edges)[0] == 1
-
-
-def test_dot_draws_one_thing(run, trace):
-    """All events, or some."""
-    code, _, err = run("dot", trace, "--graph", "--around", "aten::mm", "-q")
-    assert (code, "give one" in err) == (1, True)
 
 
 def test_dot_draws_the_path_of_a_job(run):
@@ -305,21 +272,6 @@ def test_piped_output_has_no_colors(trace, tmp_path):
     assert b"\x1b" not in piped.stderr
 
 
-def test_bars_on_a_terminal_have_the_colors_of_figures(trace):
-    """Each is in a row that begins with the name of its bound."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "report", "--tables", "--no-files"]
-    env = os.environ | {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "COLUMNS": "100"}
-    done = subprocess.run(
-        [*command, str(trace)], capture_output=True, check=True, env=env, encoding="utf-8"
-    )
-    bars = re.findall(r"(?m)^(\w[\w ]+?)  .*\x1b\[38;2;(\d+);(\d+);(\d+)m[█▏▎▍▌▋▊▉]", done.stdout)
-    drawn = {name: "#{:02x}{:02x}{:02x}".format(*map(int, rgb)) for name, *rgb in bars}
-    table = {bound_in_words(bound.label): color.fill for bound, color in COLORS.items()}
-
-    assert len(drawn) > 2
-    assert drawn == {name: table[name] for name in drawn}
-
-
 def test_inference_can_be_switched_off(run, trace):
     """No verb then has an inferred edge: here that the step waits for the autograd thread."""
     _, inferred, _ = run("path", trace, "--by", "rule", "--format", "json")
@@ -345,15 +297,6 @@ def test_a_report_without_inference_says_so_in_one_line(run, trace):
     assert "of the path is inferred" not in off
     assert "Nothing was inferred" not in on
     assert "of the path is inferred: wait for another thread 0.6%." in on
-
-
-def test_segments_are_marked_where_they_are_inferred(run, trace):
-    """A column of the path itself."""
-    _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
-
-    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {
-        "wait for another thread"
-    }
 
 
 def test_the_whole_trace_can_be_asked_for(run, trace):

@@ -13,7 +13,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import htagraph as hg
@@ -21,7 +20,7 @@ from htagraph.cli.main import VERBS, main
 from htagraph.model.labels import distinct_names
 from htagraph.native.passes import PASSES
 from tests.hostile.confined import PACKAGE
-from tests.real_traces import CAPTURES, cases, located
+from tests.real_traces import CAPTURES
 
 
 def _started(*args: str, columns: int = 80) -> tuple[list[str], set[str]]:
@@ -63,20 +62,17 @@ def test_the_version_loads_not_even_what_reads_options() -> None:
     assert not loaded & {"typer", "rich", "numpy"}
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_of_a_verb_loads_no_pandas(verb) -> None:
-    """Of all libraries, it takes longest to load."""
-    _, loaded = _started(verb, "--help")
-
-    assert f"htagraph.cli.{verb.replace('-', '_')}" in loaded
+def test_help_of_verbs_loads_no_pandas() -> None:
+    """Of all libraries, it takes longest to load; one process asks for the help of each."""
+    code = "import sys; from htagraph.cli.start import start\n" + "".join(
+        f"sys.argv = ['htagraph', {verb!r}, '--help']\ntry: start()\nexcept SystemExit: pass\n"
+        for verb in VERBS
+    )
+    code += "sys.stderr.write(' '.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    loaded = set(run.stderr.split())
+    assert {f"htagraph.cli.{verb.replace('-', '_')}" for verb in VERBS} <= loaded
     assert "pandas.core" not in loaded
-
-
-def test_help_is_as_wide_as_the_terminal() -> None:
-    narrow, wide = (_started("report", "--help", columns=columns)[0] for columns in (80, 120))
-
-    assert 70 < max(map(len, narrow)) <= 80
-    assert 110 < max(map(len, wide)) <= 120
 
 
 def test_each_verb_is_a_function_of_a_module_of_its_name() -> None:
@@ -118,7 +114,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return out.out
 
 
-@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("width", [80])
 def test_every_kernel_that_what_if_prints_can_be_scaled_by_that_name(
     file: Path,
     width: int,
@@ -153,19 +149,6 @@ def test_a_short_name_stands_for_all_that_are_printed_so(file: Path) -> None:
     assert len(graph.select(name="vectorized_elementwise_kernel")) == 2
     assert len(graph.select(name="reduce_kernel")) == 2
     assert len(graph.kernel_durations(name="reduce_kernel")) == 2
-
-
-@pytest.mark.parametrize(
-    "trace",
-    cases(f"tracelens/{name}.json.gz" for name in ("sglang_Qwen3-8B_decode", "eager_trace")),
-)
-def test_labels_of_real_names_find_them(trace: str) -> None:
-    events = hg.load(located(trace)).compile().dag.events
-    names = sorted({*events.names(np.arange(len(events))).tolist()})
-    labels = distinct_names(names, width=40)
-
-    for one, label in labels.items():
-        assert one in events.symbols.array[events.symbols.named(label)].tolist()
 
 
 _VERBS = "|".join(VERBS)

@@ -102,15 +102,6 @@ def test_a_file_that_is_mistyped_is_named(run, folder) -> None:
         assert "no such file or folder. Hint: did you mean '" in err
 
 
-def test_a_report_can_only_be_printed(run, folder, tmp_path) -> None:
-    code, out, err = run("report", folder, "--no-files")
-
-    assert (code, list(tmp_path.iterdir())) == (0, [])
-    assert err.lstrip().startswith(f"Next: htagraph ask stragglers {folder}")
-    assert "Rank 1 is late: it costs " in out
-    assert run("report", folder, "--no-files", "--out", tmp_path)[0] == 1
-
-
 def test_a_verdict_is_printed_before_files_are_written(run, folder, tmp_path) -> None:
     """Where none can be written, what limits the run has been said."""
     (tmp_path / "taken").write_text("")
